@@ -39,6 +39,8 @@ pub struct Version {
     pub columns: Vec<Column>,
     pub selectable: Vec<SelectableField>,
     pub deprecation_warning: Option<String>,
+    /// Objects stored before this revision may lack the defaults of this schema; 0 for built-in kinds, which have none.
+    pub since_revision: u64,
 }
 
 /// One kind of object.

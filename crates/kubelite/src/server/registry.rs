@@ -1,0 +1,129 @@
+//! The table of everything served right now: built-in kinds plus what the CustomResourceDefinitions added.
+//!
+//! A table is immutable; a change makes a new one. Requests keep the table they started with.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{
+    builtin::{self, Builtin},
+    resource::{Resource, Version},
+    schema,
+    store::{Collection, Object},
+};
+
+/// An immutable table of resources.
+#[derive(Debug)]
+pub struct Registry {
+    resources: Vec<Arc<Resource>>,
+    by_path: HashMap<(String, String, String), usize>,
+    documents: std::sync::Mutex<HashMap<String, Bytes>>,
+}
+
+impl Registry {
+    pub fn new(custom: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+        let mut resources: Vec<Arc<Resource>> = builtin::resources().into_iter().map(Arc::new).collect();
+        resources.extend(custom);
+        let mut by_path = HashMap::new();
+        for (position, resource) in resources.iter().enumerate() {
+            for version in resource.versions.iter().filter(|version| version.served) {
+                let path = (resource.group.clone(), version.name.clone(), resource.plural.clone());
+                by_path.insert(path, position);
+            }
+        }
+        Self { resources, by_path, documents: std::sync::Mutex::default() }
+    }
+
+    pub fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+
+    /// The resource and its version behind `/apis/<group>/<version>/…/<plural>`.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
+        let path = (group.to_owned(), version.to_owned(), plural.to_owned());
+        let resource = self.resources.get(*self.by_path.get(&path)?)?.clone();
+        let index = resource.versions.iter().position(|served| served.name == version)?;
+        Some(Served { resource, index })
+    }
+
+    /// The resource that owns a collection, at the version its objects are stored in.
+    pub fn of_collection(&self, collection: &Collection) -> Option<Served> {
+        let resource = self.resources.iter().find(|resource| resource.collection == *collection)?.clone();
+        let index = resource.versions.iter().position(|version| version.storage)?;
+        Some(Served { resource, index })
+    }
+
+    /// An OpenAPI document of this table, made on first use.
+    pub fn document(&self, name: &str, make: impl FnOnce() -> Vec<u8>) -> Bytes {
+        let mut documents = self.documents.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        documents.entry(name.to_owned()).or_insert_with(|| make().into()).clone()
+    }
+}
+
+/// A resource at one of its versions.
+#[derive(Clone, Debug)]
+pub struct Served {
+    pub resource: Arc<Resource>,
+    index: usize,
+}
+
+impl Served {
+    pub fn version(&self) -> &Version {
+        // The index was found in this very resource, which never changes.
+        &self.resource.versions[self.index]
+    }
+
+    pub fn api_version(&self) -> String {
+        self.resource.api_version(&self.version().name)
+    }
+
+    /// The version in which objects are stored.
+    pub fn storage_api_version(&self) -> String {
+        let storage = self.resource.versions.iter().find(|version| version.storage).unwrap_or(self.version());
+        self.resource.api_version(&storage.name)
+    }
+}
+
+impl Served {
+    /// The stored bytes, where they are exactly what this version shows.
+    pub fn raw<'o>(&self, object: &'o Object) -> Option<&'o Bytes> {
+        let version = self.version();
+        let current = object.revision >= version.since_revision;
+        (version.storage && current && self.resource.builtin != Some(Builtin::Event)).then_some(&object.json)
+    }
+
+    /// A stored object as this version shows it.
+    pub fn present(&self, object: &Object) -> Value {
+        let mut value = object.value();
+        let version = self.version();
+        if object.revision < version.since_revision {
+            schema::prune::prune(&mut value, &version.schema, true, None);
+            schema::default::apply(&mut value, &version.schema);
+        }
+        self.present_value(value)
+    }
+
+    /// An object in its stored form as this version shows it.
+    pub fn present_value(&self, mut value: Value) -> Value {
+        if self.resource.builtin == Some(Builtin::Event) {
+            return builtin::event::to_events_v1(&value);
+        }
+        if !self.version().storage {
+            value["apiVersion"] = self.api_version().into();
+        }
+        value
+    }
+
+    /// An object of this version in the form in which it is stored.
+    pub fn to_storage(&self, mut value: Value) -> Value {
+        if self.resource.builtin == Some(Builtin::Event) {
+            return builtin::event::to_core(&value);
+        }
+        if !self.version().storage {
+            value["apiVersion"] = self.storage_api_version().into();
+        }
+        value
+    }
+}
