@@ -48,7 +48,7 @@ clippy: need-cargo
 
 # Advisories change without a change here, so they are `make audit`: docs/decisions/0008-advisories-outside-make-test.md.
 deny: need-cargo
-	@tool=$$(scripts/tools.sh cargo-deny) && "$$tool" --locked check bans licenses sources
+	@tool=$$(scripts/tools.sh cargo-deny) && "$$tool" --locked check -D unmatched-skip -D unnecessary-skip bans licenses sources
 
 typos:
 	@tool=$$(scripts/tools.sh typos) && "$$tool"

@@ -1,10 +1,7 @@
 //! Holds the direction of the dependencies between the crates of this workspace, and keeps input and output out of the crates
 //! that decide. `docs/architecture.md` draws the same arrows.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a helper of a test that cannot go on fails the test"
-)]
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 

@@ -3,10 +3,7 @@
 //! `cargo test` leaves this file out, because it needs a kubectl of the release that kubelite answers as: `make kubectl-tests`
 //! gets one and names it in `JANGAR_TEST_KUBECTL`.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a helper of a test that cannot go on fails the test"
-)]
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 use std::{env, path::PathBuf, process::Command};
 
