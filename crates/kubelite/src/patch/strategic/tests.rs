@@ -109,7 +109,7 @@ fn the_patch_directive_replaces_or_empties_an_object() {
     check(
         live,
         json!({"n": {"$patch": "delete"}, "o": {"x": {"$patch": "replace"}}}),
-        { json!({"m": {"a": 1, "b": 2}, "o": {}}) },
+        json!({"m": {"a": 1, "b": 2}, "o": {}}),
     );
 }
 
