@@ -27,6 +27,8 @@ pub enum Reason {
     TooManyRequests,
     InternalError,
     ServiceUnavailable,
+    /// A failure that Kubernetes itself gives no reason for. It is absent on the wire.
+    Unknown,
 }
 
 impl Reason {
@@ -46,7 +48,7 @@ impl Reason {
             Self::RequestEntityTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-            Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::InternalError | Self::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -262,9 +264,11 @@ impl ApiError {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code.as_u16(),
         });
+        if self.reason != Reason::Unknown {
+            status["reason"] = Value::from(<&str>::from(self.reason));
+        }
         if let Some(details) = &self.details {
             // `Details` holds only strings and numbers, so turning it into JSON cannot fail.
             status["details"] = serde_json::to_value(details).unwrap_or_default();
