@@ -9,15 +9,22 @@
 //! `server` (how a request becomes a write).
 
 pub mod apply;
+pub mod body;
 pub mod builtin;
 pub mod discovery;
 pub mod error;
 pub mod field;
 pub mod jsonpath;
+pub mod kubeconfig;
+pub mod negotiate;
 pub mod openapi;
 pub mod patch;
+pub mod request;
 pub mod resource;
 pub mod schema;
 pub mod selector;
 pub mod store;
 pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tls;
