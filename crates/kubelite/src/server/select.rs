@@ -1,9 +1,11 @@
 //! Which objects of a collection a list or a watch is about.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::{
-    builtin::Builtin,
+    builtin,
     error::ApiError,
     selector::{FieldSelector, LabelSelector},
     server::{registry::Served, target::Target},
@@ -26,11 +28,9 @@ impl Selection {
             LabelSelector::parse(labels).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields =
             FieldSelector::parse(fields).map_err(|error| ApiError::bad_request(error.to_string()))?;
-        for field in fields.fields() {
-            if !is_selectable(&target.served, field) {
-                return Err(ApiError::bad_request(format!("field label not supported: {field}")));
-            }
-        }
+        fields
+            .check_fields(|field| is_selectable(&target.served, field))
+            .map_err(|error| ApiError::bad_request(error.to_string()))?;
         let namespace = (!target.namespace.is_empty()).then(|| target.namespace.clone());
         Ok(Self { served: target.served.clone(), namespace, labels, fields })
     }
@@ -51,28 +51,22 @@ impl Selection {
             return true;
         }
         // Most field selectors name an object, which needs no look inside.
-        let only_names = self.fields.fields().all(|field| field == "metadata.name" || field == "metadata.namespace");
-        let value = if only_names { Value::Null } else { self.served.present(object) };
-        self.fields.matches(|field| match field {
-            "metadata.name" => key.name.to_string(),
-            "metadata.namespace" => key.namespace.to_string(),
-            other => self.field(&value, other),
+        let is_address = |field: &str| field == "metadata.name" || field == "metadata.namespace";
+        let only_address = self.fields.terms().iter().all(|term| is_address(&term.field));
+        let value = if only_address { Value::Null } else { self.served.present(object) };
+        self.fields.matches(|field| {
+            Some(match field {
+                "metadata.name" => Cow::Borrowed(&*key.name),
+                "metadata.namespace" => Cow::Borrowed(&*key.namespace),
+                other => Cow::Owned(self.field(&value, other)),
+            })
         })
     }
 
     fn field(&self, object: &Value, path: &str) -> String {
-        match (self.served.resource.builtin, path) {
-            (Some(Builtin::Namespace), "name") => lookup(object, "metadata.name"),
-            (Some(Builtin::Job), "status.successful") => or(lookup(object, "status.succeeded"), "0"),
-            (Some(Builtin::Node), "spec.unschedulable") | (Some(Builtin::Pod), "spec.hostNetwork") => {
-                or(lookup(object, path), "false")
-            }
-            (Some(Builtin::CoreEvent), "source") => {
-                let component = lookup(object, "source.component");
-                if component.is_empty() { lookup(object, "reportingComponent") } else { component }
-            }
-            _ => lookup(object, path),
-        }
+        let special =
+            self.served.resource.builtin.and_then(|kind| builtin::selectable_value(kind, path, object));
+        special.unwrap_or_else(|| lookup(object, path))
     }
 }
 
@@ -96,8 +90,4 @@ fn lookup(object: &Value, path: &str) -> String {
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         _ => String::new(),
     }
-}
-
-fn or(text: String, fallback: &str) -> String {
-    if text.is_empty() { fallback.to_owned() } else { text }
 }

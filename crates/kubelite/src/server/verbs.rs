@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    apply,
+    apply::{self, Reset},
     body::{self, Decoded},
     builtin::Builtin,
     clock,
@@ -204,8 +204,8 @@ impl WriteContext<'_> {
             live,
             applied,
             &version.schema,
-            version.has_status,
             self.writer(&api_version, &time),
+            Reset::of(self.target.part.subresource(), version.has_status),
             self.options.force,
         )
         .map_err(|error| error.into_api_error(self.target.subject()))
