@@ -21,7 +21,11 @@ impl FieldPath {
 
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            Self(name.to_owned())
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
     }
 
     #[must_use]
@@ -57,8 +61,13 @@ pub enum Problem {
     NotSupported(Value, Vec<String>),
     Duplicate(Value),
     Forbidden,
-    TooLong { max_bytes: u64 },
-    TooMany { actual: usize, max: u64 },
+    TooLong {
+        max_bytes: u64,
+    },
+    TooMany {
+        actual: usize,
+        max: u64,
+    },
     NotFound(Value),
 }
 
@@ -72,7 +81,11 @@ pub struct FieldError {
 
 impl FieldError {
     pub fn new(path: FieldPath, problem: Problem, detail: impl Into<String>) -> Self {
-        Self { path, problem, detail: detail.into() }
+        Self {
+            path,
+            problem,
+            detail: detail.into(),
+        }
     }
 
     pub fn required(path: FieldPath, detail: impl Into<String>) -> Self {
@@ -135,7 +148,11 @@ impl FieldError {
     }
 
     pub fn cause(&self) -> Cause {
-        Cause { reason: self.reason().to_owned(), message: self.body(), field: self.path.to_string() }
+        Cause {
+            reason: self.reason().to_owned(),
+            message: self.body(),
+            field: self.path.to_string(),
+        }
     }
 }
 
