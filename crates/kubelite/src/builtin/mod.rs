@@ -3,10 +3,15 @@
 //!
 //! Everything here is a pure function of objects. The server asks for it by matching on `Builtin`.
 
+mod decode;
 mod facts;
+mod look;
+pub mod protobuf;
+pub mod quantity;
 mod resources;
 mod schema;
 
+pub use decode::{DecodeError, DecodeProblem, decode};
 pub use resources::{resources, selectable_value};
 pub use schema::{component_name, openapi, schema};
 

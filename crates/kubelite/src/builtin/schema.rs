@@ -21,6 +21,7 @@ use k8s_openapi::{
         events::v1::Event,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::DeleteOptions,
 };
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -92,8 +93,13 @@ fn family(builtin: Builtin) -> &'static str {
     }
 }
 
+/// An OpenAPI component by its full name.
+pub(super) fn component_value(name: &str) -> Option<&'static Value> {
+    COMPONENTS.get(name)
+}
+
 /// The full component name of a type as `facts` abbreviates it.
-fn component(short: &str) -> String {
+pub(super) fn component(short: &str) -> String {
     if let Some(name) = short.strip_prefix("apiextensions.v1.") {
         format!("{EXTENSIONS}{name}")
     } else if let Some(name) = short.strip_prefix("meta.v1.") {
@@ -136,6 +142,8 @@ fn components() -> BTreeMap<String, Value> {
     generator.subschema_for::<SelfSubjectReview>();
     generator.subschema_for::<SelfSubjectAccessReview>();
     generator.subschema_for::<TokenReview>();
+    // Not a kind of its own, but a body that arrives encoded like one.
+    generator.subschema_for::<DeleteOptions>();
     let mut components: BTreeMap<String, Value> = generator.take_definitions(false).into_iter().collect();
     for value in components.values_mut() {
         wrap_references(value);
@@ -296,7 +304,7 @@ fn references(value: &Value, found: &mut Vec<String>) {
 }
 
 /// The component that an object refers to, directly or through the `allOf` of `wrap_references`.
-fn reference(object: &Map<String, Value>) -> Option<&str> {
+pub(super) fn reference(object: &Map<String, Value>) -> Option<&str> {
     let target = object
         .get("$ref")
         .or_else(|| object.get("allOf")?.get(0)?.get("$ref"))?;
@@ -499,7 +507,7 @@ fn strip_descriptions(schema: &mut Schema) {
 }
 
 /// The name of a component as `facts` abbreviates it; the whole name for families that `facts` does not speak of.
-fn short_name(name: &str) -> &str {
+pub(super) fn short_name(name: &str) -> &str {
     for prefix in [
         "io.k8s.apiextensions-apiserver.pkg.apis.",
         "io.k8s.apimachinery.pkg.apis.",
