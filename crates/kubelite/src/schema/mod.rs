@@ -64,6 +64,18 @@ pub enum PatchStrategy {
     RetainKeys,
 }
 
+/// What Go's codec makes of the zero value of a built-in kind's field.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Zero {
+    /// Held by pointer: absent and zero differ, and a zero that was written stays.
+    #[default]
+    Kept,
+    /// Held by value and dropped when it is zero.
+    Omitted,
+    /// Held by value and always written: this stands in for an absent one.
+    Filled(Value),
+}
+
 /// One rule of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CelRule {
@@ -94,6 +106,7 @@ pub struct Schema {
     pub list_type: Option<ListType>,
     pub map_type: MapType,
     pub patch_strategy: PatchStrategy,
+    pub zero: Zero,
     pub rules: Vec<CelRule>,
 
     pub enum_: Vec<Value>,
