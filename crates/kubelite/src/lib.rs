@@ -11,6 +11,7 @@
 pub mod apply;
 pub mod body;
 pub mod builtin;
+pub mod clock;
 pub mod discovery;
 pub mod error;
 pub mod field;
@@ -23,6 +24,7 @@ pub mod request;
 pub mod resource;
 pub mod schema;
 pub mod selector;
+pub mod server;
 pub mod store;
 pub mod table;
 #[cfg(test)]

@@ -34,23 +34,25 @@ impl Core {
         let selection = Selection::new(target, &options.label_selector, &options.field_selector)?;
         let collection = &target.served.resource.collection;
         let mut after = None;
-        let (exact, paging) = match &options.from {
-            ListFrom::Latest | ListFrom::Any => (None, false),
+        let mut requested = None;
+        let exact = match &options.from {
+            ListFrom::Latest | ListFrom::Any => None,
             ListFrom::AtLeast(version) => {
                 self.reach(*version).await?;
-                (None, false)
+                None
             }
             ListFrom::Exact(version) => {
                 self.reach(*version).await?;
-                (Some(*version), false)
+                requested = Some(*version);
+                requested
             }
             ListFrom::Continue(token) => {
                 after = Some(key_of(&token.start));
-                (token.version, true)
+                token.version
             }
         };
         let snapshot =
-            self.store.snapshot(collection, exact).map_err(|error| snapshot_error(&error, paging))?;
+            self.store.snapshot(collection, exact).map_err(|error| snapshot_error(error, requested))?;
         Ok(page(&snapshot, &selection, after.as_ref(), options.limit.map_or(0, NonZeroUsize::get)))
     }
 
@@ -75,15 +77,16 @@ pub(crate) fn too_large(version: u64, current: u64) -> ApiError {
         .with_retry_after(1)
 }
 
-pub(crate) fn snapshot_error(error: &SnapshotError, paging: bool) -> ApiError {
-    match error {
-        SnapshotError::Future { requested, current } => too_large(*requested, *current),
-        SnapshotError::Expired { .. } if paging => ApiError::new(
+/// `requested` is the version the client named; `None` when it came with a continue token.
+pub(crate) fn snapshot_error(error: SnapshotError, requested: Option<u64>) -> ApiError {
+    match (error, requested) {
+        (SnapshotError::Future { current }, requested) => too_large(requested.unwrap_or(0), current),
+        (SnapshotError::Expired { .. }, None) => ApiError::new(
             Reason::Expired,
             "The provided continue parameter is too old to display a consistent list result. You must start a new \
              list without the continue parameter.",
         ),
-        SnapshotError::Expired { requested, oldest } => {
+        (SnapshotError::Expired { oldest }, Some(requested)) => {
             ApiError::new(Reason::Expired, format!("too old resource version: {requested} ({oldest})"))
         }
     }

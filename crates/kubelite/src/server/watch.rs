@@ -21,7 +21,7 @@ use crate::{
         select::Selection,
         target::Target,
     },
-    store::{Event, EventKind, Key, Object, SnapshotError, Watch},
+    store::{Event, EventKind, Key, Lagged, Object, SnapshotError, Watch},
 };
 
 /// How often a quiet watch tells its client how far it has come.
@@ -64,7 +64,7 @@ impl Core {
             WatchFrom::State { at_least } => {
                 self.reach(at_least.unwrap_or(0)).await?;
                 let snapshot =
-                    self.store.snapshot(collection, None).map_err(|error| snapshot_error(&error, false))?;
+                    self.store.snapshot(collection, None).map_err(|error| snapshot_error(error, Some(0)))?;
                 let objects = snapshot
                     .iter(selection.namespace.as_deref(), None)
                     .filter(|(key, object)| selection.matches(key, object))
@@ -82,9 +82,9 @@ impl Core {
         let watch = match self.store.watch(collection, after) {
             Ok(watch) => watch,
             Err(error @ SnapshotError::Expired { .. }) => {
-                return Ok(Body::from(error_line(&snapshot_error(&error, false))));
+                return Ok(Body::from(error_line(&snapshot_error(error, Some(after)))));
             }
-            Err(error) => return Err(snapshot_error(&error, false)),
+            Err(error) => return Err(snapshot_error(error, Some(after))),
         };
         let timeout = options.timeout.unwrap_or_else(|| {
             Duration::from_secs(DEFAULT_TIMEOUT_SECONDS + self.ids.below(DEFAULT_TIMEOUT_SECONDS))
@@ -131,17 +131,15 @@ impl Stream {
                 biased;
                 () = self.core.stopping() => return None,
                 batch = self.watch.next() => match batch {
-                    Ok(Some(batch)) => {
+                    Ok(batch) => {
                         let chunk = self.events_chunk(&batch.events);
                         if !chunk.is_empty() {
                             return Some(chunk);
                         }
                     }
-                    Ok(None) => return None,
-                    Err(lagged) => {
+                    Err(Lagged { at, oldest }) => {
                         self.ended = true;
-                        self.core.metrics.watches_lagged.inc();
-                        return Some(error_line(&snapshot_error(&lagged.into(), false)));
+                        return Some(error_line(&snapshot_error(SnapshotError::Expired { oldest }, Some(at))));
                     }
                 },
                 () = tokio::time::sleep_until(self.deadline) => return None,

@@ -417,6 +417,7 @@ impl WriteContext<'_> {
             let live = self.target.served.present(&old);
             let mut new = attempt(&live)?;
             self.prepare_change(&mut new, &live, ownership)?;
+            apply::keep_times_of_noop(&live, &mut new);
             if new == live {
                 return Ok(Written { object: Final::Stored(old), created: false });
             }

@@ -83,6 +83,15 @@ impl Object {
     }
 }
 
+impl Object {
+    /// The same object as if it had been written at another revision, for a watch that sees it leave its selection.
+    pub fn at_revision(&self, revision: u64) -> Self {
+        let mut value = self.value();
+        value["metadata"]["resourceVersion"] = revision.to_string().into();
+        Self { revision, json: value.to_string().into(), meta: self.meta.clone() }
+    }
+}
+
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Object")
