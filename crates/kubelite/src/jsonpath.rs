@@ -118,7 +118,7 @@ impl JsonPath {
             return Err(JsonPathError::TooLong);
         }
         Ok(Self {
-            steps: parse_steps(text)?,
+            steps: parse_steps(text, Filters::Allowed)?,
         })
     }
 

@@ -4,15 +4,25 @@
 //! Everything here is a pure function of objects. The server asks for it by matching on `Builtin`.
 
 mod decode;
+mod defaults;
+mod definition;
+mod events;
 mod facts;
 mod look;
+mod prepare;
 pub mod protobuf;
 pub mod quantity;
 mod resources;
+mod reviews;
 mod schema;
 
 pub use decode::{DecodeError, DecodeProblem, decode};
+pub use defaults::default;
+pub use definition::{ConflictingName, NameConflict, crd_status, name_conflict};
+pub use events::{to_core, to_events_v1};
+pub use prepare::{prepare_create, prepare_update};
 pub use resources::{resources, selectable_value};
+pub use reviews::{User, self_subject_access_review, self_subject_review, token_review};
 pub use schema::{component_name, openapi, schema};
 
 use crate::resource::Scope;
@@ -37,6 +47,17 @@ pub enum Builtin {
     SelfSubjectReview,
     SelfSubjectAccessReview,
     TokenReview,
+}
+
+/// Through which door an existing object is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Endpoint {
+    /// The object itself.
+    Main,
+    /// Its `status` subresource.
+    Status,
+    /// The `finalize` subresource of a namespace.
+    Finalize,
 }
 
 /// The names of a built-in kind.

@@ -243,3 +243,58 @@ fn same_tasks_give_the_same_history_in_memory() {
     };
     assert_eq!(run(), run());
 }
+
+/// Many writers against many watches on several threads: whatever the timing, every watch sees every event once, in
+/// order, and none sleeps through the last one.
+async fn hammer(store: Store, writers: u64, rounds: u64) {
+    let total = usize::try_from(writers * rounds).unwrap();
+    let mut watches = JoinSet::new();
+    for reader in 0..8_usize {
+        let mut watch = store.watch(&widgets(), 0).unwrap();
+        watches.spawn(async move {
+            let mut seen = Vec::with_capacity(total);
+            while seen.len() < total {
+                // Half of the watches give up waiting again and again, as a select loop does.
+                if reader % 2 == 0 {
+                    tokio::select! {
+                        biased;
+                        () = tokio::task::yield_now() => {}
+                        batch = watch.next() => seen.extend(batch.unwrap().events.iter().map(|event| event.revision)),
+                    }
+                } else {
+                    seen.extend(watch.next().await.unwrap().events.iter().map(|event| event.revision));
+                }
+            }
+            seen
+        });
+    }
+    let mut tasks = JoinSet::new();
+    for writer in 0..writers {
+        let store = store.clone();
+        tasks.spawn(async move {
+            for round in 0..rounds {
+                create(&store, &format!("{writer}-{round}"), 1).await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let expected: Vec<u64> = (1..=total as u64).collect();
+    for seen in watches.join_all().await {
+        assert!(
+            seen == expected,
+            "events missing, twice or out of order: {seen:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_watch_sees_every_event_once_in_memory() {
+    hammer(Store::in_memory(Limits::default()), 8, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_watch_sees_every_event_once_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(&directory.path().join("objects.redb"), Limits::default()).unwrap();
+    hammer(store, 16, 40).await;
+}

@@ -1,7 +1,11 @@
 //! Tests of the store as a whole.
 
 mod basics;
+mod damage;
+mod disk;
 mod following;
+mod full_disk;
+mod model;
 
 use serde_json::{Value, json};
 
