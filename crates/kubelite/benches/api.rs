@@ -18,7 +18,7 @@ use kube::{
 };
 use kubelite::{
     kubeconfig::{self, Kubeconfig as Written},
-    server::{Caller, Config, Server, Token},
+    server::{User, Config, Server, Token},
     store::{Limits, Store},
     tls,
 };
@@ -197,7 +197,7 @@ async fn many_objects() -> Result<()> {
     println!("start with {STORED_OBJECTS} stored objects: {:.0} ms", started.elapsed().as_secs_f64() * 1000.0);
     let grown = resident_bytes()?.saturating_sub(memory_before);
     println!("memory per stored object: {} bytes (resident, {OBJECT_BYTES} of them its JSON)", grown / STORED_OBJECTS as u64);
-    let router = server.local(Caller::system("bench"));
+    let router = server.local(User::system("bench"));
     let mut times = Vec::with_capacity(LISTS);
     for _ in 0..LISTS {
         let path = format!("/apis/bench.example.com/v1/namespaces/default/widgets?limit={LIST_LENGTH}");
@@ -220,12 +220,12 @@ async fn on_disk(directory: &Path) -> Result<Server> {
 
 async fn start(store: Store) -> Result<Server> {
     let mut config = Config::new(store);
-    config.tokens = vec![Token::new(TOKEN, Caller::system("bench"))];
+    config.tokens = vec![Token::new(TOKEN, User::system("bench"))];
     Ok(Server::start(config).await?)
 }
 
 fn local(server: &Server) -> Client {
-    Client::new(server.local(Caller::system("bench")), "default")
+    Client::new(server.local(User::system("bench")), "default")
 }
 
 fn widgets(client: &Client) -> Api<DynamicObject> {

@@ -60,6 +60,17 @@ pub enum Endpoint {
     Finalize,
 }
 
+impl Endpoint {
+    /// As `managedFields[].subresource` names it.
+    pub fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::Finalize => "finalize",
+        }
+    }
+}
+
 /// The names of a built-in kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {

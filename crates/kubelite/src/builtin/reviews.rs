@@ -11,6 +11,15 @@ pub struct User {
 }
 
 impl User {
+    /// A part of the system itself, which may do everything.
+    pub fn system(name: &str) -> Self {
+        Self {
+            name: format!("system:{name}"),
+            uid: String::new(),
+            groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
+        }
+    }
+
     fn to_value(&self) -> Value {
         let mut info = json!({"username": self.name});
         if !self.uid.is_empty() {

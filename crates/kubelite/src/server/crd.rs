@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    builtin, clock,
+    builtin::{self, Endpoint},
+    clock,
     error::ApiError,
     field::{FieldError, FieldPath},
     resource::{ALL_VERBS, Resource, Scope, SelectableField, Version},
@@ -14,7 +15,7 @@ use crate::{
         Core,
         delete::CRD_CLEANUP,
         metadata,
-        target::{Part, Target},
+        target::Target,
     },
     store::{Collection, Event, EventKind, Key, Object},
     table::Column,
@@ -79,9 +80,13 @@ impl Core {
 
     /// Accepts the names, serves the kind, and only then says so in the status.
     async fn establish(&self, key: &Key, object: &Object, definition: &Value) -> Result<(), ApiError> {
-        let conflict = self.name_conflict(definition);
+        let others: Vec<Value> = match self.store.snapshot(&definitions(), None) {
+            Ok(snapshot) => snapshot.iter(None, None).map(|(_, other)| other.value()).collect(),
+            Err(_) => Vec::new(),
+        };
+        let conflict = builtin::name_conflict(definition, &others);
         let now = clock::seconds(self.clock.now());
-        let status = builtin::crd_status(definition, conflict.as_deref(), &now);
+        let status = builtin::crd_status(definition, conflict.as_ref(), &now);
         if conflict.is_none() {
             self.serve(definition, object.revision);
         }
@@ -90,7 +95,7 @@ impl Core {
         }
         let Some(served) = self.registry().of_collection(&definitions()) else { return Ok(()) };
         let mut target = Target::new(served, "", &key.name);
-        target.part = Part::Status;
+        target.endpoint = Endpoint::Status;
         let uid = object.meta.uid.clone();
         self.amend(&target, MANAGER, |live| {
             // Another definition of that name gets its own visit.
@@ -99,32 +104,6 @@ impl Core {
             }
         })
         .await
-    }
-
-    /// A name that another kind of the group already has.
-    fn name_conflict(&self, definition: &Value) -> Option<String> {
-        let group = text(definition, "/spec/group");
-        let plural = text(definition, "/spec/names/plural");
-        let kind = text(definition, "/spec/names/kind");
-        let list_kind = text(definition, "/spec/names/listKind");
-        let singular = text(definition, "/spec/names/singular");
-        let short_names = texts(definition, "/spec/names/shortNames");
-        let registry = self.registry();
-        let others = registry.resources().iter().filter(|other| other.group == group && other.plural != plural);
-        for other in others {
-            let taken: Vec<&str> = std::iter::once(other.plural.as_str())
-                .chain([other.singular.as_str()])
-                .chain(other.short_names.iter().map(String::as_str))
-                .collect();
-            let names = [plural, singular].into_iter().chain(short_names.iter().copied());
-            if let Some(name) = names.into_iter().find(|name| taken.contains(name)) {
-                return Some(format!("{name:?} is already in use"));
-            }
-            if let Some(name) = [kind, list_kind].into_iter().find(|name| *name == other.kind || *name == other.list_kind) {
-                return Some(format!("{name:?} is already in use"));
-            }
-        }
-        None
     }
 
     async fn delete_instances(&self, key: &Key, definition: &Value) -> Result<(), ApiError> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     builtin::Builtin,
     clock,
-    error::ApiError,
+    error::{ApiError, Subject},
     request::{DeleteOptions, Preconditions, Propagation},
     server::{
         Core, metadata,
@@ -269,24 +269,24 @@ fn namespace_finalizers(namespace: &Value) -> usize {
 }
 
 fn check_preconditions(target: &Target, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
+    // Here, and only here, Kubernetes names the kind where it otherwise names the resource.
+    let subject = Subject { resource: &target.served.resource.kind, ..target.subject() };
     let uid = metadata::text(live, "uid");
     if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != uid) {
-        return Err(ApiError::conflict(
-            target.subject(),
-            format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"),
-        ));
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have \
+             been deleted and then recreated"
+        );
+        return Err(ApiError::conflict(subject, why));
     }
     let version = metadata::text(live, "resourceVersion");
-    if let Some(wanted) =
-        options.preconditions.resource_version.as_deref().filter(|wanted| *wanted != version)
-    {
-        return Err(ApiError::conflict(
-            target.subject(),
-            format!(
-                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: \
-                 {version}"
-            ),
-        ));
+    let wanted = options.preconditions.resource_version.as_deref();
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
+        let why = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record \
+             ({version}). The object might have been modified"
+        );
+        return Err(ApiError::conflict(subject, why));
     }
     Ok(())
 }

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 use crate::{
     body,
-    builtin::{Builtin, protobuf},
-    discovery,
+    builtin::{Builtin, Endpoint, User, protobuf},
+    discovery::{self, Root},
     error::{ApiError, Reason},
-    negotiate::{self, BodyFormat, Encoding},
+    negotiate::{self, BodyFormat, Discovery, Encoding},
     openapi,
     request::{self, DeleteOptions, ListOptions, Query, ResourceRequest, Route, Verb, WatchOptions, WriteOptions},
-    resource::Scope,
+    resource::{Resource, Scope},
     server::{
         Core, auth,
         delete::Deleted,
@@ -30,7 +30,7 @@ use crate::{
         metrics::{RequestLabels, VerbLabels},
         present::Presenter,
         registry::Registry,
-        target::{Caller, Part, Target},
+        target::Target,
         write::{Final, WriteContext, Written},
     },
 };
@@ -41,7 +41,7 @@ const WARNINGS_MAX: usize = 64;
 const DELETIONS_AT_ONCE: usize = 64;
 
 /// The service of a server. `trusted` is the caller of every request; without it a bearer token says who calls.
-pub(super) fn router(core: Arc<Core>, trusted: Option<Caller>) -> Router {
+pub(super) fn router(core: Arc<Core>, trusted: Option<User>) -> Router {
     Router::new().fallback(async move |request: Request| {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
@@ -58,20 +58,23 @@ pub(super) fn router(core: Arc<Core>, trusted: Option<Caller>) -> Router {
 
 async fn answer(
     core: &Arc<Core>,
-    trusted: Option<&Caller>,
+    trusted: Option<&User>,
     parts: &Parts,
     body: Body,
     labels: &mut RequestLabels,
 ) -> Result<Response, ApiError> {
-    let caller = match trusted {
-        Some(caller) => caller.clone(),
+    let user = match trusted {
+        Some(user) => user.clone(),
         None => auth::authenticate(&core.tokens, &parts.headers)?,
     };
     let query = Query::parse(parts.uri.query())?;
     let registry = core.registry();
     match Route::parse(parts.uri.path())? {
         Route::Resource(request) => {
-            let call = Call { core, registry, caller, parts, query };
+            if registry.find(&request.group, &request.version, &request.resource).is_none() {
+                return Ok(page_not_found());
+            }
+            let call = Call { core, registry, user, parts, query };
             call.run(&request, body, labels).await
         }
         route => plain(core, &registry, &route, parts),
@@ -86,35 +89,55 @@ fn plain(core: &Core, registry: &Registry, route: &Route, parts: &Parts) -> Resu
     let headers = &parts.headers;
     let resources = registry.resources();
     let document = match route {
-        Route::Root => discovery::paths(resources),
+        Route::Root => discovery::root_paths(resources),
         Route::Health(..) => return Ok(text("ok")),
         Route::Metrics => return Ok(text(core.metrics.render(&core.store.stats()))),
-        Route::Version => discovery::version(),
-        Route::ApiRoot | Route::ApisRoot => {
-            let wanted = negotiate::discovery(headers)?;
-            let value = discovery::root(resources, *route == Route::ApiRoot, wanted);
-            return Ok(typed(StatusCode::OK, wanted.content_type(), wanted.encoding().encode(&value)?));
-        }
-        Route::Group(group) => discovery::group(resources, group).ok_or_else(no_such_path)?,
+        Route::Version => discovery::version_info(),
+        Route::ApiRoot | Route::ApisRoot => return discovery_root(resources, route, parts),
+        Route::Group(group) => match discovery::group(resources, group) {
+            Some(group) => group,
+            None => return Ok(page_not_found()),
+        },
         Route::GroupVersion { group, version } => {
-            discovery::group_version(resources, group, version).ok_or_else(no_such_path)?
+            discovery::resource_list(resources, group, version).ok_or_else(no_such_resource)?
         }
-        Route::OpenApiIndex => openapi::index(registry.documents()),
+        Route::OpenApiIndex => {
+            let documents = registry.documents();
+            openapi::index(documents.iter().map(|document| (document.path.as_str(), document.hash.as_str())))
+        }
         Route::OpenApiDocument { group, version } => {
-            let document = registry.document(group, version).ok_or_else(no_such_path)?;
-            return Ok(typed(StatusCode::OK, "application/json", document.bytes));
+            let path = openapi::path(group, version);
+            return Ok(match registry.documents().iter().find(|document| document.path == path) {
+                Some(document) => typed(StatusCode::OK, "application/json", document.bytes.clone()),
+                None => page_not_found(),
+            });
         }
-        Route::OpenApiV2 | Route::Unknown | Route::Resource(_) => return Err(no_such_path()),
+        Route::OpenApiV2 | Route::Unknown | Route::Resource(_) => return Ok(page_not_found()),
     };
     let encoding = negotiate::plain(headers)?;
     Ok(typed(StatusCode::OK, encoding.content_type(), encoding.encode(&document)?))
+}
+
+/// `/api` or `/apis`, in one document or only the groups.
+fn discovery_root(resources: &[Arc<Resource>], route: &Route, parts: &Parts) -> Result<Response, ApiError> {
+    let root = if *route == Route::ApiRoot { Root::Core } else { Root::Groups };
+    let wanted = negotiate::discovery(&parts.headers)?;
+    let value = match (wanted, root) {
+        (Discovery::Aggregated(version, _), root) => discovery::aggregated(resources, root, version),
+        (Discovery::Legacy(_), Root::Core) => {
+            let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
+            discovery::api_versions(resources, host)
+        }
+        (Discovery::Legacy(_), Root::Groups) => discovery::group_list(resources),
+    };
+    Ok(typed(StatusCode::OK, wanted.content_type(), wanted.encoding().encode(&value)?))
 }
 
 /// One request about objects.
 struct Call<'a> {
     core: &'a Arc<Core>,
     registry: Arc<Registry>,
-    caller: Caller,
+    user: User,
     parts: &'a Parts,
     query: Query,
 }
@@ -156,7 +179,7 @@ impl Call<'_> {
         let served = self
             .registry
             .find(&request.group, &request.version, &request.resource)
-            .ok_or_else(no_such_path)?;
+            .ok_or_else(no_such_resource)?;
         let resource = &served.resource;
         let name = request.name.clone().unwrap_or_default();
         let namespace = match (resource.scope, &request.namespace) {
@@ -164,19 +187,19 @@ impl Call<'_> {
             (Scope::Cluster, None) | (Scope::Namespaced, None) => String::new(),
             // The path of a Namespace itself reads like one inside a namespace.
             (Scope::Cluster, Some(_)) if resource.builtin == Some(Builtin::Namespace) => String::new(),
-            (Scope::Cluster, Some(_)) => return Err(no_such_path()),
+            (Scope::Cluster, Some(_)) => return Err(no_such_resource()),
         };
         if resource.scope == Scope::Namespaced && namespace.is_empty() && !name.is_empty() {
-            return Err(no_such_path());
+            return Err(no_such_resource());
         }
-        let part = match request.subresource.as_deref() {
-            None => Part::Whole,
-            Some("status") if served.version().has_status => Part::Status,
-            Some("finalize") if resource.builtin == Some(Builtin::Namespace) => Part::Finalize,
-            Some("log") if resource.builtin == Some(Builtin::Pod) => Part::Whole,
-            Some(_) => return Err(no_such_path()),
+        let endpoint = match request.subresource.as_deref() {
+            None => Endpoint::Main,
+            Some("status") if served.version().has_status => Endpoint::Status,
+            Some("finalize") if resource.builtin == Some(Builtin::Namespace) => Endpoint::Finalize,
+            Some("log") if resource.builtin == Some(Builtin::Pod) => Endpoint::Main,
+            Some(_) => return Err(no_such_resource()),
         };
-        Ok(Target { served, namespace, name, part })
+        Ok(Target { served, namespace, name, endpoint })
     }
 
     fn presenter(&self, target: &Target) -> Result<(Presenter, Encoding), ApiError> {
@@ -190,7 +213,7 @@ impl Call<'_> {
         if let Some(version) = request::minimum_version(&self.query)? {
             self.core.reach(version).await?;
         }
-        let (mut presenter, encoding) = self.presenter(target)?;
+        let (presenter, encoding) = self.presenter(target)?;
         let object = self.core.get(target)?;
         let bytes = presenter.stored(&object, encoding, self.core.clock.now())?;
         Ok(typed(StatusCode::OK, encoding.content_type(), bytes))
@@ -198,7 +221,7 @@ impl Call<'_> {
 
     async fn list(&self, target: &Target) -> Result<Response, ApiError> {
         let options = ListOptions::from_query(&self.query)?;
-        let (mut presenter, encoding) = self.presenter(target)?;
+        let (presenter, encoding) = self.presenter(target)?;
         let page = self.core.list(target, &options).await?;
         let bytes = presenter.page(&page, encoding, self.core.clock.now())?;
         Ok(typed(StatusCode::OK, encoding.content_type(), bytes))
@@ -244,9 +267,9 @@ impl Call<'_> {
         } else {
             decode(target, format, bytes)?.value
         };
-        let Some(kind) = target.served.resource.builtin else { return Err(no_such_path()) };
-        let answer = self.core.review(kind, &self.caller, object);
-        let (mut presenter, encoding) = self.presenter(target)?;
+        let Some(kind) = target.served.resource.builtin else { return Err(no_such_resource()) };
+        let answer = self.core.review(kind, &self.user, &object);
+        let (presenter, encoding) = self.presenter(target)?;
         let bytes = presenter.unsaved(&answer, encoding, self.core.clock.now())?;
         Ok(typed(StatusCode::CREATED, encoding.content_type(), bytes))
     }
@@ -282,7 +305,7 @@ impl Call<'_> {
     async fn delete(&self, target: &Target, body: Body) -> Result<Response, ApiError> {
         let options = self.delete_options(body).await?;
         let deleted = self.core.delete(target, &options).await?;
-        let (mut presenter, encoding) = self.presenter(target)?;
+        let (presenter, encoding) = self.presenter(target)?;
         let now = self.core.clock.now();
         let shows_object = matches!(
             target.served.resource.builtin,
@@ -300,7 +323,7 @@ impl Call<'_> {
     async fn delete_collection(&self, target: &Target, body: Body) -> Result<Response, ApiError> {
         let options = self.delete_options(body).await?;
         let list = ListOptions::from_query(&self.query)?;
-        let (mut presenter, encoding) = self.presenter(target)?;
+        let (presenter, encoding) = self.presenter(target)?;
         let page = self.core.list(target, &list).await?;
         let deletions = page.objects.iter().map(async |object| {
             let found = target.served.present(object);
@@ -361,7 +384,7 @@ impl Call<'_> {
     }
 
     fn written(&self, target: &Target, written: &Written) -> Result<Response, ApiError> {
-        let (mut presenter, encoding) = self.presenter(target)?;
+        let (presenter, encoding) = self.presenter(target)?;
         let now = self.core.clock.now();
         let status = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         let bytes = match &written.object {
@@ -391,8 +414,13 @@ fn success(target: &Target, object: &Value) -> Value {
     json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
 }
 
-fn no_such_path() -> ApiError {
+fn no_such_resource() -> ApiError {
     ApiError::new(Reason::NotFound, "the server could not find the requested resource")
+}
+
+/// What Go's multiplexer says of a path that nothing serves. Clients know it by the missing `Status`.
+fn page_not_found() -> Response {
+    (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n").into_response()
 }
 
 fn text(body: impl Into<Body>) -> Response {

@@ -34,8 +34,8 @@ use tokio::{sync::watch as signal, task::JoinHandle};
 pub use self::{
     auth::Token,
     logs::{LogRequest, PodLogs},
-    target::Caller,
 };
+pub use crate::builtin::User;
 use self::{metrics::Metrics, registry::Registry};
 use crate::{
     clock::{Clock, Ids, SystemClock},
@@ -148,8 +148,8 @@ impl Server {
     }
 
     /// The service for callers in the same process, who are trusted to be who they say.
-    pub fn local(&self, caller: Caller) -> Router {
-        handler::router(self.core.clone(), Some(caller))
+    pub fn local(&self, user: User) -> Router {
+        handler::router(self.core.clone(), Some(user))
     }
 
     /// Ends watches and tasks, and closes the store.

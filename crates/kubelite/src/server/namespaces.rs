@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use crate::{
     body::Decoded,
+    builtin::Endpoint,
     clock,
     error::{ApiError, Cause, Reason},
     request::WriteOptions,
     resource::Scope,
     server::{
         Core, metadata,
-        target::{Part, Target},
+        target::Target,
         write::WriteContext,
     },
     store::{Collection, Event, EventKind, Key},
@@ -158,7 +159,7 @@ impl Core {
     async fn finish_namespace(&self, name: &str) -> Result<(), ApiError> {
         let Some(served) = self.registry().of_collection(&namespaces()) else { return Ok(()) };
         let mut target = Target::new(served, "", name);
-        target.part = Part::Finalize;
+        target.endpoint = Endpoint::Finalize;
         self.amend(&target, MANAGER, |namespace| {
             if let Some(Value::Array(finalizers)) = namespace.pointer_mut("/spec/finalizers") {
                 finalizers.retain(|finalizer| finalizer != FINALIZER);
@@ -176,7 +177,7 @@ impl Core {
     ) -> Result<(), ApiError> {
         let Some(served) = self.registry().of_collection(&namespaces()) else { return Ok(()) };
         let mut target = Target::new(served, "", name);
-        target.part = Part::Status;
+        target.endpoint = Endpoint::Status;
         let now = clock::seconds(self.clock.now());
         let list = |entries: &[(String, usize)], verb: &str| {
             let texts: Vec<String> =

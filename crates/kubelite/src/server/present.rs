@@ -8,12 +8,9 @@ use crate::{
     error::ApiError,
     negotiate::{Encoding, MetaVersion, Shape},
     request::Query,
-    server::{
-        read::{Page, list_metadata},
-        registry::Served,
-    },
+    server::{read::Page, registry::Served},
     store::Object,
-    table::{self, IncludeObject, Printer},
+    table::{self, CompiledColumns, IncludeObject, Table},
 };
 
 /// Turns objects of one kind into what a client asked for.
@@ -22,20 +19,25 @@ pub(crate) struct Presenter {
     served: Served,
     shape: Shape,
     include: IncludeObject,
-    /// Made on first use; a watch sends its columns only once.
-    printer: Option<Printer>,
+    columns: CompiledColumns,
+    /// A watch sends its columns only once.
     columns_sent: bool,
 }
 
 impl Presenter {
     pub(crate) fn new(served: Served, shape: Shape, query: &Query) -> Result<Self, ApiError> {
-        let include = IncludeObject::parse(query.first("includeObject").unwrap_or(""))
-            .map_err(|error| ApiError::bad_request(error.to_string()))?;
-        Ok(Self { served, shape, include, printer: None, columns_sent: false })
+        let include = IncludeObject::parse(query.first("includeObject").unwrap_or(""))?;
+        let wants_table = matches!(shape, Shape::Table(_));
+        let columns = match served.resource.builtin.and_then(table::builtin::columns) {
+            Some(columns) if wants_table => columns,
+            None if wants_table => CompiledColumns::custom(&served.version().columns),
+            _ => CompiledColumns::custom(&[]),
+        };
+        Ok(Self { served, shape, include, columns, columns_sent: false })
     }
 
     /// A stored object.
-    pub(crate) fn stored(&mut self, object: &Object, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
+    pub(crate) fn stored(&self, object: &Object, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
         if let (Shape::Object, Encoding::Json, Some(raw)) = (self.shape, encoding, self.served.raw(object)) {
             return Ok(raw.clone());
         }
@@ -44,64 +46,54 @@ impl Presenter {
     }
 
     /// An object that is not stored, or not any more.
-    pub(crate) fn unsaved(&mut self, object: &Value, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
-        let shaped = self.shape_one(object, now);
-        Ok(encoding.encode(&shaped)?.into())
-    }
-
-    fn shape_one(&mut self, object: &Value, now: Timestamp) -> Value {
-        match self.shape {
-            Shape::Object => object.clone(),
+    pub(crate) fn unsaved(&self, object: &Value, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
+        let bytes = match self.shape {
+            Shape::Object => encoding.encode(object)?,
             Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
-                partial(object, version)
+                encoding.encode(&partial(object, version))?
             }
             Shape::Table(version) => {
-                let metadata = json!({ "resourceVersion": object.pointer("/metadata/resourceVersion") });
-                self.table(std::slice::from_ref(object), &metadata, version, now, true)
+                encoding.encode(&dressed(&self.columns.object(object, self.include, now), version))?
             }
-        }
+        };
+        Ok(bytes.into())
     }
 
     /// A page of a list.
-    pub(crate) fn page(&mut self, page: &Page, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
+    pub(crate) fn page(&self, page: &Page, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
         if self.shape == Shape::Object && encoding == Encoding::Json {
-            return Ok(self.raw_page(page));
+            return self.raw_page(page);
         }
         let objects: Vec<Value> = page.objects.iter().map(|object| self.served.present(object)).collect();
-        let metadata = list_metadata(page);
         let value = match self.shape {
             Shape::Object => json!({
                 "kind": self.served.resource.list_kind,
                 "apiVersion": self.served.api_version(),
-                "metadata": metadata,
+                "metadata": page.metadata,
                 "items": objects,
             }),
-            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
-                let items: Vec<Value> = objects.iter().map(|object| partial(object, version)).collect();
-                json!({
-                    "kind": "PartialObjectMetadataList",
-                    "apiVersion": version.api_version(),
-                    "metadata": metadata,
-                    "items": items,
-                })
+            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": version.api_version(),
+                "metadata": page.metadata,
+                "items": objects.iter().map(|object| partial(object, version)).collect::<Vec<_>>(),
+            }),
+            Shape::Table(version) => {
+                dressed(&self.columns.list(&objects, page.metadata.clone(), self.include, now), version)
             }
-            Shape::Table(version) => self.table(&objects, &metadata, version, now, true),
         };
         Ok(encoding.encode(&value)?.into())
     }
 
-    /// A list put together from the stored bytes, which is what most of a busy server's work would otherwise be.
-    fn raw_page(&self, page: &Page) -> Bytes {
-        let head = json!({
-            "kind": self.served.resource.list_kind,
-            "apiVersion": self.served.api_version(),
-            "metadata": list_metadata(page),
-        })
-        .to_string();
+    /// A list put together from the stored bytes, which need not be parsed and written again.
+    fn raw_page(&self, page: &Page) -> Result<Bytes, ApiError> {
+        let kind = json!(self.served.resource.list_kind);
+        let api_version = json!(self.served.api_version());
+        let metadata = serde_json::to_string(&page.metadata).map_err(ApiError::internal)?;
         let size: usize = page.objects.iter().map(|object| object.json.len() + 1).sum();
-        let mut bytes = BytesMut::with_capacity(head.len() + size + 16);
-        bytes.put_slice(&head.as_bytes()[..head.len() - 1]);
-        bytes.put_slice(b",\"items\":[");
+        let mut bytes = BytesMut::with_capacity(size + 512);
+        let head = format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#);
+        bytes.put_slice(head.as_bytes());
         for (position, object) in page.objects.iter().enumerate() {
             if position > 0 {
                 bytes.put_u8(b',');
@@ -112,7 +104,7 @@ impl Presenter {
             }
         }
         bytes.put_slice(b"]}\n");
-        bytes.freeze()
+        Ok(bytes.freeze())
     }
 
     /// The object of a watch event.
@@ -121,61 +113,31 @@ impl Presenter {
             return raw.clone();
         }
         let value = self.served.present(object);
-        let shaped = match self.shape {
-            Shape::Table(version) => {
-                let with_columns = !std::mem::replace(&mut self.columns_sent, true);
-                let metadata = json!({ "resourceVersion": object.revision.to_string() });
-                self.table(std::slice::from_ref(&value), &metadata, version, now, with_columns)
-            }
-            Shape::Object | Shape::PartialObjectMetadata(_) | Shape::PartialObjectMetadataList(_) => {
-                self.shape_one(&value, now)
-            }
-        };
-        shaped.to_string().into()
+        self.event_object(&value, now)
     }
 
     /// The object of a bookmark: nothing but a version.
-    pub(crate) fn bookmark(&mut self, metadata: &Value) -> Value {
-        match self.shape {
-            Shape::Object => json!({
-                "kind": self.served.resource.kind,
-                "apiVersion": self.served.api_version(),
-                "metadata": metadata,
-            }),
-            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => json!({
-                "kind": "PartialObjectMetadata",
-                "apiVersion": version.api_version(),
-                "metadata": metadata,
-            }),
-            Shape::Table(version) => {
-                let object = json!({
-                    "kind": self.served.resource.kind,
-                    "apiVersion": self.served.api_version(),
-                    "metadata": metadata,
-                });
-                let rows = json!([{ "cells": [], "object": partial(&object, version) }]);
-                json!({
-                    "kind": "Table",
-                    "apiVersion": version.api_version(),
-                    "metadata": { "resourceVersion": metadata["resourceVersion"] },
-                    "columnDefinitions": null,
-                    "rows": rows,
-                })
-            }
-        }
+    pub(crate) fn bookmark(&mut self, metadata: &Value, now: Timestamp) -> Bytes {
+        let object = json!({
+            "kind": self.served.resource.kind,
+            "apiVersion": self.served.api_version(),
+            "metadata": metadata,
+        });
+        self.event_object(&object, now)
     }
 
-    fn table(
-        &mut self,
-        objects: &[Value],
-        metadata: &Value,
-        version: MetaVersion,
-        now: Timestamp,
-        with_columns: bool,
-    ) -> Value {
-        let served = &self.served;
-        let printer = self.printer.get_or_insert_with(|| Printer::of(&served.resource, served.version()));
-        table::render(printer, objects, metadata, version.api_version(), self.include, now, with_columns)
+    fn event_object(&mut self, object: &Value, now: Timestamp) -> Bytes {
+        let shaped = match self.shape {
+            Shape::Object => return object.to_string().into(),
+            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
+                partial(object, version)
+            }
+            Shape::Table(version) => {
+                let with_columns = !std::mem::replace(&mut self.columns_sent, true);
+                dressed(&self.columns.event(object, self.include, now, with_columns), version)
+            }
+        };
+        shaped.to_string().into()
     }
 }
 
@@ -185,4 +147,12 @@ fn partial(object: &Value, version: MetaVersion) -> Value {
         "apiVersion": version.api_version(),
         "metadata": object.get("metadata"),
     })
+}
+
+/// A table in the version that the client knows.
+fn dressed(table: &Table<'_>, version: MetaVersion) -> Value {
+    // A table is made of strings, numbers and JSON values, so this cannot fail.
+    let mut value = serde_json::to_value(table).unwrap_or_default();
+    value["apiVersion"] = version.api_version().into();
+    value
 }

@@ -2,13 +2,12 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use serde_json::Value;
-
 use crate::{
     error::{ApiError, Cause, Reason},
     request::{ContinueToken, ListFrom, ListOptions},
     server::{Core, select::Selection, target::Target},
     store::{Key, Object, Snapshot, SnapshotError},
+    table::ListMeta,
 };
 
 /// How long a read waits for a version that the server has not reached.
@@ -17,10 +16,8 @@ pub(crate) const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
 /// One page of a list.
 #[derive(Debug)]
 pub(crate) struct Page {
-    pub(crate) revision: u64,
     pub(crate) objects: Vec<Object>,
-    pub(crate) continue_token: String,
-    pub(crate) remaining: Option<u64>,
+    pub(crate) metadata: ListMeta,
 }
 
 impl Core {
@@ -109,16 +106,15 @@ fn page(snapshot: &Snapshot, selection: &Selection, after: Option<&Key>, limit: 
         objects.push(object.clone());
         last = Some(key);
     }
-    let mut remaining = None;
-    let mut continue_token = String::new();
+    let mut metadata = ListMeta { resource_version: snapshot.revision.to_string(), ..ListMeta::default() };
     if let (true, Some(last)) = (more, last) {
-        continue_token = ContinueToken::after(snapshot.revision, &token_key(last)).encode();
+        metadata.continue_token = ContinueToken::after(snapshot.revision, &token_key(last)).encode();
         if selection.selects_all() {
             // One was taken from the iterator to find out that there is more.
-            remaining = Some(entries.count() as u64 + 1);
+            metadata.remaining_item_count = Some(entries.count() as u64 + 1);
         }
     }
-    Page { revision: snapshot.revision, objects, continue_token, remaining }
+    Page { objects, metadata }
 }
 
 /// A key as a continue token writes it: `namespace/name`, or the name alone for cluster-scoped kinds.
@@ -131,16 +127,4 @@ fn key_of(start: &str) -> Key {
     let last = start.trim_end_matches('\0');
     let (namespace, name) = last.split_once('/').unwrap_or(("", last));
     Key { namespace: namespace.into(), name: name.into() }
-}
-
-/// The metadata of a list.
-pub(crate) fn list_metadata(page: &Page) -> Value {
-    let mut metadata = serde_json::json!({ "resourceVersion": page.revision.to_string() });
-    if !page.continue_token.is_empty() {
-        metadata["continue"] = page.continue_token.as_str().into();
-    }
-    if let Some(remaining) = page.remaining {
-        metadata["remainingItemCount"] = remaining.into();
-    }
-    metadata
 }

@@ -2,13 +2,17 @@
 //!
 //! A table is immutable; a change makes a new one. Requests keep the table they started with.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
     builtin::{self, Builtin},
+    discovery, openapi,
     resource::{Resource, Version},
     schema,
     store::{Collection, Object},
@@ -19,7 +23,16 @@ use crate::{
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
     by_path: HashMap<(String, String, String), usize>,
-    documents: std::sync::Mutex<HashMap<String, Bytes>>,
+    /// Made when the first client asks; most never do.
+    documents: OnceLock<Vec<Document>>,
+}
+
+/// The OpenAPI document of one group and version.
+#[derive(Debug)]
+pub struct Document {
+    pub path: String,
+    pub hash: String,
+    pub bytes: Bytes,
 }
 
 impl Registry {
@@ -33,7 +46,7 @@ impl Registry {
                 by_path.insert(path, position);
             }
         }
-        Self { resources, by_path, documents: std::sync::Mutex::default() }
+        Self { resources, by_path, documents: OnceLock::new() }
     }
 
     pub fn resources(&self) -> &[Arc<Resource>] {
@@ -55,10 +68,25 @@ impl Registry {
         Some(Served { resource, index })
     }
 
-    /// An OpenAPI document of this table, made on first use.
-    pub fn document(&self, name: &str, make: impl FnOnce() -> Vec<u8>) -> Bytes {
-        let mut documents = self.documents.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        documents.entry(name.to_owned()).or_insert_with(|| make().into()).clone()
+    /// The OpenAPI documents of this table.
+    pub fn documents(&self) -> &[Document] {
+        self.documents.get_or_init(|| {
+            let group_versions = discovery::group_versions(&self.resources).into_iter();
+            group_versions.map(|(group, version)| self.make_document(group, version)).collect()
+        })
+    }
+
+    fn make_document(&self, group: &str, version: &str) -> Document {
+        let mut components = serde_json::Map::new();
+        let of_group = self.resources.iter().filter(|resource| resource.group == group);
+        for kind in of_group.filter_map(|resource| resource.builtin) {
+            if let Value::Object(found) = builtin::openapi(kind) {
+                components.extend(found.iter().map(|(name, schema)| (name.clone(), schema.clone())));
+            }
+        }
+        let document = openapi::document(&self.resources, group, version, &components);
+        let bytes: Bytes = document.to_string().into();
+        Document { path: openapi::path(group, version), hash: discovery::content_hash(&bytes), bytes }
     }
 }
 
@@ -108,7 +136,7 @@ impl Served {
     /// An object in its stored form as this version shows it.
     pub fn present_value(&self, mut value: Value) -> Value {
         if self.resource.builtin == Some(Builtin::Event) {
-            return builtin::event::to_events_v1(&value);
+            return builtin::to_events_v1(&value);
         }
         if !self.version().storage {
             value["apiVersion"] = self.api_version().into();
@@ -119,7 +147,7 @@ impl Served {
     /// An object of this version in the form in which it is stored.
     pub fn to_storage(&self, mut value: Value) -> Value {
         if self.resource.builtin == Some(Builtin::Event) {
-            return builtin::event::to_core(&value);
+            return builtin::to_core(&value);
         }
         if !self.version().storage {
             value["apiVersion"] = self.storage_api_version().into();

@@ -1,46 +1,25 @@
 //! Review kinds: questions that a create answers. Nothing is stored.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
-    builtin::Builtin,
+    builtin::{self, Builtin, User},
     clock,
-    server::{Core, auth, target::Caller},
+    server::{Core, auth},
 };
 
 impl Core {
-    /// The answer to a review, in the object that asked.
-    pub(super) fn review(&self, kind: Builtin, caller: &Caller, mut object: Value) -> Value {
-        let status = match kind {
-            Builtin::SelfSubjectReview => json!({ "userInfo": user_info(caller) }),
-            // Whoever is known may do everything here, as `system:masters` may in a cluster.
-            Builtin::SelfSubjectAccessReview => json!({ "allowed": true }),
+    /// The answer to a review.
+    pub(super) fn review(&self, kind: Builtin, user: &User, question: &Value) -> Value {
+        match kind {
+            Builtin::SelfSubjectReview => {
+                builtin::self_subject_review(question, user, &clock::seconds(self.clock.now()))
+            }
             Builtin::TokenReview => {
-                let secret = object.pointer("/spec/token").and_then(Value::as_str).unwrap_or("");
-                match auth::identify(&self.tokens, secret) {
-                    Some(known) => json!({ "authenticated": true, "user": user_info(known) }),
-                    None => json!({ "error": "[invalid bearer token]", "user": {} }),
-                }
+                let secret = question.pointer("/spec/token").and_then(Value::as_str).unwrap_or("");
+                builtin::token_review(question, auth::identify(&self.tokens, secret))
             }
-            _ => Value::Null,
-        };
-        let now = clock::seconds(self.clock.now());
-        if let Value::Object(map) = &mut object {
-            map.insert("status".to_owned(), status);
-            let metadata = map.entry("metadata").or_insert_with(|| json!({}));
-            if !metadata.is_object() {
-                *metadata = json!({});
-            }
-            metadata["creationTimestamp"] = if kind == Builtin::SelfSubjectReview { now.into() } else { Value::Null };
+            _ => builtin::self_subject_access_review(question),
         }
-        object
     }
-}
-
-fn user_info(caller: &Caller) -> Value {
-    let mut groups = caller.groups.clone();
-    if !groups.iter().any(|group| group == "system:authenticated") {
-        groups.push("system:authenticated".to_owned());
-    }
-    json!({ "username": caller.user, "groups": groups })
 }

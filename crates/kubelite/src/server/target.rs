@@ -1,40 +1,6 @@
-//! What a request is about, and who sent it.
+//! What a request is about.
 
-use crate::{error::Subject, server::registry::Served, store::Key};
-
-/// Who sent a request.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Caller {
-    pub user: String,
-    pub groups: Vec<String>,
-}
-
-impl Caller {
-    /// A caller inside the server itself.
-    pub fn system(name: &str) -> Self {
-        Self { user: format!("system:{name}"), groups: vec!["system:masters".to_owned()] }
-    }
-}
-
-/// The part of an object that a request addresses.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Part {
-    Whole,
-    Status,
-    /// `namespaces/<name>/finalize`: only `spec.finalizers` changes.
-    Finalize,
-}
-
-impl Part {
-    /// As `managedFields[].subresource` names it.
-    pub fn subresource(self) -> &'static str {
-        match self {
-            Self::Whole => "",
-            Self::Status => "status",
-            Self::Finalize => "finalize",
-        }
-    }
-}
+use crate::{builtin::Endpoint, error::Subject, server::registry::Served, store::Key};
 
 /// One object, or a collection of them where `name` is empty.
 #[derive(Clone, Debug)]
@@ -43,12 +9,12 @@ pub struct Target {
     /// Empty for cluster-scoped kinds and for lists over all namespaces.
     pub namespace: String,
     pub name: String,
-    pub part: Part,
+    pub endpoint: Endpoint,
 }
 
 impl Target {
     pub fn new(served: Served, namespace: &str, name: &str) -> Self {
-        Self { served, namespace: namespace.to_owned(), name: name.to_owned(), part: Part::Whole }
+        Self { served, namespace: namespace.to_owned(), name: name.to_owned(), endpoint: Endpoint::Main }
     }
 
     pub fn key(&self) -> Key {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{
     apply::{self, Reset},
     body::{self, Decoded},
-    builtin::Builtin,
+    builtin::{Builtin, Endpoint},
     clock,
     error::{ApiError, Reason},
     field::{FieldError, FieldPath},
@@ -116,7 +116,7 @@ impl WriteContext<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Written, ApiError> {
         if kind == PatchKind::Apply {
-            return self.apply(body, warnings).await;
+            return self.apply(body).await;
         }
         self.until_stored(Ownership::Track, |live| {
             let patched = match kind {
@@ -155,12 +155,13 @@ impl WriteContext<'_> {
     }
 
     /// Server-side apply: creates what is absent, merges into what is there.
-    async fn apply(&self, body: &[u8], warnings: &mut Vec<String>) -> Result<Written, ApiError> {
+    async fn apply(&self, body: &[u8]) -> Result<Written, ApiError> {
         let served = &self.target.served;
         let decoded =
             body::decode_object(body, body::Format::Yaml, &served.resource, &served.version().name)?;
-        // No defaults here: the applier owns what it said, not what it left open.
-        let mut applied = self.inspect(decoded, warnings)?;
+        // Neither pruned nor defaulted: what the schema does not know is an error of its own, and the applier owns what it
+        // said, not what it left open.
+        let mut applied = decoded.value;
         self.check_address(&mut applied)?;
         // Creating may lose to another creator; then there is something to merge into.
         let present =
@@ -184,7 +185,7 @@ impl WriteContext<'_> {
     }
 
     async fn apply_new(&self, applied: &Value) -> Result<Written, ApiError> {
-        if self.target.part != crate::server::target::Part::Whole {
+        if self.target.endpoint != Endpoint::Main {
             return Err(ApiError::not_found(self.target.subject()));
         }
         if !metadata::text(applied, "uid").is_empty() {
@@ -205,10 +206,10 @@ impl WriteContext<'_> {
             applied,
             &version.schema,
             self.writer(&api_version, &time),
-            Reset::of(self.target.part.subresource(), version.has_status),
+            Reset::of(self.target.endpoint.subresource(), version.has_status),
             self.options.force,
         )
-        .map_err(|error| error.into_api_error(self.target.subject()))
+        .map_err(ApiError::from)
     }
 }
 

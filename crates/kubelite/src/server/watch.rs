@@ -202,9 +202,9 @@ impl Stream {
         if initial_end {
             metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
-        let body = self.presenter.bookmark(&metadata);
+        let body = self.presenter.bookmark(&metadata, self.core.clock.now());
         let mut line = BytesMut::new();
-        write_line(&mut line, "BOOKMARK", body.to_string().as_bytes());
+        write_line(&mut line, "BOOKMARK", &body);
         line.freeze()
     }
 }

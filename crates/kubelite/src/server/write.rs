@@ -8,15 +8,15 @@ use serde_json::Value;
 use crate::{
     apply,
     body::Decoded,
-    builtin::{self, Builtin},
+    builtin::{self, Builtin, Endpoint},
     clock,
     error::{ApiError, Cause, Reason},
-    field::{FieldError, FieldPath, Problem},
+    field::{FieldError, FieldPath},
     request::{FieldValidation, WriteOptions},
     schema,
     server::{
         Core, metadata,
-        target::{Part, Target},
+        target::Target,
     },
     store::{Change, CommitError, Expect, Object, Write},
 };
@@ -71,7 +71,10 @@ impl WriteContext<'_> {
             self.prune(&mut object, Some(&mut problems));
             self.report_unknown(problems, warnings)?;
         }
-        self.check_types(&object)?;
+        if let Some(kind) = self.target.served.resource.builtin {
+            // A value of the wrong type cannot even be decoded here. (A custom resource can; it is invalid later.)
+            builtin::decode(kind, &mut object).map_err(|error| ApiError::bad_request(error.to_string()))?;
+        }
         Ok(object)
     }
 
@@ -99,26 +102,6 @@ impl WriteContext<'_> {
                 kind = served.resource.kind
             )
         }))
-    }
-
-    /// A built-in kind with a value of the wrong type cannot even be decoded. (A custom resource can; it is invalid later.)
-    fn check_types(&self, object: &Value) -> Result<(), ApiError> {
-        let served = &self.target.served;
-        if served.resource.is_custom() {
-            return Ok(());
-        }
-        let errors = schema::validate::validate(object, &served.version().schema, &FieldPath::root());
-        let wrong = errors.into_iter().find(|error| matches!(error.problem, Problem::TypeInvalid(_)));
-        match wrong {
-            None => Ok(()),
-            Some(error) => Err(ApiError::bad_request(format!(
-                "{kind} in version {:?} cannot be handled as a {kind}: {}: {}",
-                served.version().name,
-                error.path,
-                error.detail,
-                kind = served.resource.kind
-            ))),
-        }
     }
 
     pub(crate) fn fill_defaults(&self, object: &mut Value) {
@@ -174,12 +157,7 @@ impl WriteContext<'_> {
         metadata::set(object, "uid", self.core.ids.uid());
         metadata::set(object, "creationTimestamp", now.as_str());
         match resource.builtin {
-            Some(kind) => {
-                builtin::prepare_create(kind, object);
-                if builtin::has_generation(kind) {
-                    metadata::set(object, "generation", 1);
-                }
-            }
+            Some(kind) => builtin::prepare_create(kind, object),
             None => {
                 metadata::set(object, "generation", 1);
                 if self.target.served.version().has_status {
@@ -226,16 +204,11 @@ impl WriteContext<'_> {
         old: &Value,
         ownership: Ownership,
     ) -> Result<(), ApiError> {
-        self.carry_over(new, old);
-        let generation_counts = match self.target.served.resource.builtin {
-            Some(kind) => builtin::has_generation(kind),
-            None => true,
-        };
-        if generation_counts {
-            let before = metadata::number(old, "generation").unwrap_or(1);
-            let changed = !same_but_metadata_and_status(new, old, self.split_status());
-            metadata::set(new, "generation", if changed { before + 1 } else { before });
+        match self.target.served.resource.builtin {
+            Some(kind) => builtin::prepare_update(kind, self.target.endpoint, new, old),
+            None => self.prepare_custom(new, old),
         }
+        carry_over(new, old);
         if ownership == Ownership::Track {
             self.track(Some(old), new);
         }
@@ -246,54 +219,27 @@ impl WriteContext<'_> {
         Err(ApiError::invalid(self.target.subject(), &errors))
     }
 
-    fn split_status(&self) -> bool {
-        self.target.served.version().has_status
-    }
-
-    fn carry_over(&self, new: &mut Value, old: &Value) {
-        match self.target.part {
-            Part::Whole => {
-                if self.split_status() {
-                    metadata::carry_top(new, old, "status");
-                }
+    /// Splits status from the rest, as the endpoint demands, and counts the generation.
+    fn prepare_custom(&self, new: &mut Value, old: &Value) {
+        let has_status = self.target.served.version().has_status;
+        if self.target.endpoint == Endpoint::Status {
+            // The status endpoint changes nothing but the status.
+            let status = new.get_mut("status").map(Value::take);
+            let managed = new.pointer_mut("/metadata/managedFields").map(Value::take);
+            *new = old.clone();
+            match status {
+                Some(status) => metadata::root(new).insert("status".to_owned(), status),
+                None => metadata::root(new).remove("status"),
+            };
+            if let Some(managed) = managed {
+                metadata::set(new, "managedFields", managed);
             }
-            Part::Status => {
-                // The status endpoint changes nothing but the status.
-                let status = new.get("status").cloned();
-                let managed = new.pointer("/metadata/managedFields").cloned();
-                let mut kept = old.clone();
-                metadata::root(&mut kept).remove("status");
-                if let Some(status) = status {
-                    metadata::root(&mut kept).insert("status".to_owned(), status);
-                }
-                if let Some(managed) = managed {
-                    metadata::set(&mut kept, "managedFields", managed);
-                }
-                *new = kept;
-            }
-            Part::Finalize => {
-                let finalizers = new.pointer("/spec/finalizers").cloned();
-                *new = old.clone();
-                let spec = metadata::member_map(new, "spec");
-                spec.remove("finalizers");
-                if let Some(finalizers) = finalizers {
-                    spec.insert("finalizers".to_owned(), finalizers);
-                }
-            }
+        } else if has_status {
+            metadata::carry_top(new, old, "status");
         }
-        if metadata::text(new, "uid").is_empty() {
-            metadata::carry(new, old, "uid");
-        }
-        for field in ["creationTimestamp", "deletionTimestamp", "selfLink"] {
-            metadata::carry(new, old, field);
-        }
-        if metadata::number(new, "deletionGracePeriodSeconds").is_none() {
-            metadata::carry(new, old, "deletionGracePeriodSeconds");
-        }
-        metadata::carry(new, old, "resourceVersion");
-        if let Some(kind) = self.target.served.resource.builtin {
-            builtin::prepare_update(kind, new, old, self.target.part);
-        }
+        let before = metadata::number(old, "generation").unwrap_or(1);
+        let changed = !same_but_metadata_and_status(new, old, has_status);
+        metadata::set(new, "generation", if changed { before + 1 } else { before });
     }
 
     fn validate_change(&self, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -306,7 +252,7 @@ impl WriteContext<'_> {
         let mut errors = schema::meta::check_object_meta(meta, !self.target.namespace.is_empty(), &path);
         errors.extend(schema::meta::check_object_meta_update(meta, old_meta, &path));
         match resource.builtin {
-            Some(kind) => errors.extend(builtin::validate_update(kind, new, old, self.target.part)),
+            Some(kind) => errors.extend(builtin::validate_update(kind, self.target.endpoint, new, old)),
             None => {
                 errors.extend(schema::validate::validate_update(
                     new,
@@ -320,7 +266,7 @@ impl WriteContext<'_> {
             }
         }
         if resource.builtin == Some(Builtin::CustomResourceDefinition)
-            && self.target.part == Part::Whole
+            && self.target.endpoint == Endpoint::Main
             && new.get("spec") != old.get("spec")
         {
             errors.extend(super::crd::check_schemas(new));
@@ -333,7 +279,7 @@ impl WriteContext<'_> {
         apply::Writer {
             manager: self.manager,
             api_version,
-            subresource: self.target.part.subresource(),
+            subresource: self.target.endpoint.subresource(),
             time,
         }
     }
@@ -451,6 +397,19 @@ pub(crate) fn storage_error(error: &CommitError) -> ApiError {
             message: error.to_string(),
             field: String::new(),
         }),
+    }
+}
+
+/// Puts back what no update may change.
+fn carry_over(new: &mut Value, old: &Value) {
+    if metadata::text(new, "uid").is_empty() {
+        metadata::carry(new, old, "uid");
+    }
+    for field in ["creationTimestamp", "deletionTimestamp", "selfLink", "resourceVersion"] {
+        metadata::carry(new, old, field);
+    }
+    if metadata::number(new, "deletionGracePeriodSeconds").is_none() {
+        metadata::carry(new, old, "deletionGracePeriodSeconds");
     }
 }
 
