@@ -25,9 +25,8 @@ type Members = Map<String, Value>;
 /// Applies a strategic merge patch. As in a merge patch, no level is added that neither side has, so the decoder's bound on
 /// nesting bounds the recursion too.
 pub fn apply(mut live: Value, body: &[u8], schema: &Schema) -> Result<Value, PatchError> {
-    let patch = match object_from(body, "")? {
-        Value::Object(patch) => patch,
-        _ => return Ok(live),
+    let Value::Object(patch) = object_from(body, "")? else {
+        return Ok(live);
     };
     let Value::Object(members) = &mut live else {
         return Err(PatchError::DoesNotApply(

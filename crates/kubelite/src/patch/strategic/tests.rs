@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
 use proptest::{
     prelude::{any, proptest},
@@ -67,8 +67,9 @@ fn patched(live: &Value, patch: &Value) -> Result<Value, PatchError> {
 }
 
 #[track_caller]
-fn check(live: Value, patch: Value, expected: Value) {
-    assert_eq!(patched(&live, &patch), Ok(expected), "{live} + {patch}");
+fn check(live: impl Borrow<Value>, patch: impl Borrow<Value>, expected: Value) {
+    let (live, patch) = (live.borrow(), patch.borrow());
+    assert_eq!(patched(live, patch), Ok(expected), "{live} + {patch}");
 }
 
 #[test]
