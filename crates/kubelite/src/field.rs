@@ -55,11 +55,15 @@ impl fmt::Display for FieldPath {
 pub enum Problem {
     Required,
     Invalid(Value),
+    /// An object or list that is wrong as a whole: it would drown the message, so it is not printed.
+    InvalidOmitted,
     /// A value of another type than the schema's.
     TypeInvalid(Value),
     /// The value and the ones that are allowed.
     NotSupported(Value, Vec<String>),
     Duplicate(Value),
+    /// As `InvalidOmitted`.
+    DuplicateOmitted,
     Forbidden,
     TooLong {
         max_bytes: u64,
@@ -103,10 +107,10 @@ impl FieldError {
     fn reason(&self) -> &'static str {
         match self.problem {
             Problem::Required => "FieldValueRequired",
-            Problem::Invalid(_) => "FieldValueInvalid",
+            Problem::Invalid(_) | Problem::InvalidOmitted => "FieldValueInvalid",
             Problem::TypeInvalid(_) => "FieldValueTypeInvalid",
             Problem::NotSupported(..) => "FieldValueNotSupported",
-            Problem::Duplicate(_) => "FieldValueDuplicate",
+            Problem::Duplicate(_) | Problem::DuplicateOmitted => "FieldValueDuplicate",
             Problem::Forbidden => "FieldValueForbidden",
             Problem::TooLong { .. } => "FieldValueTooLong",
             Problem::TooMany { .. } => "FieldValueTooMany",
@@ -121,20 +125,24 @@ impl FieldError {
             Problem::Invalid(value) | Problem::TypeInvalid(value) => {
                 format!("Invalid value: {}", go_value(value))
             }
+            Problem::InvalidOmitted => "Invalid value".to_owned(),
+            Problem::DuplicateOmitted => "Duplicate value".to_owned(),
             Problem::NotSupported(value, _) => format!("Unsupported value: {}", go_value(value)),
             Problem::Duplicate(value) => format!("Duplicate value: {}", go_value(value)),
             Problem::NotFound(value) => format!("Not found: {}", go_value(value)),
             Problem::Forbidden => "Forbidden".to_owned(),
             Problem::TooLong { max_bytes } => {
-                return format!("Too long: may not be more than {max_bytes} bytes");
+                let unit = if *max_bytes == 1 { "byte" } else { "bytes" };
+                return format!("Too long: may not be more than {max_bytes} {unit}");
             }
             Problem::TooMany { actual, max } => {
-                return format!("Too many: {actual}: must have at most {max} items");
+                let unit = if *max == 1 { "item" } else { "items" };
+                return format!("Too many: {actual}: must have at most {max} {unit}");
             }
         };
         if let Problem::NotSupported(_, allowed) = &self.problem {
             if !allowed.is_empty() {
-                let quoted: Vec<String> = allowed.iter().map(|value| format!("\"{value}\"")).collect();
+                let quoted: Vec<String> = allowed.iter().map(|value| go_quoted(value)).collect();
                 text.push_str(": supported values: ");
                 text.push_str(&quoted.join(", "));
             }
@@ -162,7 +170,78 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// A JSON value as Go's field errors print it: strings quoted, objects and lists as JSON.
+/// A JSON value as Go's field errors print it: scalars as `%v` or `%q` would, objects and lists as JSON.
 fn go_value(value: &Value) -> String {
-    value.to_string()
+    match value {
+        Value::String(text) => go_quoted(text),
+        Value::Number(number) if number.is_f64() => number.as_f64().map(go_float).unwrap_or_default(),
+        _ => value.to_string(),
+    }
+}
+
+/// A string as `%q` prints it.
+pub fn go_quoted(text: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for char in text.chars() {
+        // Writing into a string cannot fail.
+        let _ = match char {
+            '"' | '\\' => write!(out, "\\{char}"),
+            '\n' => write!(out, "\\n"),
+            '\r' => write!(out, "\\r"),
+            '\t' => write!(out, "\\t"),
+            '\u{7}' => write!(out, "\\a"),
+            '\u{8}' => write!(out, "\\b"),
+            '\u{b}' => write!(out, "\\v"),
+            '\u{c}' => write!(out, "\\f"),
+            char if char.is_control() && u32::from(char) < 0x80 => write!(out, "\\x{:02x}", u32::from(char)),
+            char if char.is_control() => write!(out, "\\u{:04x}", u32::from(char)),
+            char => write!(out, "{char}"),
+        };
+    }
+    out.push('"');
+    out
+}
+
+/// A float as `%v` prints it: with an exponent only from 1e+21 up and below 0.0001.
+pub fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if number == 0.0 || (-4..21).contains(&exponent) {
+        return format!("{number}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_print_as_in_go() {
+        let table = [
+            (0.0, "0"),
+            (1.0, "1"),
+            (12.5, "12.5"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (-2.5e-7, "-2.5e-07"),
+        ];
+        for (number, expected) in table {
+            assert_eq!(go_float(number), expected);
+        }
+    }
+
+    #[test]
+    fn strings_are_quoted_as_in_go() {
+        assert_eq!(go_quoted("a\"b\\\n\u{1}é<"), r#""a\"b\\\n\x01é<""#);
+    }
 }

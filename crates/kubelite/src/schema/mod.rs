@@ -2,12 +2,36 @@
 //!
 //! One parsed form serves them all. `parse` reads it from OpenAPI JSON, and the other modules walk it: pruning,
 //! defaulting, validation, CEL rules here; server-side apply, strategic merge and OpenAPI elsewhere.
+//!
+//! A request goes through them in this order: `duplicate::duplicate_fields` on the raw body, `meta::coerce_object_meta`,
+//! `prune::prune`, `default::default_in_place`, `meta::check_object_meta`, and last `check_custom_resource`.
 
+pub mod default;
+pub mod duplicate;
+pub mod meta;
+pub mod parse;
+pub mod prune;
 pub mod rules;
+pub mod structural;
+pub mod validate;
+
+mod correlate;
+mod format;
+mod pattern;
+mod trail;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
+
+use crate::{
+    field::{FieldError, FieldPath, Problem},
+    schema::rules::Rules,
+};
+
+/// How deep schemas, and walks over values, may nest. A JSON document can nest 128 levels before the parser refuses it,
+/// and a schema spends two of them per level, so no document that arrives over HTTP holds a deeper schema.
+pub const MAX_DEPTH: usize = 128;
 
 /// The JSON type of a value, as far as a schema may demand one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, strum::IntoStaticStr, strum::EnumString)]
@@ -127,15 +151,38 @@ pub struct Schema {
     pub any_of: Vec<Arc<Schema>>,
     pub one_of: Vec<Arc<Schema>>,
     pub not: Option<Arc<Schema>>,
+
+    /// Set by `parse` when neither this node nor one below it is an embedded resource or a list of type set or map, so
+    /// that validation can skip the walks that only those need. `false` is always safe.
+    pub plain: bool,
 }
 
 /// A compiled `pattern`. Two patterns are equal when their texts are.
 #[derive(Clone, Debug)]
-pub struct Pattern(pub regex::Regex);
+pub struct Pattern {
+    text: String,
+    regex: regex::Regex,
+}
+
+impl Pattern {
+    /// Keeps the text as the schema gave it beside the compiled form, which may be spelt differently.
+    fn new(text: String, regex: regex::Regex) -> Self {
+        Self { text, regex }
+    }
+
+    /// The pattern as the schema spells it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+}
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_str() == other.0.as_str()
+        self.text == other.text
     }
 }
 
@@ -147,4 +194,41 @@ impl Schema {
             Additional::Absent | Additional::Any => None,
         })
     }
+}
+
+/// Everything the API server checks in a custom resource against its schema, after its metadata: the schema itself,
+/// embedded resources, lists that are sets or maps, and CEL rules. With `old`, parts that did not change are forgiven.
+pub fn check_custom_resource(
+    new: &Value,
+    old: Option<&Value>,
+    schema: &Schema,
+    rules: &Rules,
+) -> Vec<FieldError> {
+    let mut errors = validate::validate_update(new, old, schema, &FieldPath::root());
+    if rules.is_empty() {
+        return errors;
+    }
+    if errors.iter().any(keeps_rules_from_running) {
+        errors.push(FieldError::invalid(
+            FieldPath::root(),
+            Value::Null,
+            "some validation rules were not checked because the object was invalid; \
+             correct the existing errors to complete validation",
+        ));
+        return errors;
+    }
+    errors.extend(rules.validate(new, old));
+    errors
+}
+
+/// CEL rules are written for values that have the declared shape; on others they would only fail in confusing ways.
+fn keeps_rules_from_running(error: &FieldError) -> bool {
+    matches!(
+        error.problem,
+        Problem::NotSupported(..)
+            | Problem::Required
+            | Problem::TooLong { .. }
+            | Problem::TooMany { .. }
+            | Problem::TypeInvalid(_)
+    )
 }

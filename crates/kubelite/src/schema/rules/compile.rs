@@ -1,0 +1,179 @@
+//! From the rules of a schema to programs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::core::cel::cel::Program;
+use serde_json::{Value, json};
+
+use crate::{
+    field::{FieldError, FieldPath},
+    schema::{
+        Additional, CelRule, ListType, Schema,
+        rules::{Compiled, Node, Rules, check, field_path, value::Uses},
+    },
+};
+
+pub(super) fn compile(
+    schema: &Schema,
+    is_resource_root: bool,
+    path: &FieldPath,
+) -> Result<Rules, Vec<FieldError>> {
+    let mut compiler = Compiler { errors: Vec::new() };
+    let root = compiler.node(&Arc::new(schema.clone()), is_resource_root, None, path);
+    if compiler.errors.is_empty() {
+        Ok(Rules {
+            root: root.map(Box::new),
+        })
+    } else {
+        Err(compiler.errors)
+    }
+}
+
+struct Compiler {
+    errors: Vec<FieldError>,
+}
+
+impl Compiler {
+    /// `fixed` is the path of the list above, if its items cannot be followed from one version of an object to the next.
+    fn node(
+        &mut self,
+        schema: &Arc<Schema>,
+        is_resource_root: bool,
+        fixed: Option<&FieldPath>,
+        path: &FieldPath,
+    ) -> Option<Node> {
+        let mut properties = BTreeMap::new();
+        for (name, property) in &schema.properties {
+            let path = path.child("properties").key(name);
+            if let Some(node) = self.node(property, property.embedded_resource, fixed, &path) {
+                properties.insert(name.clone(), node);
+            }
+        }
+        let additional = match &schema.additional {
+            Additional::Schema(shape) => self.node(
+                shape,
+                shape.embedded_resource,
+                fixed,
+                &path.child("additionalProperties"),
+            ),
+            Additional::Any | Additional::Absent => None,
+        };
+        let items = schema.items.as_ref().and_then(|shape| {
+            let follows = matches!(schema.list_type, Some(ListType::Map(_)));
+            let fixed = fixed.or((!follows).then_some(path));
+            self.node(shape, shape.embedded_resource, fixed, &path.child("items"))
+        });
+        let mut uses = Uses::default();
+        let mut rules = Vec::with_capacity(schema.rules.len());
+        for (index, rule) in schema.rules.iter().enumerate() {
+            let path = path.child("x-kubernetes-validations").index(index);
+            rules.extend(self.rule(rule, schema, is_resource_root, fixed, &path, &mut uses));
+        }
+        let has_none = rules.is_empty() && properties.is_empty() && additional.is_none() && items.is_none();
+        (!has_none).then(|| Node {
+            schema: Arc::clone(schema),
+            is_resource_root,
+            rules,
+            uses,
+            properties,
+            additional: additional.map(Box::new),
+            items: items.map(Box::new),
+        })
+    }
+
+    fn rule(
+        &mut self,
+        rule: &CelRule,
+        schema: &Schema,
+        is_resource_root: bool,
+        fixed: Option<&FieldPath>,
+        path: &FieldPath,
+        uses: &mut Uses,
+    ) -> Option<Compiled> {
+        // An empty rule is refused elsewhere; to the compiler it is no rule.
+        if rule.rule.trim().is_empty() {
+            return None;
+        }
+        let scope = check::Scope {
+            schema,
+            is_resource_root,
+        };
+        let program = match check::compile(&rule.rule, scope, check::Wanted::Bool) {
+            Ok(program) => program,
+            Err(detail) => {
+                self.errors
+                    .push(FieldError::invalid(path.child("rule"), as_json(rule), detail));
+                return None;
+            }
+        };
+        let uses_old_self = program.references().has_variable("oldSelf");
+        uses.add(program.expression());
+        let message = self.message(rule, scope, path, uses);
+        if let Some(fixed) = fixed.filter(|_| uses_old_self) {
+            let detail =
+                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {fixed}");
+            self.errors.push(FieldError::invalid(
+                path.child("rule"),
+                rule.rule.as_str(),
+                detail,
+            ));
+        }
+        if rule.optional_old_self && !uses_old_self {
+            let detail = "may not be set if oldSelf is not used in rule";
+            self.errors
+                .push(FieldError::invalid(path.child("optionalOldSelf"), true, detail));
+        }
+        let field_path = field_path::normalize(&rule.field_path, schema).unwrap_or_default();
+        Some(Compiled {
+            rule: rule.clone(),
+            program,
+            message,
+            uses_old_self,
+            field_path,
+        })
+    }
+
+    fn message(
+        &mut self,
+        rule: &CelRule,
+        scope: check::Scope<'_>,
+        path: &FieldPath,
+        uses: &mut Uses,
+    ) -> Option<Program> {
+        if rule.message_expression.trim().is_empty() {
+            return None;
+        }
+        match check::compile(&rule.message_expression, scope, check::Wanted::String) {
+            Ok(program) => {
+                uses.add(program.expression());
+                Some(program)
+            }
+            Err(detail) => {
+                let path = path.child("messageExpression");
+                self.errors.push(FieldError::invalid(
+                    path,
+                    as_json(rule),
+                    format!("messageExpression {detail}"),
+                ));
+                None
+            }
+        }
+    }
+}
+
+/// A rule as messages print it.
+fn as_json(rule: &CelRule) -> Value {
+    let reason = if rule.reason.is_empty() {
+        Value::Null
+    } else {
+        Value::from(rule.reason.as_str())
+    };
+    json!({
+        "Rule": rule.rule,
+        "Message": rule.message,
+        "MessageExpression": rule.message_expression,
+        "Reason": reason,
+        "FieldPath": rule.field_path,
+        "OptionalOldSelf": if rule.optional_old_self { Value::Bool(true) } else { Value::Null },
+    })
+}
