@@ -10,7 +10,7 @@ use crate::{
     error::ApiError,
     field::{FieldError, FieldPath},
     resource::{ALL_VERBS, Resource, Scope, SelectableField, Version},
-    schema::{self, Schema, rules::Rules},
+    schema,
     server::{
         Core,
         delete::CRD_CLEANUP,
@@ -143,7 +143,8 @@ pub(crate) fn check_schemas(definition: &Value) -> Vec<FieldError> {
     for (position, version) in versions.into_iter().flatten().enumerate() {
         let path = FieldPath::new("spec.versions").index(position).child("schema").child("openAPIV3Schema");
         if let Some(openapi) = version.pointer("/schema/openAPIV3Schema") {
-            errors.extend(schema::structural::check(openapi, &path));
+            let has_status = version.pointer("/subresources/status").is_some();
+            errors.extend(schema::structural::check(openapi, has_status, &path));
         }
     }
     errors
@@ -179,8 +180,8 @@ fn resource_of(definition: &Value, revision: u64) -> Result<Resource, Vec<FieldE
 fn version_of(version: &Value, revision: u64) -> Result<Version, Vec<FieldError>> {
     let none = Value::Null;
     let openapi = version.pointer("/schema/openAPIV3Schema").unwrap_or(&none);
-    let schema: Schema = schema::parse::parse(openapi)?;
-    let rules = Rules::compile(openapi)?;
+    let schema = schema::parse::parse(openapi)?;
+    let rules = schema::rules::compile(&schema)?;
     let flag = |field: &str| version.get(field).and_then(Value::as_bool).unwrap_or(false);
     let columns = version.get("additionalPrinterColumns").and_then(Value::as_array);
     let selectable = version.get("selectableFields").and_then(Value::as_array);

@@ -221,13 +221,18 @@ impl Core {
         snapshot: &Snapshot,
         namespace: Option<&str>,
     ) -> Result<(), ApiError> {
-        let deletions = snapshot.iter(namespace, None).filter(|(_, object)| !object.meta.deleting).map(
-            async |(key, object)| {
-                let target = Target::new(served.clone(), &key.namespace, &key.name);
-                self.delete_found(&target, object, Some(Propagation::Background)).await
-            },
-        );
-        futures::stream::iter(deletions).buffer_unordered(DELETIONS_AT_ONCE).try_collect::<()>().await
+        let found: Vec<(Target, Object)> = snapshot
+            .iter(namespace, None)
+            .filter(|(_, object)| !object.meta.deleting)
+            .map(|(key, object)| (Target::new(served.clone(), &key.namespace, &key.name), object.clone()))
+            .collect();
+        futures::stream::iter(found)
+            .map(|(target, object)| async move {
+                self.delete_found(&target, &object, Some(Propagation::Background)).await
+            })
+            .buffer_unordered(DELETIONS_AT_ONCE)
+            .try_collect::<()>()
+            .await
     }
 
     /// Deletes an object that a controller inside the server found, if it is still the same one.

@@ -20,6 +20,7 @@ use crate::{
     error::{ApiError, Reason},
     negotiate::{self, BodyFormat, Discovery, Encoding},
     openapi,
+    patch::PatchKind,
     request::{self, DeleteOptions, ListOptions, Query, ResourceRequest, Route, Verb, WatchOptions, WriteOptions},
     resource::{Resource, Scope},
     server::{
@@ -284,7 +285,11 @@ impl Call<'_> {
     }
 
     async fn patch(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
-        let kind = negotiate::patch_kind(&self.parts.headers, !target.served.resource.is_custom())?;
+        let content_type = self.parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let custom = target.served.resource.is_custom();
+        let kind = PatchKind::from_content_type(content_type.unwrap_or(""))
+            .filter(|kind| !(custom && *kind == PatchKind::Strategic))
+            .ok_or_else(|| PatchKind::unsupported(!custom))?;
         let options = WriteOptions::from_query(&self.query, request::Write::Patch(kind))?;
         let bytes = body::read(&self.parts.headers, body).await?;
         let written = self.context(target, &options, &self.manager(&options)).patch(kind, &bytes, warnings).await?;
@@ -325,20 +330,29 @@ impl Call<'_> {
         let list = ListOptions::from_query(&self.query)?;
         let (presenter, encoding) = self.presenter(target)?;
         let page = self.core.list(target, &list).await?;
-        let deletions = page.objects.iter().map(async |object| {
-            let found = target.served.present(object);
-            let one = Target::new(
-                target.served.clone(),
-                metadata::text(&found, "namespace"),
-                metadata::text(&found, "name"),
-            );
-            match self.core.delete(&one, &options).await {
-                // Somebody else was faster, which is as good.
-                Err(error) if error.reason == Reason::NotFound => Ok(()),
-                other => other.map(|_| ()),
-            }
-        });
-        futures::stream::iter(deletions).buffer_unordered(DELETIONS_AT_ONCE).try_collect::<()>().await?;
+        let found: Vec<Target> = page
+            .objects
+            .iter()
+            .map(|object| {
+                let found = target.served.present(object);
+                let (namespace, name) = (metadata::text(&found, "namespace"), metadata::text(&found, "name"));
+                Target::new(target.served.clone(), namespace, name)
+            })
+            .collect();
+        futures::stream::iter(found)
+            .map(|one| {
+                let (core, options) = (self.core.clone(), options.clone());
+                async move {
+                    match core.delete(&one, &options).await {
+                        // Somebody else was faster, which is as good.
+                        Err(error) if error.reason == Reason::NotFound => Ok(()),
+                        other => other.map(|_| ()),
+                    }
+                }
+            })
+            .buffer_unordered(DELETIONS_AT_ONCE)
+            .try_collect::<()>()
+            .await?;
         let bytes = presenter.page(&page, encoding, self.core.clock.now())?;
         Ok(typed(StatusCode::OK, encoding.content_type(), bytes))
     }

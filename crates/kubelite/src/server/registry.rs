@@ -128,7 +128,7 @@ impl Served {
         let version = self.version();
         if object.revision < version.since_revision {
             schema::prune::prune(&mut value, &version.schema, true, None);
-            schema::default::apply(&mut value, &version.schema);
+            schema::default::default_in_place(&mut value, &version.schema);
         }
         self.present_value(value)
     }

@@ -13,7 +13,7 @@ use crate::{
     error::{ApiError, Cause, Reason},
     field::{FieldError, FieldPath},
     request::{FieldValidation, WriteOptions},
-    schema,
+    schema::{self, meta::NameRule},
     server::{
         Core, metadata,
         target::Target,
@@ -107,7 +107,7 @@ impl WriteContext<'_> {
     pub(crate) fn fill_defaults(&self, object: &mut Value) {
         match self.target.served.resource.builtin {
             Some(kind) => builtin::default(kind, object),
-            None => schema::default::apply(object, &self.target.served.version().schema),
+            None => schema::default::default_in_place(object, &self.target.served.version().schema),
         }
     }
 
@@ -175,26 +175,25 @@ impl WriteContext<'_> {
 
     fn validate_new(&self, object: &Value) -> Vec<FieldError> {
         let version = self.target.served.version();
-        let resource = &self.target.served.resource;
-        let mut errors = schema::meta::check_object_meta(
-            object.get("metadata").unwrap_or(&Value::Null),
-            !self.target.namespace.is_empty(),
-            &FieldPath::new("metadata"),
-        );
-        match resource.builtin {
-            Some(kind) => errors.extend(builtin::validate_create(kind, object)),
-            None => {
-                errors.extend(schema::validate::validate(object, &version.schema, &FieldPath::root()));
-                // Rules may rely on the types that the schema promises.
-                if errors.is_empty() {
-                    errors.extend(version.rules.validate(object, None));
+        match self.target.served.resource.builtin {
+            Some(kind) => {
+                let mut errors = builtin::validate_create(kind, object);
+                if kind == Builtin::CustomResourceDefinition {
+                    errors.extend(super::crd::check_schemas(object));
                 }
+                errors
+            }
+            None => {
+                let mut errors = schema::meta::check_object_meta(
+                    object.get("metadata").unwrap_or(&Value::Null),
+                    NameRule::Subdomain,
+                    !self.target.namespace.is_empty(),
+                    &FieldPath::new("metadata"),
+                );
+                errors.extend(schema::check_custom_resource(object, None, &version.schema, &version.rules));
+                errors
             }
         }
-        if resource.builtin == Some(Builtin::CustomResourceDefinition) {
-            errors.extend(super::crd::check_schemas(object));
-        }
-        errors
     }
 
     /// Carries over what an update may not change, counts the generation, tracks ownership, and validates.
@@ -244,34 +243,26 @@ impl WriteContext<'_> {
 
     fn validate_change(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let version = self.target.served.version();
-        let resource = &self.target.served.resource;
-        let none = Value::Null;
-        let (meta, old_meta) =
-            (new.get("metadata").unwrap_or(&none), old.get("metadata").unwrap_or(&none));
-        let path = FieldPath::new("metadata");
-        let mut errors = schema::meta::check_object_meta(meta, !self.target.namespace.is_empty(), &path);
-        errors.extend(schema::meta::check_object_meta_update(meta, old_meta, &path));
-        match resource.builtin {
-            Some(kind) => errors.extend(builtin::validate_update(kind, self.target.endpoint, new, old)),
-            None => {
-                errors.extend(schema::validate::validate_update(
-                    new,
-                    Some(old),
-                    &version.schema,
-                    &FieldPath::root(),
-                ));
-                if errors.is_empty() {
-                    errors.extend(version.rules.validate(new, Some(old)));
+        match self.target.served.resource.builtin {
+            Some(kind) => {
+                let mut errors = builtin::validate_update(kind, self.target.endpoint, new, old);
+                let changes_spec = self.target.endpoint == Endpoint::Main && new.get("spec") != old.get("spec");
+                if kind == Builtin::CustomResourceDefinition && changes_spec {
+                    errors.extend(super::crd::check_schemas(new));
                 }
+                errors
+            }
+            None => {
+                let none = Value::Null;
+                let (meta, old_meta) = (new.get("metadata").unwrap_or(&none), old.get("metadata").unwrap_or(&none));
+                let path = FieldPath::new("metadata");
+                let namespaced = !self.target.namespace.is_empty();
+                let mut errors = schema::meta::check_object_meta(meta, NameRule::Subdomain, namespaced, &path);
+                errors.extend(schema::meta::check_object_meta_update(meta, old_meta, &path));
+                errors.extend(schema::check_custom_resource(new, Some(old), &version.schema, &version.rules));
+                errors
             }
         }
-        if resource.builtin == Some(Builtin::CustomResourceDefinition)
-            && self.target.endpoint == Endpoint::Main
-            && new.get("spec") != old.get("spec")
-        {
-            errors.extend(super::crd::check_schemas(new));
-        }
-        errors
     }
 
     /// Who is writing, for `managedFields`.
