@@ -173,9 +173,12 @@ fn merge_in_order(
             )
         }
         (Some(live), Some(changes)) => {
-            let server_rank = ranks(live, rule.key);
-            merge_list(live, changes, rule)?;
-            (server_rank, std::mem::take(live))
+            let length = live.len();
+            combine(live, changes, rule)?;
+            // Upstream takes the old order from memory in which new elements have already taken the place of deleted ones;
+            // what it answers can only be had by doing the same.
+            let old_order = live.get(..length).unwrap_or(live);
+            (ranks(old_order, rule.key), std::mem::take(live))
         }
     };
     let arranged = arrange(merged, rule.key, &ranks(&order, rule.key), &server_rank)?;
@@ -210,37 +213,58 @@ impl<'s> ListRule<'s> {
 }
 
 fn merge_list(live: &mut Vec<Value>, changes: Vec<Value>, rule: ListRule<'_>) -> Result<(), PatchError> {
+    if let Some(orders) = combine(live, changes, rule)? {
+        *live = arrange(std::mem::take(live), rule.key, &orders.patch, &orders.server)?;
+    }
+    Ok(())
+}
+
+/// Where elements stood in the patch and in the live list before they were put together.
+struct Orders {
+    patch: HashMap<Value, usize>,
+    server: HashMap<Value, usize>,
+}
+
+/// Puts the elements of both lists together; those that are new come last. There is no order to restore when the patch's
+/// list simply takes the place of the live one.
+fn combine(
+    live: &mut Vec<Value>,
+    changes: Vec<Value>,
+    rule: ListRule<'_>,
+) -> Result<Option<Orders>, PatchError> {
     if !rule.merges {
         let mut replacement = Value::Array(changes);
         discard_nulls(&mut replacement);
         *live = into_list(replacement)?;
-        return Ok(());
+        return Ok(None);
     }
     if live.is_empty() && changes.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
-    let server_rank;
-    let patch_rank;
     match element_kind(live, &changes)? {
         ElementKind::Scalar => {
-            server_rank = ranks(live, None);
-            patch_rank = ranks(&changes, None);
+            let orders = Orders {
+                patch: ranks(&changes, None),
+                server: ranks(live, None),
+            };
             let mut seen: HashSet<Value> = HashSet::new();
             live.extend(changes);
             live.retain(|item| seen.insert(item.clone()));
+            Ok(Some(orders))
         }
         ElementKind::Object => {
             let key = rule.key.ok_or_else(|| {
                 PatchError::Malformed("cannot merge lists without merge key for struct".to_owned())
             })?;
             let changes = apply_element_directives(live, changes, key)?;
-            server_rank = ranks(live, Some(key));
-            patch_rank = ranks(&changes, Some(key));
+            let orders = Orders {
+                patch: ranks(&changes, Some(key)),
+                server: ranks(live, Some(key)),
+            };
             merge_elements(live, changes, key, rule.items)?;
+            Ok(Some(orders))
         }
     }
-    *live = arrange(std::mem::take(live), rule.key, &patch_rank, &server_rank)?;
-    Ok(())
 }
 
 /// Carries out the `$patch` elements of a list and gives back the ordinary ones.
@@ -369,19 +393,27 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
         Some(key) => merge_key(item, key),
         None => Ok(item),
     };
+    let mismatch = || {
+        PatchError::Malformed(format!(
+            "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
+            go_list(changes),
+            go_list(order)
+        ))
+    };
     let mut remaining = order.iter();
-    for change in changes.iter().filter(|change| change.get(DIRECTIVE).is_none()) {
-        let wanted = id(change)?;
-        loop {
-            match remaining.next() {
-                Some(candidate) if id(candidate)? == wanted => break,
-                Some(_) => {}
-                None => {
-                    return Err(PatchError::Malformed(format!(
-                        "The order in patch list:\n{}\n doesn't match {SET_ELEMENT_ORDER} list:\n{}\n",
-                        go_list(changes),
-                        go_list(order)
-                    )));
+    for change in changes {
+        match change.get(DIRECTIVE) {
+            Some(directive) if directive == "delete" => {}
+            // Other directives are passed over, though upstream misses that once the order list has come to its end.
+            Some(_) if remaining.as_slice().is_empty() => return Err(mismatch()),
+            Some(_) => {}
+            None => {
+                let wanted = id(change)?;
+                loop {
+                    let candidate = remaining.next().ok_or_else(mismatch)?;
+                    if id(candidate)? == wanted {
+                        break;
+                    }
                 }
             }
         }

@@ -235,6 +235,14 @@ fn the_order_directive_sorts_what_the_patch_names() {
         json!({}),
     );
     check(
+        json!({"containers": order(&["e", "c"])}),
+        json!({
+            "$setElementOrder/containers": order(&["a", "b"]),
+            "containers": [{"name": "a"}, {"name": "b"}, {"name": "c", "$patch": "delete"}],
+        }),
+        json!({"containers": order(&["e", "a", "b"])}),
+    );
+    check(
         json!({"finalizers": ["a", "b", "c"]}),
         json!({"$setElementOrder/finalizers": ["c", "x", "a"], "finalizers": ["x"]}),
         json!({"finalizers": ["b", "c", "x", "a"]}),
