@@ -20,6 +20,7 @@ pub mod kubeconfig;
 pub mod negotiate;
 pub mod openapi;
 pub mod patch;
+mod private_file;
 pub mod request;
 pub mod resource;
 pub mod schema;
