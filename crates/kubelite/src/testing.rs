@@ -23,6 +23,7 @@ pub(crate) fn version(name: &str, openapi: Value) -> Version {
         columns: vec![],
         selectable: vec![],
         deprecation_warning: None,
+        since_revision: 0,
     }
 }
 

@@ -39,6 +39,7 @@ fn resource(builtin: Builtin) -> Resource {
             })
             .collect(),
         deprecation_warning: None,
+        since_revision: 0,
     };
     // Both groups show the same events.
     let collection_group = if builtin == Builtin::Event { "" } else { info.group };

@@ -3,7 +3,10 @@
 use http::{HeaderMap, header};
 
 use super::{JSON, YAML};
-use crate::error::{ApiError, Reason};
+use crate::{
+    error::{ApiError, Reason},
+    patch::PatchKind,
+};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -15,36 +18,15 @@ pub enum BodyFormat {
     Protobuf,
 }
 
-/// The kinds of patch.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum PatchType {
-    Json,
-    Merge,
-    Strategic,
-    /// Server-side apply.
-    Apply,
-}
-
-impl PatchType {
-    pub fn media_type(self) -> &'static str {
-        match self {
-            Self::Json => "application/json-patch+json",
-            Self::Merge => "application/merge-patch+json",
-            Self::Strategic => "application/strategic-merge-patch+json",
-            Self::Apply => "application/apply-patch+yaml",
-        }
-    }
-}
-
 /// The patches that built-in kinds take.
-pub const BUILTIN_PATCHES: &[PatchType] = &[
-    PatchType::Json,
-    PatchType::Merge,
-    PatchType::Strategic,
-    PatchType::Apply,
+pub const BUILTIN_PATCHES: &[PatchKind] = &[
+    PatchKind::Json,
+    PatchKind::Merge,
+    PatchKind::Strategic,
+    PatchKind::Apply,
 ];
 /// The patches that custom resources take: nothing says how to merge their lists strategically.
-pub const CUSTOM_PATCHES: &[PatchType] = &[PatchType::Json, PatchType::Merge, PatchType::Apply];
+pub const CUSTOM_PATCHES: &[PatchKind] = &[PatchKind::Json, PatchKind::Merge, PatchKind::Apply];
 
 fn content_type(headers: &HeaderMap) -> &str {
     let value = headers
@@ -71,7 +53,7 @@ pub fn body_format(headers: &HeaderMap, protobuf: bool) -> Result<BodyFormat, Ap
 }
 
 /// Which patch the body is, of those that the kind takes.
-pub fn patch_type(headers: &HeaderMap, taken: &[PatchType]) -> Result<PatchType, ApiError> {
+pub fn patch_type(headers: &HeaderMap, taken: &[PatchKind]) -> Result<PatchKind, ApiError> {
     let media_type = content_type(headers);
     taken
         .iter()
@@ -128,7 +110,7 @@ mod tests {
         }
         assert_eq!(
             of("application/merge-patch+json; charset=utf-8", CUSTOM_PATCHES),
-            Ok(PatchType::Merge)
+            Ok(PatchKind::Merge)
         );
         let expected = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
         for refused in [

@@ -8,7 +8,7 @@ mod content;
 use http::{HeaderMap, header};
 use serde::Serialize;
 
-pub use self::content::{BUILTIN_PATCHES, BodyFormat, CUSTOM_PATCHES, PatchType, body_format, patch_type};
+pub use self::content::{BUILTIN_PATCHES, BodyFormat, CUSTOM_PATCHES, body_format, patch_type};
 use crate::{
     error::{ApiError, Reason},
     request::Query,

@@ -25,15 +25,6 @@ pub enum PatchKind {
 }
 
 impl PatchKind {
-    /// In the order in which Kubernetes lists them.
-    const ALL: [Self; 4] = [Self::Json, Self::Merge, Self::Strategic, Self::Apply];
-
-    /// Decides by the `Content-Type` header, whose parameters (`; charset=utf-8`) do not matter.
-    pub fn from_content_type(header: &str) -> Option<Self> {
-        let media_type = header.split(';').next().unwrap_or_default().trim();
-        Self::ALL.into_iter().find(|kind| kind.media_type() == media_type)
-    }
-
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json-patch+json",
@@ -41,22 +32,6 @@ impl PatchKind {
             Self::Strategic => "application/strategic-merge-patch+json",
             Self::Apply => "application/apply-patch+yaml",
         }
-    }
-
-    /// The answer to a patch of a kind that is not understood here. Custom resources do not know the strategic one.
-    pub fn unsupported(strategic_allowed: bool) -> ApiError {
-        let accepted: Vec<&str> = Self::ALL
-            .into_iter()
-            .filter(|kind| strategic_allowed || *kind != Self::Strategic)
-            .map(Self::media_type)
-            .collect();
-        ApiError::new(
-            Reason::UnsupportedMediaType,
-            format!(
-                "the body of the request was in an unknown format - accepted media types include: {}",
-                accepted.join(", ")
-            ),
-        )
     }
 }
 
@@ -135,39 +110,6 @@ fn discard_nulls(value: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_content_type_decides_whatever_its_parameters() {
-        for (header, kind) in [
-            ("application/json-patch+json", Some(PatchKind::Json)),
-            (
-                "application/merge-patch+json; charset=utf-8",
-                Some(PatchKind::Merge),
-            ),
-            (
-                "application/strategic-merge-patch+json",
-                Some(PatchKind::Strategic),
-            ),
-            ("application/apply-patch+yaml;x=y", Some(PatchKind::Apply)),
-            ("application/json", None),
-            ("", None),
-            (";", None),
-        ] {
-            assert_eq!(PatchKind::from_content_type(header), kind, "{header}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_patch_type_lists_what_the_kind_accepts() {
-        let custom = PatchKind::unsupported(false);
-        assert_eq!(custom.code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-        assert_eq!(
-            custom.message,
-            "the body of the request was in an unknown format - accepted media types include: \
-             application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
-        );
-        assert!(PatchKind::unsupported(true).message.contains("strategic"));
-    }
 
     #[test]
     fn every_failure_has_the_code_that_kubernetes_gives_it() {

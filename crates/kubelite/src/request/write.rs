@@ -6,7 +6,7 @@ use super::Query;
 use crate::{
     error::{ApiError, Subject},
     field::{FieldError, FieldPath, Problem},
-    negotiate::PatchType,
+    patch::PatchKind,
 };
 
 const MAX_FIELD_MANAGER_BYTES: usize = 128;
@@ -16,7 +16,7 @@ const MAX_FIELD_MANAGER_BYTES: usize = 128;
 pub enum Write {
     Create,
     Update,
-    Patch(PatchType),
+    Patch(PatchKind),
 }
 
 /// What happens with unknown and duplicate fields.
@@ -43,13 +43,13 @@ impl WriteOptions {
         let manager = query.first("fieldManager").unwrap_or_default();
         let force = query.flag("force");
         match write {
-            Write::Patch(PatchType::Apply) if manager.is_empty() => {
+            Write::Patch(PatchKind::Apply) if manager.is_empty() => {
                 errors.push(FieldError::required(
                     FieldPath::new("fieldManager"),
                     "is required for apply patch",
                 ));
             }
-            Write::Patch(PatchType::Json | PatchType::Merge | PatchType::Strategic) if force.is_some() => {
+            Write::Patch(PatchKind::Json | PatchKind::Merge | PatchKind::Strategic) if force.is_some() => {
                 errors.push(FieldError::forbidden(
                     FieldPath::new("force"),
                     "may not be specified for non-apply patch",
@@ -84,7 +84,7 @@ impl WriteOptions {
             dry_run,
             field_manager,
             field_validation,
-            force: matches!(write, Write::Patch(PatchType::Apply)) && force.unwrap_or_default(),
+            force: matches!(write, Write::Patch(PatchKind::Apply)) && force.unwrap_or_default(),
         })
     }
 }
@@ -365,7 +365,7 @@ mod tests {
     fn write_options_are_read_from_the_query() {
         let options = write(
             "fieldManager=me&force=true&dryRun=All&fieldValidation=Strict",
-            Write::Patch(PatchType::Apply),
+            Write::Patch(PatchKind::Apply),
         );
         let expected = WriteOptions {
             dry_run: true,
@@ -396,13 +396,13 @@ mod tests {
             ),
             (
                 "",
-                Write::Patch(PatchType::Apply),
+                Write::Patch(PatchKind::Apply),
                 "PatchOptions",
                 "fieldManager: Required value: is required for apply patch",
             ),
             (
                 "force=false",
-                Write::Patch(PatchType::Merge),
+                Write::Patch(PatchKind::Merge),
                 "PatchOptions",
                 "force: Forbidden: may not be specified for non-apply patch",
             ),
@@ -516,7 +516,7 @@ mod tests {
         fn no_write_options_panic(manager in "\\PC{0,200}", value in "\\PC{0,20}") {
             let query = format!("fieldManager={manager}&dryRun={value}&fieldValidation={value}&force={value}");
             if let Ok(query) = Query::parse(Some(&query)) {
-                let _ = WriteOptions::from_query(&query, Write::Patch(PatchType::Apply));
+                let _ = WriteOptions::from_query(&query, Write::Patch(PatchKind::Apply));
                 let _ = DeleteOptions::from_query(&query);
             }
             let _ = manager_from_user_agent(&manager);

@@ -3,11 +3,10 @@
 //! One parsed form serves them all. `parse` reads it from OpenAPI JSON, and the other modules walk it: pruning,
 //! defaulting, validation, CEL rules here; server-side apply, strategic merge and OpenAPI elsewhere.
 //!
-//! A request goes through them in this order: `duplicate::duplicate_fields` on the raw body, `meta::coerce_object_meta`,
-//! `prune::prune`, `default::default_in_place`, `meta::check_object_meta`, and last `check_custom_resource`.
+//! A request goes through them in this order: `meta::coerce_object_meta`, `prune::prune`,
+//! `default::default_in_place`, `meta::check_object_meta`, and last `check_custom_resource`.
 
 pub mod default;
-pub mod duplicate;
 pub mod meta;
 pub mod parse;
 pub mod prune;

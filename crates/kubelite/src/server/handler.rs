@@ -20,7 +20,6 @@ use crate::{
     error::{ApiError, Reason},
     negotiate::{self, BodyFormat, Discovery, Encoding},
     openapi,
-    patch::PatchKind,
     request::{self, DeleteOptions, ListOptions, Query, ResourceRequest, Route, Verb, WatchOptions, WriteOptions},
     resource::{Resource, Scope},
     server::{
@@ -285,11 +284,12 @@ impl Call<'_> {
     }
 
     async fn patch(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
-        let content_type = self.parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let custom = target.served.resource.is_custom();
-        let kind = PatchKind::from_content_type(content_type.unwrap_or(""))
-            .filter(|kind| !(custom && *kind == PatchKind::Strategic))
-            .ok_or_else(|| PatchKind::unsupported(!custom))?;
+        let taken = if target.served.resource.is_custom() {
+            negotiate::CUSTOM_PATCHES
+        } else {
+            negotiate::BUILTIN_PATCHES
+        };
+        let kind = negotiate::patch_type(&self.parts.headers, taken)?;
         let options = WriteOptions::from_query(&self.query, request::Write::Patch(kind))?;
         let bytes = body::read(&self.parts.headers, body).await?;
         let written = self.context(target, &options, &self.manager(&options)).patch(kind, &bytes, warnings).await?;

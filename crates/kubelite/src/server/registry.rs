@@ -20,7 +20,7 @@ use crate::{
 
 /// An immutable table of resources.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     resources: Vec<Arc<Resource>>,
     by_path: HashMap<(String, String, String), usize>,
     /// Made when the first client asks; most never do.
@@ -29,14 +29,14 @@ pub struct Registry {
 
 /// The OpenAPI document of one group and version.
 #[derive(Debug)]
-pub struct Document {
-    pub path: String,
-    pub hash: String,
-    pub bytes: Bytes,
+pub(crate) struct Document {
+    pub(crate) path: String,
+    pub(crate) hash: String,
+    pub(crate) bytes: Bytes,
 }
 
 impl Registry {
-    pub fn new(custom: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+    pub(crate) fn new(custom: impl IntoIterator<Item = Arc<Resource>>) -> Self {
         let mut resources: Vec<Arc<Resource>> = builtin::resources().into_iter().map(Arc::new).collect();
         resources.extend(custom);
         let mut by_path = HashMap::new();
@@ -49,12 +49,12 @@ impl Registry {
         Self { resources, by_path, documents: OnceLock::new() }
     }
 
-    pub fn resources(&self) -> &[Arc<Resource>] {
+    pub(crate) fn resources(&self) -> &[Arc<Resource>] {
         &self.resources
     }
 
     /// The resource and its version behind `/apis/<group>/<version>/…/<plural>`.
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
         let path = (group.to_owned(), version.to_owned(), plural.to_owned());
         let resource = self.resources.get(*self.by_path.get(&path)?)?.clone();
         let index = resource.versions.iter().position(|served| served.name == version)?;
@@ -62,14 +62,14 @@ impl Registry {
     }
 
     /// The resource that owns a collection, at the version its objects are stored in.
-    pub fn of_collection(&self, collection: &Collection) -> Option<Served> {
+    pub(crate) fn of_collection(&self, collection: &Collection) -> Option<Served> {
         let resource = self.resources.iter().find(|resource| resource.collection == *collection)?.clone();
         let index = resource.versions.iter().position(|version| version.storage)?;
         Some(Served { resource, index })
     }
 
     /// The OpenAPI documents of this table.
-    pub fn documents(&self) -> &[Document] {
+    pub(crate) fn documents(&self) -> &[Document] {
         self.documents.get_or_init(|| {
             let group_versions = discovery::group_versions(&self.resources).into_iter();
             group_versions.map(|(group, version)| self.make_document(group, version)).collect()
@@ -92,23 +92,23 @@ impl Registry {
 
 /// A resource at one of its versions.
 #[derive(Clone, Debug)]
-pub struct Served {
-    pub resource: Arc<Resource>,
+pub(crate) struct Served {
+    pub(crate) resource: Arc<Resource>,
     index: usize,
 }
 
 impl Served {
-    pub fn version(&self) -> &Version {
+    pub(crate) fn version(&self) -> &Version {
         // The index was found in this very resource, which never changes.
         &self.resource.versions[self.index]
     }
 
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         self.resource.api_version(&self.version().name)
     }
 
     /// The version in which objects are stored.
-    pub fn storage_api_version(&self) -> String {
+    pub(crate) fn storage_api_version(&self) -> String {
         let storage = self.resource.versions.iter().find(|version| version.storage).unwrap_or(self.version());
         self.resource.api_version(&storage.name)
     }
@@ -116,14 +116,14 @@ impl Served {
 
 impl Served {
     /// The stored bytes, where they are exactly what this version shows.
-    pub fn raw<'o>(&self, object: &'o Object) -> Option<&'o Bytes> {
+    pub(crate) fn raw<'o>(&self, object: &'o Object) -> Option<&'o Bytes> {
         let version = self.version();
         let current = object.revision >= version.since_revision;
         (version.storage && current && self.resource.builtin != Some(Builtin::Event)).then_some(&object.json)
     }
 
     /// A stored object as this version shows it.
-    pub fn present(&self, object: &Object) -> Value {
+    pub(crate) fn present(&self, object: &Object) -> Value {
         let mut value = object.value();
         let version = self.version();
         if object.revision < version.since_revision {
@@ -134,7 +134,7 @@ impl Served {
     }
 
     /// An object in its stored form as this version shows it.
-    pub fn present_value(&self, mut value: Value) -> Value {
+    pub(crate) fn present_value(&self, mut value: Value) -> Value {
         if self.resource.builtin == Some(Builtin::Event) {
             return builtin::to_events_v1(&value);
         }
@@ -145,7 +145,7 @@ impl Served {
     }
 
     /// An object of this version in the form in which it is stored.
-    pub fn to_storage(&self, mut value: Value) -> Value {
+    pub(crate) fn to_storage(&self, mut value: Value) -> Value {
         if self.resource.builtin == Some(Builtin::Event) {
             return builtin::to_core(&value);
         }
