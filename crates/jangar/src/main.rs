@@ -1,6 +1,9 @@
 //! The server binary of Jangar: arguments and wiring, nothing else.
 
 mod crds;
+mod demo;
+mod embedded;
+mod up;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -17,10 +20,23 @@ struct Cli {
 enum Command {
     /// Print the CustomResourceDefinitions, or write them to files.
     Crds(crds::Args),
+    /// Serve the embedded Kubernetes API with Jangar's kinds, until stopped.
+    Up(up::Args),
+    /// Show in a minute what works today, on the embedded Kubernetes API in a temporary directory.
+    Demo,
 }
 
 fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Crds(args) => crds::run(&args),
+        Command::Up(args) => run(up::run(args)),
+        Command::Demo => run(demo::run()),
     }
+}
+
+fn run(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(work)
 }

@@ -204,5 +204,3 @@ impl Builtin {
         matches!(self, Self::Pod | Self::Job | Self::CustomResourceDefinition)
     }
 }
-pub fn validate_create(_b: Builtin, _o: &serde_json::Value) -> Vec<crate::field::FieldError> { Vec::new() }
-pub fn validate_update(_b: Builtin, _e: Endpoint, _n: &serde_json::Value, _o: &serde_json::Value) -> Vec<crate::field::FieldError> { Vec::new() }

@@ -1,0 +1,2 @@
+//! `jangar demo`.
+pub(crate) async fn run() -> anyhow::Result<()> { Ok(()) }
