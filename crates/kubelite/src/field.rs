@@ -55,6 +55,8 @@ impl fmt::Display for FieldPath {
 pub enum Problem {
     Required,
     Invalid(Value),
+    /// Invalid together with other fields, so that its own value explains nothing and is left out of the message.
+    Inconsistent,
     /// A value of another type than the schema's.
     TypeInvalid(Value),
     /// The value and the ones that are allowed.
@@ -103,7 +105,7 @@ impl FieldError {
     fn reason(&self) -> &'static str {
         match self.problem {
             Problem::Required => "FieldValueRequired",
-            Problem::Invalid(_) => "FieldValueInvalid",
+            Problem::Invalid(_) | Problem::Inconsistent => "FieldValueInvalid",
             Problem::TypeInvalid(_) => "FieldValueTypeInvalid",
             Problem::NotSupported(..) => "FieldValueNotSupported",
             Problem::Duplicate(_) => "FieldValueDuplicate",
@@ -121,6 +123,7 @@ impl FieldError {
             Problem::Invalid(value) | Problem::TypeInvalid(value) => {
                 format!("Invalid value: {}", go_value(value))
             }
+            Problem::Inconsistent => "Invalid value".to_owned(),
             Problem::NotSupported(value, _) => format!("Unsupported value: {}", go_value(value)),
             Problem::Duplicate(value) => format!("Duplicate value: {}", go_value(value)),
             Problem::NotFound(value) => format!("Not found: {}", go_value(value)),

@@ -11,23 +11,25 @@ pub fn prepare_create(builtin: Builtin, object: &mut Value) {
     }
     match builtin {
         Builtin::Namespace => {
-            object["status"] = json!({"phase": "Active"});
+            look::put(object, "status", json!({"phase": "Active"}));
             let mut finalizers = look::list(object, "spec.finalizers").to_vec();
             if !finalizers.iter().any(|name| name == "kubernetes") {
                 finalizers.push(json!("kubernetes"));
             }
-            object["spec"]["finalizers"] = finalizers.into();
+            if let Some(spec) = look::object(object, "spec") {
+                spec.insert("finalizers".to_owned(), finalizers.into());
+            }
         }
         Builtin::Pod => pod(object),
-        Builtin::PersistentVolumeClaim => object["status"] = json!({"phase": "Pending"}),
+        Builtin::PersistentVolumeClaim => look::put(object, "status", json!({"phase": "Pending"})),
         Builtin::Job => {
             if !look::flag(object, "spec.manualSelector") {
                 generate_selector(object);
             }
-            object["status"] = json!({});
+            look::put(object, "status", json!({}));
         }
         Builtin::CustomResourceDefinition => {
-            object["status"] = json!({});
+            look::put(object, "status", json!({}));
             remember_stored_version(object);
         }
         Builtin::ServiceAccount => clean_secret_references(object),
@@ -125,14 +127,16 @@ fn set_generation(object: &mut Value, generation: i64) {
 
 fn pod(pod: &mut Value) {
     let class = qos_class(pod);
-    pod["status"] = json!({"phase": "Pending", "qosClass": class});
+    let mut status = json!({"phase": "Pending", "qosClass": class});
     if !look::list(pod, "spec.schedulingGates").is_empty() {
-        pod["status"]["conditions"] = json!([{
+        let gated = json!([{
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
             "lastProbeTime": null, "lastTransitionTime": null,
         }]);
+        look::put(&mut status, "conditions", gated);
     }
+    look::put(pod, "status", status);
     let labels = look::at(pod, "metadata.labels").cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec") else { return };
     // What the service account admission plugin does, less the volume with the account's token.

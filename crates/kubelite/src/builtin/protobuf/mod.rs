@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use self::wire::{Fields, Wire};
 use super::{
     Builtin,
-    schema::{component_name, short_name},
+    components::{component_name, short_name},
 };
 
 /// What every protobuf body starts with.
