@@ -23,7 +23,7 @@ pub use decode::{DecodeError, DecodeProblem, decode};
 pub use defaults::default;
 pub use definition::{ConflictingName, NameConflict, crd_status, name_conflict};
 pub use events::{to_core, to_events_v1};
-pub use prepare::{prepare_create, prepare_update};
+pub use prepare::{grace_period, prepare_create, prepare_update};
 pub use resources::{resources, selectable_value};
 pub use reviews::{User, self_subject_access_review, self_subject_review, token_review};
 pub use schema::schema;
@@ -190,6 +190,16 @@ impl Builtin {
                 | Self::Job
                 | Self::CustomResourceDefinition
         )
+    }
+
+    /// Whether an update of an object that does not exist creates it.
+    pub const fn creates_on_update(self) -> bool {
+        matches!(self, Self::CoreEvent | Self::Event | Self::Lease)
+    }
+
+    /// Whether an update may leave out the version of the object that it is based on.
+    pub const fn allows_unconditional_update(self) -> bool {
+        !matches!(self, Self::Lease | Self::CustomResourceDefinition)
     }
 
     /// Whether the server counts `metadata.generation` for the kind.

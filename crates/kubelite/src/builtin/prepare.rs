@@ -103,6 +103,21 @@ fn prepare_status(builtin: Builtin, new: &mut Value, old: &Value) {
     }
 }
 
+/// How many seconds an object has left once it is deleted. Only a pod on a node that is still running has any: its node
+/// removes it when the containers have ended.
+pub fn grace_period(builtin: Builtin, object: &Value, requested: Option<i64>) -> i64 {
+    let ended = matches!(look::text(object, "status.phase"), "Failed" | "Succeeded");
+    if builtin != Builtin::Pod || ended || look::text(object, "spec.nodeName").is_empty() {
+        return 0;
+    }
+    let period = requested.or_else(|| look::number(object, "spec.terminationGracePeriodSeconds"));
+    match period.unwrap_or_default() {
+        // An old way to ask for as little as possible.
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    }
+}
+
 /// Takes over a member of the old object, or its absence.
 fn copy(new: &mut Value, old: &Value, name: &str) {
     if let Some(object) = new.as_object_mut() {
@@ -415,5 +430,18 @@ mod tests {
             json!({"metadata": {}, "spec": {"versions": [{"name": "v1"}, {"name": "v2", "storage": true}]}});
         prepare_update(Builtin::CustomResourceDefinition, Endpoint::Main, &mut new, &old);
         assert_eq!(new["status"]["storedVersions"], json!(["v1", "v2"]));
+    }
+
+    #[test]
+    fn only_a_running_pod_has_time_to_end() {
+        let pod = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}});
+        assert_eq!(grace_period(Builtin::Pod, &pod, None), 30);
+        assert_eq!(grace_period(Builtin::Pod, &pod, Some(5)), 5);
+        assert_eq!(grace_period(Builtin::Pod, &pod, Some(-1)), 1);
+        let unscheduled = json!({"spec": {"terminationGracePeriodSeconds": 30}});
+        assert_eq!(grace_period(Builtin::Pod, &unscheduled, Some(5)), 0);
+        let ended = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Failed"}});
+        assert_eq!(grace_period(Builtin::Pod, &ended, Some(5)), 0);
+        assert_eq!(grace_period(Builtin::ConfigMap, &json!({}), Some(5)), 0);
     }
 }
