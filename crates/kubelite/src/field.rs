@@ -21,11 +21,7 @@ impl FieldPath {
 
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() {
-            Self(name.to_owned())
-        } else {
-            Self(format!("{}.{name}", self.0))
-        }
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
     }
 
     #[must_use]
@@ -63,13 +59,8 @@ pub enum Problem {
     NotSupported(Value, Vec<String>),
     Duplicate(Value),
     Forbidden,
-    TooLong {
-        max_bytes: u64,
-    },
-    TooMany {
-        actual: usize,
-        max: u64,
-    },
+    TooLong { max_bytes: u64 },
+    TooMany { actual: usize, max: u64 },
     NotFound(Value),
 }
 
@@ -83,11 +74,7 @@ pub struct FieldError {
 
 impl FieldError {
     pub fn new(path: FieldPath, problem: Problem, detail: impl Into<String>) -> Self {
-        Self {
-            path,
-            problem,
-            detail: detail.into(),
-        }
+        Self { path, problem, detail: detail.into() }
     }
 
     pub fn required(path: FieldPath, detail: impl Into<String>) -> Self {
@@ -151,11 +138,7 @@ impl FieldError {
     }
 
     pub fn cause(&self) -> Cause {
-        Cause {
-            reason: self.reason().to_owned(),
-            message: self.body(),
-            field: self.path.to_string(),
-        }
+        Cause { reason: self.reason().to_owned(), message: self.body(), field: self.path.to_string() }
     }
 }
 
