@@ -128,9 +128,10 @@ impl Walker {
                     _ => Err(self.type_error(value, go_type(schema))),
                 }
             }
-            (Some(Type::Number), Value::Number(_)) | (Some(Type::Boolean), Value::Bool(_)) => Ok(()),
             (None, Value::Object(object)) if !schema.properties.is_empty() => self.object(schema, object),
-            (None, _) => Ok(()),
+            (Some(Type::Number), Value::Number(_)) | (Some(Type::Boolean), Value::Bool(_)) | (None, _) => {
+                Ok(())
+            }
             (Some(_), other) => Err(self.type_error(other, go_type(schema))),
         }
     }

@@ -324,11 +324,11 @@ fn definition(definition: &mut Value) {
         return;
     };
     let kind = look::text(spec, "names.kind").to_owned();
-    if let Some(names) = spec.get_mut("names") {
-        if !kind.is_empty() {
-            set(names, "listKind", || json!(format!("{kind}List")));
-            set(names, "singular", || json!(kind.to_lowercase()));
-        }
+    if !kind.is_empty()
+        && let Some(names) = spec.get_mut("names")
+    {
+        set(names, "listKind", || json!(format!("{kind}List")));
+        set(names, "singular", || json!(kind.to_lowercase()));
     }
     set(spec, "conversion", || json!({"strategy": "None"}));
     if look::list(definition, "status.storedVersions").is_empty()

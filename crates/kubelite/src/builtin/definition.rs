@@ -85,7 +85,7 @@ pub fn crd_status(definition: &Value, conflict: Option<&NameConflict>, now: &str
         .unwrap_or_else(|| json!({}));
     match conflict {
         None => {
-            status["acceptedNames"] = definition["spec"]["names"].clone();
+            look::put(&mut status, "acceptedNames", definition["spec"]["names"].clone());
             set_condition(
                 &mut status,
                 "NamesAccepted",
@@ -114,7 +114,7 @@ pub fn crd_status(definition: &Value, conflict: Option<&NameConflict>, now: &str
                 now,
             );
             if status.get("acceptedNames").is_none_or(Value::is_null) {
-                status["acceptedNames"] = json!({"kind": "", "plural": ""});
+                look::put(&mut status, "acceptedNames", json!({"kind": "", "plural": ""}));
             }
             // What was once established stays so: its objects are still there.
             let established = look::list(&status, "conditions")
@@ -140,7 +140,7 @@ pub fn crd_status(definition: &Value, conflict: Option<&NameConflict>, now: &str
         if !stored.iter().any(|known| known == name) {
             stored.push(json!(name));
         }
-        status["storedVersions"] = stored.into();
+        look::put(&mut status, "storedVersions", stored);
     }
     status
 }
@@ -151,17 +151,17 @@ fn set_condition(status: &mut Value, kind: &str, state: &str, reason: &str, mess
     match known {
         Some(condition) => {
             if condition["status"] != state || condition["lastTransitionTime"].is_null() {
-                condition["lastTransitionTime"] = json!(now);
+                look::put(condition, "lastTransitionTime", now);
             }
-            condition["status"] = json!(state);
-            condition["reason"] = json!(reason);
-            condition["message"] = json!(message);
+            look::put(condition, "status", state);
+            look::put(condition, "reason", reason);
+            look::put(condition, "message", message);
         }
         None => conditions.push(json!({
             "type": kind, "status": state, "reason": reason, "message": message, "lastTransitionTime": now,
         })),
     }
-    status["conditions"] = conditions.into();
+    look::put(status, "conditions", conditions);
 }
 
 #[cfg(test)]

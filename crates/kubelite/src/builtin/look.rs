@@ -53,3 +53,10 @@ pub(super) fn each_mut<'a>(value: &'a mut Value, name: &str) -> impl Iterator<It
         .into_iter()
         .flatten()
 }
+
+/// Sets a member of an object. Whatever is no object stays as it is: validation has refused it, or will.
+pub(super) fn put(value: &mut Value, name: &str, member: impl Into<Value>) {
+    if let Some(object) = value.as_object_mut() {
+        object.insert(name.to_owned(), member.into());
+    }
+}

@@ -3,6 +3,7 @@
 //!
 //! Everything here is a pure function of objects. The server asks for it by matching on `Builtin`.
 
+mod components;
 mod decode;
 mod defaults;
 mod definition;
@@ -15,15 +16,18 @@ pub mod quantity;
 mod resources;
 mod reviews;
 mod schema;
+pub mod validate;
 
+pub use components::{component_name, openapi};
 pub use decode::{DecodeError, DecodeProblem, decode};
 pub use defaults::default;
 pub use definition::{ConflictingName, NameConflict, crd_status, name_conflict};
 pub use events::{to_core, to_events_v1};
-pub use prepare::{prepare_create, prepare_update};
+pub use prepare::{grace_period, prepare_create, prepare_update};
 pub use resources::{resources, selectable_value};
 pub use reviews::{User, self_subject_access_review, self_subject_review, token_review};
-pub use schema::{component_name, openapi, schema};
+pub use schema::schema;
+pub use validate::{validate_create, validate_name, validate_update};
 
 use crate::resource::Scope;
 
@@ -199,8 +203,111 @@ impl Builtin {
         )
     }
 
+    /// Whether an update of an object that does not exist creates it.
+    pub const fn creates_on_update(self) -> bool {
+        matches!(self, Self::CoreEvent | Self::Event | Self::Lease)
+    }
+
+    /// Whether an update may leave out the version of the object that it is based on.
+    pub const fn allows_unconditional_update(self) -> bool {
+        !matches!(self, Self::Lease | Self::CustomResourceDefinition)
+    }
+
     /// Whether the server counts `metadata.generation` for the kind.
     pub const fn has_generation(self) -> bool {
         matches!(self, Self::Pod | Self::Job | Self::CustomResourceDefinition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Values of every type, with the names of fields that the hooks look for.
+    fn anything() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-z0-9.]{0,4}".prop_map(Value::from),
+        ];
+        let names = prop::sample::select(vec![
+            "spec",
+            "status",
+            "metadata",
+            "name",
+            "labels",
+            "template",
+            "containers",
+            "volumes",
+            "env",
+            "ports",
+            "selector",
+            "resources",
+            "limits",
+            "conditions",
+            "type",
+            "rules",
+            "podFailurePolicy",
+            "versions",
+            "names",
+            "data",
+            "schema",
+            "finalizers",
+            "taints",
+            "eventTime",
+            "series",
+            "topologySpreadConstraints",
+            "affinity",
+            "uid",
+            "secrets",
+        ]);
+        leaf.prop_recursive(6, 64, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(names.clone(), inner, 0..6).prop_map(|map| map
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_object_makes_a_hook_panic(mut object in anything(), other in anything(), index in 0..Builtin::ALL.len()) {
+            let builtin = Builtin::ALL[index];
+            let _ = decode(builtin, &mut object.clone());
+            default(builtin, &mut object);
+            prepare_create(builtin, &mut object);
+            let _ = validate_create(builtin, &object);
+            for endpoint in [Endpoint::Main, Endpoint::Status, Endpoint::Finalize] {
+                prepare_update(builtin, endpoint, &mut object, &other);
+                let _ = validate_update(builtin, endpoint, &object, &other);
+            }
+            let _ = (to_core(&object), to_events_v1(&object));
+            let _ = crd_status(&object, name_conflict(&object, [&other]).as_ref(), "2024-05-01T12:00:00Z");
+            let _ = (self_subject_access_review(&object), token_review(&object, None));
+        }
+    }
+
+    #[test]
+    fn reading_and_defaulting_twice_changes_nothing() {
+        let mut job = json!({
+            "metadata": {"name": "j"},
+            "spec": {"template": {"spec": {"containers": [{
+                "name": "c", "image": "i", "resources": {"limits": {"cpu": "0.5"}},
+                "livenessProbe": {"tcpSocket": {"port": "web"}},
+            }], "volumes": [{"name": "v"}]}}},
+        });
+        decode(Builtin::Job, &mut job).unwrap();
+        default(Builtin::Job, &mut job);
+        let once = job.clone();
+        decode(Builtin::Job, &mut job).unwrap();
+        default(Builtin::Job, &mut job);
+        assert_eq!(job, once);
     }
 }

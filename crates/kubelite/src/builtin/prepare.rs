@@ -11,23 +11,25 @@ pub fn prepare_create(builtin: Builtin, object: &mut Value) {
     }
     match builtin {
         Builtin::Namespace => {
-            object["status"] = json!({"phase": "Active"});
+            look::put(object, "status", json!({"phase": "Active"}));
             let mut finalizers = look::list(object, "spec.finalizers").to_vec();
             if !finalizers.iter().any(|name| name == "kubernetes") {
                 finalizers.push(json!("kubernetes"));
             }
-            object["spec"]["finalizers"] = finalizers.into();
+            if let Some(spec) = look::object(object, "spec") {
+                spec.insert("finalizers".to_owned(), finalizers.into());
+            }
         }
         Builtin::Pod => pod(object),
-        Builtin::PersistentVolumeClaim => object["status"] = json!({"phase": "Pending"}),
+        Builtin::PersistentVolumeClaim => look::put(object, "status", json!({"phase": "Pending"})),
         Builtin::Job => {
             if !look::flag(object, "spec.manualSelector") {
                 generate_selector(object);
             }
-            object["status"] = json!({});
+            look::put(object, "status", json!({}));
         }
         Builtin::CustomResourceDefinition => {
-            object["status"] = json!({});
+            look::put(object, "status", json!({}));
             remember_stored_version(object);
         }
         Builtin::ServiceAccount => clean_secret_references(object),
@@ -101,6 +103,21 @@ fn prepare_status(builtin: Builtin, new: &mut Value, old: &Value) {
     }
 }
 
+/// How many seconds an object has left once it is deleted. Only a pod on a node that is still running has any: its node
+/// removes it when the containers have ended.
+pub fn grace_period(builtin: Builtin, object: &Value, requested: Option<i64>) -> i64 {
+    let ended = matches!(look::text(object, "status.phase"), "Failed" | "Succeeded");
+    if builtin != Builtin::Pod || ended || look::text(object, "spec.nodeName").is_empty() {
+        return 0;
+    }
+    let period = requested.or_else(|| look::number(object, "spec.terminationGracePeriodSeconds"));
+    match period.unwrap_or_default() {
+        // An old way to ask for as little as possible.
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    }
+}
+
 /// Takes over a member of the old object, or its absence.
 fn copy(new: &mut Value, old: &Value, name: &str) {
     if let Some(object) = new.as_object_mut() {
@@ -125,14 +142,16 @@ fn set_generation(object: &mut Value, generation: i64) {
 
 fn pod(pod: &mut Value) {
     let class = qos_class(pod);
-    pod["status"] = json!({"phase": "Pending", "qosClass": class});
+    let mut status = json!({"phase": "Pending", "qosClass": class});
     if !look::list(pod, "spec.schedulingGates").is_empty() {
-        pod["status"]["conditions"] = json!([{
+        let gated = json!([{
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
             "lastProbeTime": null, "lastTransitionTime": null,
         }]);
+        look::put(&mut status, "conditions", gated);
     }
+    look::put(pod, "status", status);
     let labels = look::at(pod, "metadata.labels").cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec") else { return };
     // What the service account admission plugin does, less the volume with the account's token.
@@ -411,5 +430,18 @@ mod tests {
             json!({"metadata": {}, "spec": {"versions": [{"name": "v1"}, {"name": "v2", "storage": true}]}});
         prepare_update(Builtin::CustomResourceDefinition, Endpoint::Main, &mut new, &old);
         assert_eq!(new["status"]["storedVersions"], json!(["v1", "v2"]));
+    }
+
+    #[test]
+    fn only_a_running_pod_has_time_to_end() {
+        let pod = json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}});
+        assert_eq!(grace_period(Builtin::Pod, &pod, None), 30);
+        assert_eq!(grace_period(Builtin::Pod, &pod, Some(5)), 5);
+        assert_eq!(grace_period(Builtin::Pod, &pod, Some(-1)), 1);
+        let unscheduled = json!({"spec": {"terminationGracePeriodSeconds": 30}});
+        assert_eq!(grace_period(Builtin::Pod, &unscheduled, Some(5)), 0);
+        let ended = json!({"spec": {"nodeName": "n"}, "status": {"phase": "Failed"}});
+        assert_eq!(grace_period(Builtin::Pod, &ended, Some(5)), 0);
+        assert_eq!(grace_period(Builtin::ConfigMap, &json!({}), Some(5)), 0);
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-/// The largest amount that Kubernetes represents; anything above is brought down to it.
-const MAX_NANO: i128 = i64::MAX as i128 * NANO;
+/// The largest amount that Kubernetes represents with a binary suffix; anything above is brought down to it.
+const BINARY_MAX: i128 = i64::MAX as i128 * NANO;
+/// With a decimal suffix Kubernetes knows no bound. This one is a hundred billion times larger than the other.
+const DECIMAL_MAX: i128 = 100_000_000_000_000_000_000_000_000_000_000_000_000;
 const NANO: i128 = 1_000_000_000;
 /// Digits after the decimal point that are looked at. Nine of them matter; the rest only decide about rounding up.
 const FRACTION_DIGITS: usize = 18;
@@ -30,8 +32,6 @@ pub struct Quantity {
 pub enum QuantityError {
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    #[error("unable to parse numeric part of quantity")]
-    Number,
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
@@ -43,14 +43,10 @@ impl Quantity {
         }
         let parts = split(text)?;
         let (scale, mut format) = scale(parts.suffix).ok_or(QuantityError::Suffix)?;
-        if parts.whole.is_empty() && parts.fraction.is_empty() {
-            return Err(QuantityError::Number);
-        }
         let nano = match scale {
             Scale::Decimal(exponent) => decimal(parts.whole, parts.fraction, exponent),
-            Scale::Binary(bits) => binary(parts.whole, parts.fraction, bits),
-        }
-        .min(MAX_NANO);
+            Scale::Binary(bits) => binary(parts.whole, parts.fraction, bits).min(BINARY_MAX),
+        };
         if format == Format::BinarySi && nano > 0 && nano < NANO {
             format = Format::DecimalSi;
         }
@@ -228,8 +224,8 @@ fn decimal(whole: &str, fraction: &str, exponent: i64) -> i128 {
     for (position, digit) in (0_i64..).zip(whole.bytes().chain(fraction.bytes())) {
         if position < point {
             nano = nano.saturating_mul(10).saturating_add(i128::from(digit - b'0'));
-            if nano > MAX_NANO {
-                return MAX_NANO;
+            if nano > DECIMAL_MAX {
+                return DECIMAL_MAX;
             }
         } else {
             rest |= digit != b'0';
@@ -240,7 +236,7 @@ fn decimal(whole: &str, fraction: &str, exponent: i64) -> i128 {
     for _ in 0..missing.clamp(0, 40) {
         nano = nano.saturating_mul(10);
     }
-    nano.min(MAX_NANO) + i128::from(rest)
+    nano.min(DECIMAL_MAX) + i128::from(rest)
 }
 
 /// `whole.fraction` times two to the power of `bits`, in billionths, rounded up.
@@ -249,8 +245,8 @@ fn binary(whole: &str, fraction: &str, bits: u32) -> i128 {
     let mut units: i128 = 0;
     for digit in whole.bytes() {
         units = units.saturating_mul(10).saturating_add(i128::from(digit - b'0'));
-        if units > MAX_NANO {
-            return MAX_NANO;
+        if units > BINARY_MAX {
+            return BINARY_MAX;
         }
     }
     let mut part: i128 = 0;
@@ -308,11 +304,20 @@ mod tests {
             (".5", "500m"),
             ("5.", "5"),
             ("100Ei", "9223372036854775807"),
-            ("9223372036854775808", "9223372036854775807"),
+            ("9223372036854775808", "9223372036854775808"),
+            ("1.0001Ki", "1024102400u"),
+            ("-0.5Mi", "-512Ki"),
+            ("1e19", "10e18"),
+            ("10e5", "1e6"),
+            ("-1.5e3", "-1500"),
+            ("1e-10", "1e-9"),
+            // No digits at all count as none.
+            ("m", "0"),
+            ("-", "0"),
             ("1000000000000000000000000e-20", "10e3"),
             ("0.5Ki", "512"),
             ("0.0001Ki", "102400u"),
-            ("1e1000000000", "9223372036854775807"),
+            ("1e1000000000", "100000000000e18"),
         ];
         for (text, expected) in cases {
             assert_eq!(canonical(text), expected, "{text}");
@@ -330,8 +335,6 @@ mod tests {
             ("1KiKi", QuantityError::Suffix),
             ("1e", QuantityError::Suffix),
             ("1K", QuantityError::Suffix),
-            ("m", QuantityError::Number),
-            ("-", QuantityError::Number),
         ];
         for (text, expected) in cases {
             assert_eq!(Quantity::parse(text), Err(expected), "{text}");

@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::{Builtin, schema};
 use crate::{
     resource::{ALL_VERBS, CREATE_ONLY, Resource, SelectableField, Version},
-    schema::rules::Rules,
     store::Collection,
 };
 
@@ -27,7 +26,7 @@ fn resource(builtin: Builtin) -> Resource {
         served: true,
         storage: true,
         schema: schema(builtin),
-        rules: Arc::new(Rules::default()),
+        rules: Arc::default(),
         openapi: Arc::new(Value::Null),
         has_status: builtin.has_status(),
         has_scale: false,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::schema::{component, component_value, reference, short_name},
+    super::components::{component, component_value, reference, short_name},
     ProtobufError,
     wire::{Fields, Wire},
 };

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use self::wire::{Fields, Wire};
 use super::{
     Builtin,
-    schema::{component_name, short_name},
+    components::{component_name, short_name},
 };
 
 /// What every protobuf body starts with.
@@ -91,6 +91,7 @@ fn short_type(api_version: &str, kind: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
     use proptest::prelude::*;
 
     use super::*;
@@ -213,6 +214,60 @@ mod tests {
                 }],
                 "hostNetwork": true,
                 "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory"}}],
+            })
+        );
+    }
+
+    /// A job as client-go encodes it.
+    const JOB: &[&str] = &[
+        "azhzAAoPCghiYXRjaC92MRIDSm9iEtMCCjMKAWoSABoBbiIAKgAyADgAQggIgOLPqgYQAFoGCgFhEgFiag8KAVgaAXgiAXUq",
+        "AnYxMAESkQIy9gEKEAoAEgAaACIAKgAyADgAQgAS4QEKCQoBZRIEEgIKAAoZCgFwEhTSAREKDxoNCgMKAXESBgoBYRIBYhJ/",
+        "CgFjEgFpIgF4IgF5KgA6BgoBQRIBMToRCgFCEgAaCiIICgMKAXMSAWtCEAoOCgNjcHUSBwoFMTUwMG1SIQoVEhMKAi9oEgkI",
+        "ARAAGgN3ZWIaACIAEAAYACADKAAwAGoAcgB6AhABgAEAiAEAkAEAmgEKCgASBgoECgJjbaIBABoFTmV2ZXIyADoGCgF6EgEx",
+        "QgBKAFIAWAFgAGgAggEAigEAmgEAsgEOCgASBkV4aXN0cxoAIgDCAQA4AVoUChIKBklnbm9yZRIIEgJJbhgBGAIaCCAAKAAw",
+        "ADoAGgAiAA==",
+    ];
+
+    #[test]
+    fn a_job_from_client_go_is_the_same_as_its_json() {
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(JOB.concat())
+            .unwrap();
+        let mut job = decode(&bytes).unwrap();
+        super::super::decode(Builtin::Job, &mut job).unwrap();
+        let container = json!({
+            "name": "c", "image": "i", "args": ["x", "y"], "envFrom": [{"configMapRef": {"name": "cm"}}],
+            "env": [
+                {"name": "A", "value": "1"},
+                {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+            ],
+            "resources": {"limits": {"cpu": "1500m"}}, "securityContext": {"privileged": true},
+            "livenessProbe": {"httpGet": {"path": "/h", "port": "web"}, "periodSeconds": 3},
+        });
+        assert_eq!(
+            job,
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job", "status": {},
+                "metadata": {
+                    "name": "j", "namespace": "n", "creationTimestamp": "2023-11-14T22:13:20Z", "labels": {"a": "b"},
+                    "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u", "controller": true}],
+                },
+                "spec": {
+                    "backoffLimit": 1,
+                    "podFailurePolicy": {"rules": [
+                        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1, 2]}},
+                    ]},
+                    "template": {"metadata": {}, "spec": {
+                        "containers": [container], "hostNetwork": true, "nodeSelector": {"z": "1"},
+                        "restartPolicy": "Never", "tolerations": [{"operator": "Exists"}],
+                        "volumes": [
+                            {"name": "e", "emptyDir": {}},
+                            {"name": "p", "projected": {"sources": [
+                                {"configMap": {"name": "q", "items": [{"key": "a", "path": "b"}]}},
+                            ]}},
+                        ],
+                    }},
+                },
             })
         );
     }
