@@ -17,8 +17,12 @@ const MAX_BYTES: usize = 32 * 1024;
 /// How many brackets may be open at once. The parser calls itself about ten times per bracket.
 const MAX_OPEN: usize = 48;
 
-/// How deep a parsed expression may nest. The interpreter calls itself once per level, on the stack of a request.
-const MAX_NESTING: usize = 160;
+/// How deep a parsed expression may nest. The interpreter calls itself once per level, with frames of about 50 KiB in
+/// builds that are not optimised; this many fit on the stack that deep expressions get.
+const MAX_NESTING: usize = 250;
+
+/// How deep an expression may nest to be run on the stack of a request handler, which has 2 MiB.
+const MAX_SHALLOW: usize = 16;
 
 /// What the variables of an expression are.
 #[derive(Clone, Copy)]
@@ -43,7 +47,7 @@ pub(super) fn compile(source: &str, scope: Scope<'_>, wanted: Wanted) -> Result<
         let lines: Vec<String> = parse_errors(&errors, source);
         format!("compilation failed: {}", lines.join("\n"))
     })?;
-    if is_too_deep(program.expression()) {
+    if nesting(program.expression()) > MAX_NESTING {
         return Err("compilation failed: expression nests too deep".to_owned());
     }
     let mut checker = Checker {
@@ -80,16 +84,22 @@ fn open_brackets(source: &str) -> usize {
     most
 }
 
-/// Whether an expression nests deeper than is safe. Breadth first, because depth is what it must survive.
-fn is_too_deep(expr: &IdedExpr) -> bool {
+/// How deep an expression nests, counted no further than is allowed. Breadth first, because depth is what the count must
+/// survive.
+fn nesting(expr: &IdedExpr) -> usize {
     let mut level = vec![expr];
-    for _ in 0..MAX_NESTING {
+    for depth in 1..=MAX_NESTING {
         level = level.into_iter().flat_map(|expr| children(&expr.expr)).collect();
         if level.is_empty() {
-            return false;
+            return depth;
         }
     }
-    true
+    MAX_NESTING + 1
+}
+
+/// Whether an expression needs more stack than a request handler has.
+pub(super) fn is_deep(program: &Program) -> bool {
+    nesting(program.expression()) > MAX_SHALLOW
 }
 
 fn children(expr: &Expr) -> Vec<&IdedExpr> {

@@ -76,6 +76,10 @@ fn the_root_is_an_object_of_fields() {
             &[],
         ),
         (
+            json!({"type": "object", "oneOf": [{"properties": {"a": {"minLength": 1}}}]}),
+            &[".properties[a]: Required value: because it is defined in spec.validation.oneOf[0].properties[a]"],
+        ),
+        (
             json!({"type": "object", "properties": {"kind": {"type": "integer"}}}),
             &[".properties[kind].type: Invalid value: \"integer\": must be string"],
         ),
@@ -121,11 +125,6 @@ fn fields_are_shaped_outside_of_alternatives() {
                 ".anyOf[0].nullable: Forbidden: must be false to be structural",
                 ".anyOf[0].type: Forbidden: must be empty to be structural",
             ],
-        ),
-        (
-            json!({"type": "object", "oneOf": [{"properties": {"a": {"minLength": 1}}}]}),
-            &[".properties[a]: Required value: because it is defined in \
-               spec.validation.properties[f].oneOf[0].properties[a]"],
         ),
         (
             json!({"type": "object", "properties": {"a": {"type": "string"}}, "not": {"properties": {"a": {
