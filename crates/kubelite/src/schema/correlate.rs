@@ -20,7 +20,7 @@ pub(super) struct Pair<'a> {
     pub(super) schema: &'a Schema,
 }
 
-impl<'a> Pair<'a> {
+impl Pair<'_> {
     /// The pair of a member, if both objects have it and the schema describes it.
     pub(super) fn member(self, name: &str) -> Option<Self> {
         Some(Self {

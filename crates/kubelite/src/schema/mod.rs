@@ -219,3 +219,6 @@ fn keeps_rules_from_running(error: &FieldError) -> bool {
             | Problem::TypeInvalid(_)
     )
 }
+
+#[cfg(test)]
+mod robustness;

@@ -188,6 +188,31 @@ fn cannot_be(expr: &Expr, wanted: Wanted) -> bool {
     }
 }
 
+/// Functions and macros that Kubernetes offers to rules. A few of them (`cel.bind`, `sortBy`, `type`, macros with two
+/// variables) are unknown to the interpreter: rules that call them compile, as they do elsewhere, and fail when they run.
+#[rustfmt::skip]
+const FUNCTIONS: [&str; 155] = [
+    "abs", "add", "all", "asApproximateFloat", "asInteger", "bind", "bitAnd", "bitNot", "bitOr",
+    "bitShiftLeft", "bitShiftRight", "bitXor", "block", "bool", "byte", "bytes", "ceil", "charAt", "cidr",
+    "compareTo", "contains", "containsCIDR", "containsIP", "date", "datetime", "decode", "distinct",
+    "dns1035Label", "dns1035LabelPrefix", "dns1123Label", "dns1123LabelPrefix", "dns1123Subdomain",
+    "dns1123SubdomainPrefix", "double", "duration", "dyn", "encode", "endsWith", "equivalent", "escapeKey",
+    "exists", "existsOne", "existsOneEntry", "family", "filter", "find", "findAll", "first", "flatten",
+    "floor", "format", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getEscapedPath",
+    "getFullYear", "getHost", "getHostname", "getHours", "getMilliseconds", "getMinutes", "getMonth",
+    "getPort", "getQuery", "getScheme", "getSeconds", "greatest", "has", "hasValue", "indexOf", "int",
+    "intersects", "ip", "isCIDR", "isCIDRv4", "isCIDRv6", "isCanonical", "isFinite", "isGlobalUnicast",
+    "isGreaterThan", "isIP", "isIPv4", "isIPv6", "isInf", "isInteger", "isLessThan", "isLinkLocalMulticast",
+    "isLinkLocalUnicast", "isLoopback", "isNaN", "isQuantity", "isSemver", "isSorted", "isURL",
+    "isUnspecified", "join", "labelValue", "last", "lastIndexOf", "least", "lowerAscii", "major", "map",
+    "masked", "matches", "max", "min", "minor", "named", "none", "of", "ofNonZeroValue", "optFlatMap",
+    "optMap", "or", "orValue", "patch", "prefixLength", "qualifiedName", "quantity", "quote", "range",
+    "replace", "reverse", "round", "semver", "sign", "size", "slice", "sort", "sortBy", "split", "sqrt",
+    "startsWith", "string", "sub", "substring", "sum", "timestamp", "transformList", "transformMap",
+    "transformMapEntry", "trim", "trunc", "type", "uint", "unwrap", "unwrapOpt", "upperAscii", "uri", "url",
+    "uuid", "validate", "value",
+];
+
 struct Checker<'c> {
     source: &'c str,
     scope: Scope<'c>,
@@ -221,7 +246,23 @@ impl<'c> Checker<'c> {
                 }
                 self.locals.truncate(before);
             }
+            Expr::Call(call) => {
+                self.function(&call.func_name);
+                children(&expr.expr)
+                    .into_iter()
+                    .for_each(|child| self.node(child));
+            }
             other => children(other).into_iter().for_each(|child| self.node(child)),
+        }
+    }
+
+    /// Operators have names that no identifier has; libraries are named before their functions.
+    fn function(&mut self, name: &str) {
+        let own = name.rsplit('.').next().unwrap_or(name);
+        let is_operator = name.contains(['_', '@']);
+        if !is_operator && !FUNCTIONS.contains(&own) {
+            let what = format!("undeclared reference to '{own}' (in container '')");
+            self.error(own, &what);
         }
     }
 

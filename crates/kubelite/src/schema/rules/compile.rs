@@ -22,10 +22,16 @@ pub(super) fn compile(
         return Ok(Rules::default());
     }
     let work = || {
-        let mut compiler = Compiler { errors: Vec::new(), is_deep: false };
+        let mut compiler = Compiler {
+            errors: Vec::new(),
+            is_deep: false,
+        };
         let root = compiler.node(&Arc::new(schema.clone()), is_resource_root, None, path);
         if compiler.errors.is_empty() {
-            Ok(Rules { root: root.map(Box::new), is_deep: compiler.is_deep })
+            Ok(Rules {
+                root: root.map(Box::new),
+                is_deep: compiler.is_deep,
+            })
         } else {
             Err(compiler.errors)
         }
@@ -33,7 +39,10 @@ pub(super) fn compile(
     // The parser needs more stack than the interpreter, by far.
     with_large_stack(work).unwrap_or_else(|| {
         let detail = "internal error: rules could not be compiled";
-        Err(vec![FieldError::forbidden(path.child("x-kubernetes-validations"), detail)])
+        Err(vec![FieldError::forbidden(
+            path.child("x-kubernetes-validations"),
+            detail,
+        )])
     })
 }
 

@@ -83,10 +83,12 @@ impl Rules {
     pub fn validate_at(&self, path: &FieldPath, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         match &self.root {
             None => Vec::new(),
-            Some(root) if self.is_deep => with_large_stack(|| run::run(root, new, old, path)).unwrap_or_else(|| {
-                let detail = "internal error: validation rules could not be run";
-                vec![FieldError::forbidden(path.clone(), detail)]
-            }),
+            Some(root) if self.is_deep => {
+                with_large_stack(|| run::run(root, new, old, path)).unwrap_or_else(|| {
+                    let detail = "internal error: validation rules could not be run";
+                    vec![FieldError::forbidden(path.clone(), detail)]
+                })
+            }
             Some(root) => run::run(root, new, old, path),
         }
     }
@@ -99,7 +101,10 @@ fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     const BYTES: usize = 128 * 1024 * 1024;
 
     thread::scope(|scope| {
-        let handle = thread::Builder::new().stack_size(BYTES).spawn_scoped(scope, work).ok()?;
+        let handle = thread::Builder::new()
+            .stack_size(BYTES)
+            .spawn_scoped(scope, work)
+            .ok()?;
         handle.join().ok()
     })
 }

@@ -77,7 +77,9 @@ fn the_root_is_an_object_of_fields() {
         ),
         (
             json!({"type": "object", "oneOf": [{"properties": {"a": {"minLength": 1}}}]}),
-            &[".properties[a]: Required value: because it is defined in spec.validation.oneOf[0].properties[a]"],
+            &[
+                ".properties[a]: Required value: because it is defined in spec.validation.oneOf[0].properties[a]",
+            ],
         ),
         (
             json!({"type": "object", "properties": {"kind": {"type": "integer"}}}),
@@ -151,6 +153,7 @@ fn fields_are_shaped_outside_of_alternatives() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one row per case")]
 fn keywords_that_do_not_go_together_are_refused() {
     let text = json!({"type": "string"});
     let keyed = |items: Value, keys: Value| json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys, "items": items});
