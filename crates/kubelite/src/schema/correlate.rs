@@ -47,15 +47,17 @@ impl Pair<'_> {
                         .all(|name| self.member(name).is_some_and(|pair| pair.equal(depth + 1)))
             }
             (Value::Array(new), Value::Array(old)) => {
-                let items = OldItems::new(self.schema, Some(self.old));
-                if new.len() != old.len() || !items.correlates() {
-                    return self.new == self.old;
+                if !matches!(self.schema.list_type, Some(ListType::Map(_))) {
+                    return new == old;
                 }
-                new.iter().all(|item| {
-                    items
-                        .pair(item, self.schema)
-                        .is_some_and(|pair| pair.equal(depth + 1))
-                })
+                // The order of such a list means nothing.
+                let items = OldItems::new(self.schema, Some(self.old));
+                new.len() == old.len()
+                    && new.iter().all(|item| {
+                        items
+                            .pair(item, self.schema)
+                            .is_some_and(|pair| pair.equal(depth + 1))
+                    })
             }
             (new, old) => new == old,
         }

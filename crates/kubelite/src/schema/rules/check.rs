@@ -8,6 +8,7 @@ use kube::core::cel::cel::{
 
 use crate::schema::{
     Additional, MAX_DEPTH, Schema, Type,
+    prune::is_meta_field,
     rules::value::{chain, escape, is_subject},
 };
 
@@ -248,11 +249,15 @@ impl<'c> Checker<'c> {
             }
             Expr::Call(call) => {
                 self.function(&call.func_name);
-                children(&expr.expr)
-                    .into_iter()
-                    .for_each(|child| self.node(child));
+                for child in children(&expr.expr) {
+                    self.node(child);
+                }
             }
-            other => children(other).into_iter().for_each(|child| self.node(child)),
+            other => {
+                for child in children(other) {
+                    self.node(child);
+                }
+            }
         }
     }
 
@@ -312,9 +317,17 @@ impl<'c> Checker<'c> {
             }
             spelt.push('.');
             spelt.push_str(field);
-            // An optional old value has fields of its own kind, and metadata is not described by the schema.
-            let is_meta = is_resource_root && matches!(*field, "apiVersion" | "kind" | "metadata");
-            if is_meta || schema.int_or_string || schema.type_ != Some(Type::Object) {
+            if is_resource_root && is_meta_field(field) {
+                let names = ["name", "generateName"];
+                if let Some(unknown) = fields.get(depth + 1).filter(|name| !names.contains(name)) {
+                    self.error(
+                        &format!("{spelt}.{unknown}"),
+                        &format!("undefined field '{unknown}'"),
+                    );
+                }
+                return;
+            }
+            if schema.int_or_string || schema.type_ != Some(Type::Object) {
                 return;
             }
             match &schema.additional {

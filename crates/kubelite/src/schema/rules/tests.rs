@@ -128,7 +128,6 @@ fn values_have_the_types_of_their_schema() {
 fn the_root_shows_the_name_and_nothing_else_of_the_metadata() {
     let schema = json!({"type": "object", "x-kubernetes-validations": [
         {"rule": "self.metadata.name.startsWith('a')", "message": "bad name"},
-        {"rule": "!has(self.metadata.labels)", "message": "labels are visible"},
         {"rule": "self.kind == 'K'", "message": "bad kind"},
     ]});
     let rules = rules_of(&schema);
@@ -136,6 +135,46 @@ fn the_root_shows_the_name_and_nothing_else_of_the_metadata() {
     assert_eq!(
         messages(&rules.validate(&object, None)),
         ["<nil>: Invalid value: bad name"]
+    );
+}
+
+#[test]
+fn metadata_beyond_the_name_is_unknown_to_rules() {
+    let schema =
+        json!({"type": "object", "x-kubernetes-validations": [{"rule": "has(self.metadata.labels)"}]});
+    let errors = compile(&parse(&schema).unwrap()).expect_err("refused");
+    assert!(
+        errors[0]
+            .detail
+            .contains("<input>:1:18: undefined field 'labels'"),
+        "{}",
+        errors[0]
+    );
+}
+
+#[test]
+fn what_a_rule_cannot_name_still_counts_in_comparisons() {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed"}]});
+    let rules = rules_of(&json!({"type": "object", "properties": {"free": free}}));
+    let object = |value: i64| json!({"free": {"any": {"thing": value}}});
+    assert_eq!(rules.validate(&object(1), Some(&object(1))), []);
+    assert_eq!(
+        messages(&rules.validate(&object(2), Some(&object(1)))),
+        ["free: Invalid value: fixed"]
+    );
+}
+
+#[test]
+fn a_null_field_is_an_absent_one() {
+    let nullable = json!({"type": "string", "nullable": true});
+    let rules = rules_of(&spec(&json!({"n": nullable}), &json!([{"rule": "!has(self.n)"}])));
+    assert_eq!(rules.validate(&json!({"spec": {"n": null}}), None), []);
+    let rules = rules_of(&json!({"type": "object", "properties": {"map": {"type": "object",
+        "additionalProperties": nullable, "x-kubernetes-validations": [{"rule": "'k' in self && self.k == null"}]}}}));
+    assert_eq!(
+        messages(&rules.validate(&json!({"map": {"k": null}}), None)),
+        Vec::<String>::new()
     );
 }
 
