@@ -27,6 +27,8 @@ pub enum Reason {
     TooManyRequests,
     InternalError,
     ServiceUnavailable,
+    /// A failure that Kubernetes itself gives no reason for. It is absent on the wire.
+    Unknown,
 }
 
 impl Reason {
@@ -46,7 +48,7 @@ impl Reason {
             Self::RequestEntityTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-            Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::InternalError | Self::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -81,7 +83,10 @@ pub struct Details {
     pub retry_after_seconds: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_zero(seconds: &u32) -> bool {
     *seconds == 0
 }
@@ -108,7 +113,11 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     fn qualified(&self, name: &str) -> String {
-        if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
+        if self.group.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}.{}", self.group)
+        }
     }
 
     fn details(&self, kind: &str) -> Box<Details> {
@@ -123,7 +132,12 @@ impl Subject<'_> {
 
 impl ApiError {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, code: reason.code(), message: message.into(), details: None }
+        Self {
+            reason,
+            code: reason.code(),
+            message: message.into(),
+            details: None,
+        }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {
@@ -134,7 +148,10 @@ impl ApiError {
         let text = message.to_string();
         let mut error = Self::new(Reason::InternalError, format!("Internal error occurred: {text}"));
         error.details = Some(Box::new(Details {
-            causes: vec![Cause { message: text, ..Cause::default() }],
+            causes: vec![Cause {
+                message: text,
+                ..Cause::default()
+            }],
             ..Details::default()
         }));
         error
@@ -143,7 +160,11 @@ impl ApiError {
     pub fn not_found(subject: Subject<'_>) -> Self {
         let mut error = Self::new(
             Reason::NotFound,
-            format!("{} \"{}\" not found", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" not found",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
         error.details = Some(subject.details(subject.resource));
         error
@@ -152,7 +173,11 @@ impl ApiError {
     pub fn already_exists(subject: Subject<'_>) -> Self {
         let mut error = Self::new(
             Reason::AlreadyExists,
-            format!("{} \"{}\" already exists", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" already exists",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
         error.details = Some(subject.details(subject.resource));
         error
@@ -174,7 +199,11 @@ impl ApiError {
     pub fn forbidden(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
         let mut error = Self::new(
             Reason::Forbidden,
-            format!("{} \"{}\" is forbidden: {why}", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" is forbidden: {why}",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
         error.details = Some(subject.details(subject.resource));
         error
@@ -191,12 +220,20 @@ impl ApiError {
                         seen.push(text);
                     }
                 }
-                if seen.len() == 1 { seen.remove(0) } else { format!("[{}]", seen.join(", ")) }
+                if seen.len() == 1 {
+                    seen.remove(0)
+                } else {
+                    format!("[{}]", seen.join(", "))
+                }
             }
         };
         let mut error = Self::new(
             Reason::Invalid,
-            format!("{} \"{}\" is invalid: {list}", subject.qualified(subject.kind), subject.name),
+            format!(
+                "{} \"{}\" is invalid: {list}",
+                subject.qualified(subject.kind),
+                subject.name
+            ),
         );
         let mut details = subject.details(subject.kind);
         details.causes = errors.iter().map(FieldError::cause).collect();
@@ -227,9 +264,11 @@ impl ApiError {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code.as_u16(),
         });
+        if self.reason != Reason::Unknown {
+            status["reason"] = Value::from(<&str>::from(self.reason));
+        }
         if let Some(details) = &self.details {
             // `Details` holds only strings and numbers, so turning it into JSON cannot fail.
             status["details"] = serde_json::to_value(details).unwrap_or_default();

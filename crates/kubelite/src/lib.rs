@@ -9,15 +9,25 @@
 //! `server` (how a request becomes a write).
 
 pub mod apply;
+pub mod body;
 pub mod builtin;
+pub mod clock;
 pub mod discovery;
 pub mod error;
 pub mod field;
 pub mod jsonpath;
+pub mod kubeconfig;
+pub mod negotiate;
 pub mod openapi;
 pub mod patch;
+mod private_file;
+pub mod request;
 pub mod resource;
 pub mod schema;
 pub mod selector;
+pub mod server;
 pub mod store;
 pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tls;

@@ -3,11 +3,10 @@
 //! One parsed form serves them all. `parse` reads it from OpenAPI JSON, and the other modules walk it: pruning,
 //! defaulting, validation, CEL rules here; server-side apply, strategic merge and OpenAPI elsewhere.
 //!
-//! A request goes through them in this order: `duplicate::duplicate_fields` on the raw body, `meta::coerce_object_meta`,
-//! `prune::prune`, `default::default_in_place`, `meta::check_object_meta`, and last `check_custom_resource`.
+//! A request goes through them in this order: `meta::coerce_object_meta`, `prune::prune`,
+//! `default::default_in_place`, `meta::check_object_meta`, and last `check_custom_resource`.
 
 pub mod default;
-pub mod duplicate;
 pub mod meta;
 pub mod parse;
 pub mod prune;
@@ -88,6 +87,18 @@ pub enum PatchStrategy {
     RetainKeys,
 }
 
+/// What Go's codec makes of the zero value of a built-in kind's field.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Zero {
+    /// Held by pointer: absent and zero differ, and a zero that was written stays.
+    #[default]
+    Kept,
+    /// Held by value and dropped when it is zero.
+    Omitted,
+    /// Held by value and always written: this stands in for an absent one.
+    Filled(Value),
+}
+
 /// One rule of `x-kubernetes-validations`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CelRule {
@@ -118,6 +129,7 @@ pub struct Schema {
     pub list_type: Option<ListType>,
     pub map_type: MapType,
     pub patch_strategy: PatchStrategy,
+    pub zero: Zero,
     pub rules: Vec<CelRule>,
 
     pub enum_: Vec<Value>,

@@ -1,0 +1,151 @@
+//! The status of an AgentRun: what became of it, and what it left behind.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::agent_run::VcsMode;
+use crate::{
+    condition::CommonStatus,
+    phase::{RunPhase, StepPhase},
+    refs::ArtifactRef,
+    values::{AnyMap, Timestamp},
+};
+
+/// What became of the run, written by the controllers alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentRunStatus {
+    #[serde(flatten)]
+    pub common: CommonStatus,
+    /// Where the run stands: Pending, Running, Cancelling, Succeeded, Failed or Cancelled. Absent means Pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<RunPhase>,
+    /// When the run started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When the run ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// What executes the run: for Jobs type, name, namespace and uid; for Temporal also workflowId, runId and taskQueue;
+    /// for an endpoint its address and answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_ref: Option<AnyMap>,
+    /// Hash of the spec as it was accepted. An edit that gets past the API server is recognised by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec_hash: Option<String>,
+    /// SHA-256 of the system prompt that was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt_hash: Option<String>,
+    /// What the implementation asked the run to know, and what was missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contract: Option<ContractStatus>,
+    /// The repository the run works on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vcs: Option<VcsStatus>,
+    /// What the run left behind, at most 50 entries; of more, the last are kept.
+    #[schemars(length(max = 50))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<ArtifactRef>,
+    /// Where the steps stand, for the runtime `workflow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<WorkflowStatus>,
+}
+
+/// What the implementation asked the run to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContractStatus {
+    /// Keys the run had to have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required_keys: Vec<String>,
+    /// Those of them that had no value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_keys: Vec<String>,
+}
+
+/// The repository a run works on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VcsStatus {
+    /// Name of the VersionControlProvider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Repository as `owner/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
+    /// Branch the work starts from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_branch: Option<String>,
+    /// Branch the work goes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_branch: Option<String>,
+    /// What the run may do: `read-write`, `read-only` or `none`, after all policies were applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<VcsMode>,
+}
+
+/// Where the steps of a workflow stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowStatus {
+    /// Where the workflow as a whole stands: Pending, Running, Succeeded, Failed or Cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<RunPhase>,
+    /// When that phase last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Timestamp>,
+    /// The steps, in the order of the spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<WorkflowStepStatus>,
+}
+
+/// Where one step of a workflow stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowStepStatus {
+    /// Name of the step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where the step stands: Pending, Running, Retrying, Succeeded, Failed, Skipped or Cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<StepPhase>,
+    /// More about it, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Number of the current attempt, counted from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i32>,
+    /// When the current attempt started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When the step ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// When the phase last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Timestamp>,
+    /// When the next attempt is due, while the step is Retrying.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry_at: Option<Timestamp>,
+    /// The Job of the current attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_ref: Option<JobRef>,
+    /// When the Job of the current attempt was first seen. Before that, its absence means nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_observed_at: Option<Timestamp>,
+}
+
+/// A Job, by its name and by its identity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobRef {
+    /// Name of the Job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Namespace of the Job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// UID of the Job, which tells it from another one of the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+}

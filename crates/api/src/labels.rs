@@ -1,0 +1,80 @@
+//! The keys of labels, annotations and finalizers that Jangar reads and writes, and the name of its Lease.
+
+/// Label on everything a run owns: the name of the AgentRun.
+pub const AGENT_RUN: &str = "agents.proompteng.ai/agent-run";
+/// Label on the Job, pod and ConfigMaps of a run: the name of its Agent.
+pub const AGENT: &str = "agents.proompteng.ai/agent";
+/// Label on the Job, pod and ConfigMaps of a run: the name of its AgentProvider.
+pub const PROVIDER: &str = "agents.proompteng.ai/provider";
+/// Label on the Job, pod and ConfigMaps of a run: the name of its ImplementationSpec, if it refers to one.
+pub const IMPLEMENTATION: &str = "agents.proompteng.ai/implementation";
+/// Label on the Job of a workflow step: the name of the step.
+pub const STEP: &str = "agents.proompteng.ai/step";
+/// Label on the Job of a workflow step: its position, counted from one.
+pub const STEP_INDEX: &str = "agents.proompteng.ai/step-index";
+/// Label on an ImplementationSpec that a webhook made: where it came from.
+pub const SOURCE_PROVIDER: &str = "agents.proompteng.ai/source-provider";
+/// Annotation with the time of the last change, for those who order objects by it.
+pub const UPDATED_AT: &str = "agents.proompteng.ai/updatedAt";
+/// Annotation or label that keeps a finished run from being deleted by retention when its value is `true`.
+pub const RETAIN: &str = "agents.proompteng.ai/retain";
+
+/// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
+pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
+/// Finalizer on a Job: its outcome is not recorded in the status of its run yet.
+pub const JOB_STATUS_FINALIZER: &str = "agents.proompteng.ai/job-status";
+
+/// Label on objects that were submitted through the API, agentctl or a Schedule: the idempotency key of the request.
+pub const DELIVERY_ID: &str = "jangar.proompteng.ai/delivery-id";
+/// Label on the children of an OrchestrationRun: its name.
+pub const ORCHESTRATION_RUN: &str = "jangar.proompteng.ai/orchestration-run";
+/// Label on the children of an OrchestrationRun: the step they belong to.
+pub const ORCHESTRATION_STEP: &str = "jangar.proompteng.ai/orchestration-step";
+/// Label on the Job and ConfigMap of a ToolRun: its name.
+pub const TOOL_RUN: &str = "jangar.proompteng.ai/tool-run";
+/// Label on what a Schedule made: its name.
+pub const SCHEDULE: &str = "schedules.proompteng.ai/schedule";
+/// Label on the PersistentVolumeClaim of a Workspace: its name.
+pub const WORKSPACE: &str = "workspaces.proompteng.ai/workspace";
+
+/// The Lease whose holder is the one process that writes, in the release namespace.
+pub const LEADER_LEASE: &str = "jangar-controller-leader";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_legal_and_distinct() {
+        let keys = [
+            AGENT_RUN,
+            AGENT,
+            PROVIDER,
+            IMPLEMENTATION,
+            STEP,
+            STEP_INDEX,
+            SOURCE_PROVIDER,
+            UPDATED_AT,
+            RETAIN,
+            RUNTIME_CLEANUP_FINALIZER,
+            JOB_STATUS_FINALIZER,
+            DELIVERY_ID,
+            ORCHESTRATION_RUN,
+            ORCHESTRATION_STEP,
+            TOOL_RUN,
+            SCHEDULE,
+            WORKSPACE,
+        ];
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+        for key in keys {
+            let (domain, name) = key.split_once('/').expect(key);
+            assert!(domain.ends_with(".proompteng.ai"), "{key}");
+            assert!(
+                name.len() <= 63 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'),
+                "{key}"
+            );
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Why an object is in the state it is in: the machine-readable words beside conditions and steps.
+//!
+//! Scripts and dashboards match these words, so a word is never renamed. The message beside it is for people and may
+//! change.
+
+use crate::strings::string_enum;
+
+string_enum! {
+    /// The reason of a condition or of a step.
+    open enum Reason {
+        // What a condition says when it has nothing more special to say.
+        Reconciled,
+        Ready,
+        NotReady,
+        Progressing,
+        Degraded,
+        None,
+        Valid,
+        ValidSpec,
+        InvalidSpec,
+        Active,
+
+        // The life of a run.
+        Submitted,
+        Running,
+        InProgress,
+        Completed,
+        Cancelled,
+        SubmitFailed,
+        SpecImmutableViolation,
+
+        // Jobs and their names.
+        JobFailed,
+        JobMissing,
+        NameTaken,
+        PreviousJobTerminating,
+
+        // Workflow steps.
+        MissingWorkflowSteps,
+        WorkflowStepMissingName,
+        WorkflowStepDuplicate,
+        WorkflowStepFailed,
+        WorkflowStepRetriesExhausted,
+        WorkflowStepTimedOut,
+        WorkflowJobMissing,
+        WorkflowJobDeleted,
+
+        // Outcomes of Temporal workflows.
+        Terminated,
+        TimedOut,
+        Failed,
+        TemporalError,
+
+        // What is wrong with a run's spec or the objects it refers to.
+        MissingRuntime,
+        MissingEndpoint,
+        MissingTemporalConfig,
+        MissingAgent,
+        MissingProvider,
+        MissingProviderRef,
+        MissingMemory,
+        MissingImplementation,
+        MissingWorkloadImage,
+        MissingRequiredLabels,
+        MissingRequiredMetadata,
+        ParametersTooLarge,
+        ParameterNotString,
+        ParameterValueTooLarge,
+        LabelBlocked,
+        LabelNotAllowed,
+        ImageBlocked,
+        ImageNotAllowed,
+        SecretBlocked,
+        SecretNotAllowed,
+        ServiceAccountNotAllowed,
+        InvalidContract,
+        InvalidSystemPrompt,
+        InvalidSystemPromptRef,
+        MissingSystemPromptRef,
+        SystemPromptTooLong,
+
+        // What a run waits for.
+        ConcurrencyLimit,
+        QueueLimit,
+        RateLimit,
+
+        // Version control.
+        VcsProvidersDisabled,
+        VcsDisabled,
+        VcsUnavailable,
+        VcsPolicyDenied,
+        VcsCapabilityDenied,
+        VcsAuthUnavailable,
+        MissingVcsProvider,
+        MissingVcsAuth,
+        MissingRepository,
+        UnsupportedVcsAuth,
+
+        // Artifacts.
+        TooManyArtifacts,
+        UrlTooLong,
+        InlineUrlDisallowed,
+        MissingName,
+        WithinLimits,
+
+        // Agents, providers, specs, sources, memories.
+        MissingBinary,
+        MissingText,
+        TextTooLarge,
+        SummaryTooLong,
+        DescriptionTooLarge,
+        AcceptanceCriteriaTooLong,
+        MissingType,
+        MissingSecretRef,
+        MissingAppAuth,
+        SecretNotFound,
+        SecretKeyMissing,
+        SecretResolved,
+        ConfigMapNotFound,
+        ConfigMapKeyMissing,
+        UnsupportedProvider,
+        UnsupportedAuth,
+        DeprecatedAuth,
+        AuthReady,
+        NoAuth,
+        WebhookDisabled,
+        WebhookReady,
+        WebhookSynced,
+        WebhookFailed,
+        WebhookRetryDropped,
+        InvalidPayload,
+        Synced,
+
+        // What is wrong with an orchestration.
+        MissingOrchestration,
+        MissingOrchestrationRef,
+        MissingSteps,
+        StepMissingName,
+        StepMissingKind,
+        DuplicateStep,
+        EntrypointMissing,
+        MissingDependency,
+        InvalidDependency,
+        DependencyCycle,
+
+        // How a step of an orchestration ended.
+        StepFailed,
+        StepTimedOut,
+        StepError,
+        StepCancelled,
+        RetriesExhausted,
+        UnsupportedStep,
+        ApprovalDenied,
+        AgentRunFailed,
+        AgentRunMissing,
+        ToolRunFailed,
+        ToolRunMissing,
+        SubOrchestrationFailed,
+        SubOrchestrationMissing,
+        /// Skipped: a step it depends on failed, directly or further up; `causedBy` names it.
+        DependencyFailed,
+        /// Skipped: a step it depends on was skipped for a cause other than a failure.
+        DependencySkipped,
+        /// Skipped: a step it depends on was cancelled.
+        DependencyCancelled,
+
+        // Cancel.
+        /// The deadline passed with pods still alive; the message names them, and their removal goes on.
+        CancelTimedOut,
+        /// The cancel came too late: the run had already succeeded.
+        AlreadySucceeded,
+        /// The cancel came too late: the run had already failed.
+        AlreadyFailed,
+        /// The cancel was not honoured because the feature is switched off.
+        CancelDisabled,
+
+        // Tools and signals.
+        MissingTool,
+        SignalMissing,
+        Delivered,
+    }
+}
+
+impl Default for Reason {
+    /// What a condition without a reason is read as.
+    fn default() -> Self {
+        Self::Reconciled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_legal_in_a_condition() {
+        for reason in Reason::KNOWN {
+            let text = reason.as_str();
+            assert!(text.chars().all(|c| c.is_ascii_alphanumeric()), "{text}");
+            assert!(text.starts_with(|c: char| c.is_ascii_uppercase()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The group `signals.proompteng.ai`: events from outside that runs wait for.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    condition::CommonStatus,
+    phase::{DeliveryPhase, ObjectPhase},
+    refs::LocalRef,
+    values::{FreeForm, Timestamp},
+};
+
+/// What the signal is. Keys beyond those listed are kept.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "signals.proompteng.ai",
+    version = "v1alpha1",
+    kind = "Signal",
+    plural = "signals",
+    namespaced,
+    status = "SignalStatus",
+    derive = "PartialEq",
+    shortname = "sig",
+    doc = "A Signal is something that can happen outside, which a step of an orchestration can wait for.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalSpec {
+    /// Where the signal comes from, in words of the sender's choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// What it means, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// What deliveries carry, as an example or as defaults. Any keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<FreeForm>,
+    #[serde(flatten)]
+    pub extra: BTreeMap<String, Value>,
+}
+
+/// Whether the signal can be delivered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalStatus {
+    #[serde(flatten)]
+    pub common: CommonStatus,
+    /// `Active` once the signal was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<ObjectPhase>,
+    /// When the signal was last delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_delivery_at: Option<Timestamp>,
+}
+
+/// Which signal happened, and what came with it.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "signals.proompteng.ai",
+    version = "v1alpha1",
+    kind = "SignalDelivery",
+    plural = "signaldeliveries",
+    namespaced,
+    status = "SignalDeliveryStatus",
+    derive = "PartialEq",
+    shortname = "sigd",
+    doc = "A SignalDelivery says that a Signal happened once. It can release a step that waits for it.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Signal", type_ = "string", json_path = ".spec.signalRef.name")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalDeliverySpec {
+    /// The Signal that happened.
+    pub signal_ref: LocalRef,
+    /// Id that the sender gave the delivery. A step may wait for a delivery with a certain id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_id: Option<String>,
+    /// What came with it. Any keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<FreeForm>,
+}
+
+/// What became of the delivery.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalDeliveryStatus {
+    #[serde(flatten)]
+    pub common: CommonStatus,
+    /// `Delivered`, `Pending` while the Signal does not exist, or `Invalid` if it names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<DeliveryPhase>,
+    /// When it was delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<Timestamp>,
+}

@@ -1,0 +1,134 @@
+//! The group `tools.proompteng.ai`: programs without an agent, and runs of them.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    cancel::CancelRequest,
+    condition::CommonStatus,
+    phase::{ObjectPhase, RunPhase},
+    refs::{EnvVar, LocalRef},
+    rules,
+    values::{FreeForm, Timestamp},
+};
+
+/// Which program runs, in which image, with which arguments.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "tools.proompteng.ai",
+    version = "v1alpha1",
+    kind = "Tool",
+    plural = "tools",
+    namespaced,
+    status = "ToolStatus",
+    derive = "PartialEq",
+    shortname = "tl",
+    doc = "A Tool is a program in a container that can be run with parameters, without an agent.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSpec {
+    /// Container image. A Tool without one is invalid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// Program to start. `{{ path.to.value }}` is replaced from `parameters`, `tool` and `toolRun`. A Tool needs a
+    /// command or arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// Arguments of the program; templates like the command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// Environment variables of the program; their values are templates like the command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<EnvVar>,
+    /// Service account of the pod. Absent: that of the namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
+    /// Directory to start in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// How long a run may take, in seconds; absent or 0 means no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i32>,
+    /// How long the Job of a finished run is kept, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds_after_finished: Option<i32>,
+}
+
+/// Whether the tool can be run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolStatus {
+    #[serde(flatten)]
+    pub common: CommonStatus,
+    /// `Ready`, or `Invalid` if the image is missing, or both command and arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<ObjectPhase>,
+}
+
+/// The fields of a ToolRun that cannot be edited once it was accepted: all but the request to cancel.
+pub(crate) const FIXED_FIELDS: &[&str] = &["deliveryId", "parameters", "runtime", "toolRef"];
+
+/// Which tool is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
+/// `desiredState` and `cancelReason`.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "tools.proompteng.ai",
+    version = "v1alpha1",
+    kind = "ToolRun",
+    plural = "toolruns",
+    namespaced,
+    status = "ToolRunStatus",
+    derive = "PartialEq",
+    shortname = "tr",
+    doc = "A ToolRun runs a Tool once, as a Job.",
+    validation = rules::run_name(),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Tool", type_ = "string", json_path = ".spec.toolRef.name"),
+    printcolumn(name = "StartTime", type_ = "date", priority = 1, json_path = ".status.startedAt"),
+    printcolumn(name = "CompletionTime", type_ = "date", priority = 1, json_path = ".status.finishedAt")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolRunSpec {
+    /// The Tool to run.
+    pub tool_ref: LocalRef,
+    /// Values for the templates of the tool.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// Idempotency key of the request that created the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_id: Option<String>,
+    /// Settings of the runtime, accepted for compatibility. Any keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<FreeForm>,
+    #[serde(flatten)]
+    pub stop: CancelRequest,
+}
+
+/// What became of the run, written by the controllers alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolRunStatus {
+    #[serde(flatten)]
+    pub common: CommonStatus,
+    /// Where the run stands: Pending, Running, Cancelling, Succeeded, Failed or Cancelled. Absent means Pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<RunPhase>,
+    /// Id of the run, which is its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The Job that executes the run: type, name, namespace and uid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_ref: Option<FreeForm>,
+    /// When the run started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When the run ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+}

@@ -1,0 +1,130 @@
+//! Get and list.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use crate::{
+    error::{ApiError, Cause, Reason},
+    request::{ContinueToken, ListFrom, ListOptions},
+    server::{Core, select::Selection, target::Target},
+    store::{Key, Object, Snapshot, SnapshotError},
+    table::ListMeta,
+};
+
+/// How long a read waits for a version that the server has not reached.
+pub(crate) const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
+
+/// One page of a list.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) metadata: ListMeta,
+}
+
+impl Core {
+    pub(crate) fn get(&self, target: &Target) -> Result<Object, ApiError> {
+        self.store
+            .get(&target.served.resource.collection, &target.key())
+            .ok_or_else(|| ApiError::not_found(target.subject()))
+    }
+
+    pub(crate) async fn list(&self, target: &Target, options: &ListOptions) -> Result<Page, ApiError> {
+        let selection = Selection::new(target, &options.label_selector, &options.field_selector)?;
+        let collection = &target.served.resource.collection;
+        let mut after = None;
+        let mut requested = None;
+        let exact = match &options.from {
+            ListFrom::Latest | ListFrom::Any => None,
+            ListFrom::AtLeast(version) => {
+                self.reach(*version).await?;
+                None
+            }
+            ListFrom::Exact(version) => {
+                self.reach(*version).await?;
+                requested = Some(*version);
+                requested
+            }
+            ListFrom::Continue(token) => {
+                after = Some(key_of(&token.start));
+                token.version
+            }
+        };
+        let snapshot =
+            self.store.snapshot(collection, exact).map_err(|error| snapshot_error(error, requested))?;
+        Ok(page(&snapshot, &selection, after.as_ref(), options.limit.map_or(0, NonZeroUsize::get)))
+    }
+
+    /// Waits until the store has reached a version that a client has seen elsewhere.
+    pub(crate) async fn reach(&self, version: u64) -> Result<(), ApiError> {
+        let current = self.store.revision();
+        if version <= current {
+            return Ok(());
+        }
+        let reached = tokio::time::timeout(FRESHNESS_WAIT, self.store.wait_for(version)).await;
+        reached.map_err(|_| too_large(version, current))
+    }
+}
+
+pub(crate) fn too_large(version: u64, current: u64) -> ApiError {
+    ApiError::new(Reason::Timeout, format!("Too large resource version: {version}, current: {current}"))
+        .with_cause(Cause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        })
+        .with_retry_after(1)
+}
+
+/// `requested` is the version the client named; `None` when it came with a continue token.
+pub(crate) fn snapshot_error(error: SnapshotError, requested: Option<u64>) -> ApiError {
+    match (error, requested) {
+        (SnapshotError::Future { current }, requested) => too_large(requested.unwrap_or(0), current),
+        (SnapshotError::Expired { .. }, None) => ApiError::new(
+            Reason::Expired,
+            "The provided continue parameter is too old to display a consistent list result. You must start a new \
+             list without the continue parameter.",
+        ),
+        (SnapshotError::Expired { oldest }, Some(requested)) => {
+            ApiError::new(Reason::Expired, format!("too old resource version: {requested} ({oldest})"))
+        }
+    }
+}
+
+fn page(snapshot: &Snapshot, selection: &Selection, after: Option<&Key>, limit: usize) -> Page {
+    let namespace = selection.namespace.as_deref();
+    let mut objects = Vec::new();
+    let mut last: Option<&Key> = None;
+    let mut more = false;
+    let mut entries = snapshot.iter(namespace, after);
+    for (key, object) in entries.by_ref() {
+        if !selection.matches(key, object) {
+            continue;
+        }
+        if limit > 0 && objects.len() == limit {
+            more = true;
+            break;
+        }
+        objects.push(object.clone());
+        last = Some(key);
+    }
+    let mut metadata = ListMeta { resource_version: snapshot.revision.to_string(), ..ListMeta::default() };
+    if let (true, Some(last)) = (more, last) {
+        metadata.continue_token = ContinueToken::after(snapshot.revision, &token_key(last)).encode();
+        if selection.selects_all() {
+            // One was taken from the iterator to find out that there is more.
+            metadata.remaining_item_count = Some(entries.count() as u64 + 1);
+        }
+    }
+    Page { objects, metadata }
+}
+
+/// A key as a continue token writes it: `namespace/name`, or the name alone for cluster-scoped kinds.
+fn token_key(key: &Key) -> String {
+    if key.namespace.is_empty() { key.name.to_string() } else { format!("{}/{}", key.namespace, key.name) }
+}
+
+/// The key after which a page begins. The token's start is the last key of the page before and a zero byte.
+fn key_of(start: &str) -> Key {
+    let last = start.trim_end_matches('\0');
+    let (namespace, name) = last.split_once('/').unwrap_or(("", last));
+    Key { namespace: namespace.into(), name: name.into() }
+}
