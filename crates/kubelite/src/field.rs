@@ -174,7 +174,7 @@ impl fmt::Display for FieldError {
 fn go_value(value: &Value) -> String {
     match value {
         Value::String(text) => go_quoted(text),
-        Value::Number(number) if number.is_f64() => number.as_f64().map(go_float).unwrap_or_default(),
+        Value::Number(number) if !number.is_i64() => number.as_f64().map(go_float).unwrap_or_default(),
         _ => value.to_string(),
     }
 }
@@ -205,14 +205,14 @@ pub fn go_quoted(text: &str) -> String {
     out
 }
 
-/// A float as `%v` prints it: with an exponent only from 1e+21 up and below 0.0001.
+/// A float as `%v` prints it: with an exponent from 1e+06 up and below 0.0001.
 pub fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else {
         return scientific;
     };
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    if number == 0.0 || (-4..21).contains(&exponent) {
+    if number == 0.0 || (-4..6).contains(&exponent) {
         return format!("{number}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -229,7 +229,9 @@ mod tests {
             (0.0, "0"),
             (1.0, "1"),
             (12.5, "12.5"),
-            (1e20, "100000000000000000000"),
+            (100_000.5, "100000.5"),
+            (1e6, "1e+06"),
+            (1_234_567.0, "1.234567e+06"),
             (1e21, "1e+21"),
             (0.0001, "0.0001"),
             (0.00001, "1e-05"),

@@ -20,7 +20,7 @@ pub(super) struct Pair<'a> {
     pub(super) schema: &'a Schema,
 }
 
-impl<'a> Pair<'a> {
+impl Pair<'_> {
     /// The pair of a member, if both objects have it and the schema describes it.
     pub(super) fn member(self, name: &str) -> Option<Self> {
         Some(Self {
@@ -47,15 +47,17 @@ impl<'a> Pair<'a> {
                         .all(|name| self.member(name).is_some_and(|pair| pair.equal(depth + 1)))
             }
             (Value::Array(new), Value::Array(old)) => {
-                let items = OldItems::new(self.schema, Some(self.old));
-                if new.len() != old.len() || !items.correlates() {
-                    return self.new == self.old;
+                if !matches!(self.schema.list_type, Some(ListType::Map(_))) {
+                    return new == old;
                 }
-                new.iter().all(|item| {
-                    items
-                        .pair(item, self.schema)
-                        .is_some_and(|pair| pair.equal(depth + 1))
-                })
+                // The order of such a list means nothing.
+                let items = OldItems::new(self.schema, Some(self.old));
+                new.len() == old.len()
+                    && new.iter().all(|item| {
+                        items
+                            .pair(item, self.schema)
+                            .is_some_and(|pair| pair.equal(depth + 1))
+                    })
             }
             (new, old) => new == old,
         }

@@ -77,6 +77,7 @@ mod tests {
     use crate::schema::parse::parse;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one row per case")]
     fn defaults_are_filled_in() {
         let text = json!({"type": "string", "default": "d"});
         let inner = json!({"type": "object", "properties": {"t": text}});

@@ -231,3 +231,6 @@ fn keeps_rules_from_running(error: &FieldError) -> bool {
             | Problem::TypeInvalid(_)
     )
 }
+
+#[cfg(test)]
+mod robustness;

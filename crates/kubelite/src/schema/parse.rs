@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn endless_nesting_is_refused() {
         let mut schema = json!({"type": "object"});
-        for _ in 0..MAX_DEPTH + 1 {
+        for _ in 0..=MAX_DEPTH {
             schema = json!({"type": "array", "items": schema});
         }
         let errors = parse(&schema).expect_err("refused");

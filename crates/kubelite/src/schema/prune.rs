@@ -116,7 +116,8 @@ impl Pruner<'_> {
                 // Any value may stand here, but nothing is known about the fields inside it.
                 (None, Additional::Any) => Shape::UNKNOWN,
                 (None, Additional::Absent) => {
-                    if !shape.preserve && !(trail.is_root() && is_meta_field(name)) {
+                    let is_own_type = trail.is_root() && is_meta_field(name);
+                    if !shape.preserve && !is_own_type {
                         self.record(trail, name);
                     }
                     return shape.preserve;

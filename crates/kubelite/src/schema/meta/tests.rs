@@ -2,12 +2,12 @@ use serde_json::json;
 
 use super::*;
 
-fn messages(errors: Vec<FieldError>) -> Vec<String> {
+fn messages(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
 fn create(metadata: &Value) -> Vec<String> {
-    messages(check_object_meta(
+    messages(&check_object_meta(
         metadata,
         NameRule::Subdomain,
         true,
@@ -134,7 +134,7 @@ fn cluster_scoped_objects_have_no_namespace() {
         &FieldPath::new("metadata"),
     );
     assert_eq!(
-        messages(errors),
+        messages(&errors),
         ["metadata.namespace: Forbidden: not allowed on this type"]
     );
 }
@@ -168,7 +168,7 @@ fn updates_keep_what_is_immutable() {
     let changed = |name: &str, value: Value| {
         let mut new = old.clone();
         new[name] = value;
-        messages(check_object_meta_update(&new, &old, &FieldPath::new("metadata")))
+        messages(&check_object_meta_update(&new, &old, &FieldPath::new("metadata")))
     };
     assert_eq!(changed("uid", json!("u")), Vec::<String>::new());
     assert_eq!(
@@ -213,7 +213,7 @@ fn a_dying_object_gets_no_new_finalizers() {
     );
     new["finalizers"] = json!(["y/y", "a/b", "x/x"]);
     assert_eq!(
-        messages(check_object_meta_update(&new, &old, &FieldPath::new("metadata"))),
+        messages(&check_object_meta_update(&new, &old, &FieldPath::new("metadata"))),
         [
             "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
           found new finalizers []string{\"x/x\", \"y/y\"}"

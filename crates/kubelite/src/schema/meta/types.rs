@@ -151,32 +151,36 @@ fn object(
         } else {
             format!("{path}.{name}")
         };
-        member(value, holder, path, *shape)?;
+        member(value, holder, &path, *shape)?;
     }
     Ok(())
 }
 
-fn member(value: &Value, holder: &'static str, path: String, shape: Shape) -> Result<(), MetaTypeError> {
+fn member(value: &Value, holder: &'static str, path: &str, shape: Shape) -> Result<(), MetaTypeError> {
     let wrong = |found: &Value, wanted| {
         let found = go_type(found);
         Err(MetaTypeError::Type {
             found,
             holder,
-            path: path.clone(),
+            path: path.to_owned(),
             wanted,
         })
     };
     match (shape, value) {
         (Shape::Any, _) | (Shape::Text, Value::String(_)) | (Shape::Bool, Value::Bool(_)) => Ok(()),
-        (Shape::Text, other) => wrong(other, "string"),
+        (Shape::Text | Shape::Time, other) if !other.is_string() => wrong(other, "string"),
         (Shape::Bool, other) => wrong(other, "bool"),
         (Shape::Integer, Value::Number(number)) if number.is_i64() => Ok(()),
         (Shape::Integer, other) => wrong(other, "int64"),
-        (Shape::Time, Value::String(text)) => match text.parse::<jiff::Timestamp>() {
-            Ok(_) => Ok(()),
-            Err(_) => Err(MetaTypeError::Time { text: text.clone() }),
-        },
-        (Shape::Time, other) => wrong(other, "string"),
+        (Shape::Text | Shape::Time, other) => {
+            let text = other.as_str().unwrap_or_default();
+            match text.parse::<jiff::Timestamp>() {
+                Ok(_) => Ok(()),
+                Err(_) => Err(MetaTypeError::Time {
+                    text: text.to_owned(),
+                }),
+            }
+        }
         (Shape::Texts, Value::Array(items)) => items
             .iter()
             .find(|item| !item.is_string() && !item.is_null())
@@ -189,7 +193,7 @@ fn member(value: &Value, holder: &'static str, path: String, shape: Shape) -> Re
         (Shape::TextMap, other) => wrong(other, "map[string]string"),
         (Shape::List(inner, shapes), Value::Array(items)) => items.iter().try_for_each(|item| match item {
             Value::Null => Ok(()),
-            Value::Object(members) => object(members, inner, &path, shapes),
+            Value::Object(members) => object(members, inner, path, shapes),
             other => wrong(
                 other,
                 if inner == "OwnerReference" {

@@ -8,6 +8,7 @@ use kube::core::cel::cel::{
 
 use crate::schema::{
     Additional, MAX_DEPTH, Schema, Type,
+    prune::is_meta_field,
     rules::value::{chain, escape, is_subject},
 };
 
@@ -17,8 +18,12 @@ const MAX_BYTES: usize = 32 * 1024;
 /// How many brackets may be open at once. The parser calls itself about ten times per bracket.
 const MAX_OPEN: usize = 48;
 
-/// How deep a parsed expression may nest. The interpreter calls itself once per level, on the stack of a request.
-const MAX_NESTING: usize = 160;
+/// How deep a parsed expression may nest. The interpreter calls itself once per level, with frames of about 50 KiB in
+/// builds that are not optimised; this many fit on the stack that deep expressions get.
+const MAX_NESTING: usize = 250;
+
+/// How deep an expression may nest to be run on the stack of a request handler, which has 2 MiB.
+const MAX_SHALLOW: usize = 16;
 
 /// What the variables of an expression are.
 #[derive(Clone, Copy)]
@@ -43,7 +48,7 @@ pub(super) fn compile(source: &str, scope: Scope<'_>, wanted: Wanted) -> Result<
         let lines: Vec<String> = parse_errors(&errors, source);
         format!("compilation failed: {}", lines.join("\n"))
     })?;
-    if is_too_deep(program.expression()) {
+    if nesting(program.expression()) > MAX_NESTING {
         return Err("compilation failed: expression nests too deep".to_owned());
     }
     let mut checker = Checker {
@@ -80,16 +85,22 @@ fn open_brackets(source: &str) -> usize {
     most
 }
 
-/// Whether an expression nests deeper than is safe. Breadth first, because depth is what it must survive.
-fn is_too_deep(expr: &IdedExpr) -> bool {
+/// How deep an expression nests, counted no further than is allowed. Breadth first, because depth is what the count must
+/// survive.
+fn nesting(expr: &IdedExpr) -> usize {
     let mut level = vec![expr];
-    for _ in 0..MAX_NESTING {
+    for depth in 1..=MAX_NESTING {
         level = level.into_iter().flat_map(|expr| children(&expr.expr)).collect();
         if level.is_empty() {
-            return false;
+            return depth;
         }
     }
-    true
+    MAX_NESTING + 1
+}
+
+/// Whether an expression needs more stack than a request handler has.
+pub(super) fn is_deep(program: &Program) -> bool {
+    nesting(program.expression()) > MAX_SHALLOW
 }
 
 fn children(expr: &Expr) -> Vec<&IdedExpr> {
@@ -178,6 +189,31 @@ fn cannot_be(expr: &Expr, wanted: Wanted) -> bool {
     }
 }
 
+/// Functions and macros that Kubernetes offers to rules. A few of them (`cel.bind`, `sortBy`, `type`, macros with two
+/// variables) are unknown to the interpreter: rules that call them compile, as they do elsewhere, and fail when they run.
+#[rustfmt::skip]
+const FUNCTIONS: [&str; 155] = [
+    "abs", "add", "all", "asApproximateFloat", "asInteger", "bind", "bitAnd", "bitNot", "bitOr",
+    "bitShiftLeft", "bitShiftRight", "bitXor", "block", "bool", "byte", "bytes", "ceil", "charAt", "cidr",
+    "compareTo", "contains", "containsCIDR", "containsIP", "date", "datetime", "decode", "distinct",
+    "dns1035Label", "dns1035LabelPrefix", "dns1123Label", "dns1123LabelPrefix", "dns1123Subdomain",
+    "dns1123SubdomainPrefix", "double", "duration", "dyn", "encode", "endsWith", "equivalent", "escapeKey",
+    "exists", "existsOne", "existsOneEntry", "family", "filter", "find", "findAll", "first", "flatten",
+    "floor", "format", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getEscapedPath",
+    "getFullYear", "getHost", "getHostname", "getHours", "getMilliseconds", "getMinutes", "getMonth",
+    "getPort", "getQuery", "getScheme", "getSeconds", "greatest", "has", "hasValue", "indexOf", "int",
+    "intersects", "ip", "isCIDR", "isCIDRv4", "isCIDRv6", "isCanonical", "isFinite", "isGlobalUnicast",
+    "isGreaterThan", "isIP", "isIPv4", "isIPv6", "isInf", "isInteger", "isLessThan", "isLinkLocalMulticast",
+    "isLinkLocalUnicast", "isLoopback", "isNaN", "isQuantity", "isSemver", "isSorted", "isURL",
+    "isUnspecified", "join", "labelValue", "last", "lastIndexOf", "least", "lowerAscii", "major", "map",
+    "masked", "matches", "max", "min", "minor", "named", "none", "of", "ofNonZeroValue", "optFlatMap",
+    "optMap", "or", "orValue", "patch", "prefixLength", "qualifiedName", "quantity", "quote", "range",
+    "replace", "reverse", "round", "semver", "sign", "size", "slice", "sort", "sortBy", "split", "sqrt",
+    "startsWith", "string", "sub", "substring", "sum", "timestamp", "transformList", "transformMap",
+    "transformMapEntry", "trim", "trunc", "type", "uint", "unwrap", "unwrapOpt", "upperAscii", "uri", "url",
+    "uuid", "validate", "value",
+];
+
 struct Checker<'c> {
     source: &'c str,
     scope: Scope<'c>,
@@ -211,7 +247,27 @@ impl<'c> Checker<'c> {
                 }
                 self.locals.truncate(before);
             }
-            other => children(other).into_iter().for_each(|child| self.node(child)),
+            Expr::Call(call) => {
+                self.function(&call.func_name);
+                for child in children(&expr.expr) {
+                    self.node(child);
+                }
+            }
+            other => {
+                for child in children(other) {
+                    self.node(child);
+                }
+            }
+        }
+    }
+
+    /// Operators have names that no identifier has; libraries are named before their functions.
+    fn function(&mut self, name: &str) {
+        let own = name.rsplit('.').next().unwrap_or(name);
+        let is_operator = name.contains(['_', '@']);
+        if !is_operator && !FUNCTIONS.contains(&own) {
+            let what = format!("undeclared reference to '{own}' (in container '')");
+            self.error(own, &what);
         }
     }
 
@@ -261,9 +317,17 @@ impl<'c> Checker<'c> {
             }
             spelt.push('.');
             spelt.push_str(field);
-            // An optional old value has fields of its own kind, and metadata is not described by the schema.
-            let is_meta = is_resource_root && matches!(*field, "apiVersion" | "kind" | "metadata");
-            if is_meta || schema.int_or_string || schema.type_ != Some(Type::Object) {
+            if is_resource_root && is_meta_field(field) {
+                let names = ["name", "generateName"];
+                if let Some(unknown) = fields.get(depth + 1).filter(|name| !names.contains(name)) {
+                    self.error(
+                        &format!("{spelt}.{unknown}"),
+                        &format!("undefined field '{unknown}'"),
+                    );
+                }
+                return;
+            }
+            if schema.int_or_string || schema.type_ != Some(Type::Object) {
                 return;
             }
             match &schema.additional {

@@ -9,7 +9,7 @@ use crate::{
     field::{FieldError, FieldPath},
     schema::{
         Additional, CelRule, ListType, Schema,
-        rules::{Compiled, Node, Rules, check, field_path, value::Uses},
+        rules::{Compiled, Node, Rules, check, field_path, value::Uses, with_large_stack},
     },
 };
 
@@ -18,19 +18,48 @@ pub(super) fn compile(
     is_resource_root: bool,
     path: &FieldPath,
 ) -> Result<Rules, Vec<FieldError>> {
-    let mut compiler = Compiler { errors: Vec::new() };
-    let root = compiler.node(&Arc::new(schema.clone()), is_resource_root, None, path);
-    if compiler.errors.is_empty() {
-        Ok(Rules {
-            root: root.map(Box::new),
-        })
-    } else {
-        Err(compiler.errors)
+    if !has_rules(schema) {
+        return Ok(Rules::default());
     }
+    let work = || {
+        let mut compiler = Compiler {
+            errors: Vec::new(),
+            is_deep: false,
+        };
+        let root = compiler.node(&Arc::new(schema.clone()), is_resource_root, None, path);
+        if compiler.errors.is_empty() {
+            Ok(Rules {
+                root: root.map(Box::new),
+                is_deep: compiler.is_deep,
+            })
+        } else {
+            Err(compiler.errors)
+        }
+    };
+    // The parser needs more stack than the interpreter, by far.
+    with_large_stack(work).unwrap_or_else(|| {
+        let detail = "internal error: rules could not be compiled";
+        Err(vec![FieldError::forbidden(
+            path.child("x-kubernetes-validations"),
+            detail,
+        )])
+    })
+}
+
+fn has_rules(schema: &Schema) -> bool {
+    let additional = match &schema.additional {
+        Additional::Schema(shape) => has_rules(shape),
+        Additional::Any | Additional::Absent => false,
+    };
+    !schema.rules.is_empty()
+        || additional
+        || schema.items.as_deref().is_some_and(has_rules)
+        || schema.properties.values().any(|property| has_rules(property))
 }
 
 struct Compiler {
     errors: Vec<FieldError>,
+    is_deep: bool,
 }
 
 impl Compiler {
@@ -106,6 +135,7 @@ impl Compiler {
                 return None;
             }
         };
+        self.is_deep |= check::is_deep(&program);
         let uses_old_self = program.references().has_variable("oldSelf");
         uses.add(program.expression());
         let message = self.message(rule, scope, path, uses);
@@ -145,6 +175,7 @@ impl Compiler {
         }
         match check::compile(&rule.message_expression, scope, check::Wanted::String) {
             Ok(program) => {
+                self.is_deep |= check::is_deep(&program);
                 uses.add(program.expression());
                 Some(program)
             }

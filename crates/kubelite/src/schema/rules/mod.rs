@@ -11,7 +11,7 @@ mod value;
 
 pub(super) use field_path::normalize as normalize_field_path;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, thread};
 
 use kube::core::cel::cel::Program;
 use serde_json::Value;
@@ -25,6 +25,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Rules {
     root: Option<Box<Node>>,
+    /// Some expression needs more stack than a request handler has.
+    is_deep: bool,
 }
 
 /// The rules of a schema node and of those below it. Nodes without any are left out.
@@ -81,9 +83,30 @@ impl Rules {
     pub fn validate_at(&self, path: &FieldPath, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         match &self.root {
             None => Vec::new(),
+            Some(root) if self.is_deep => {
+                with_large_stack(|| run::run(root, new, old, path)).unwrap_or_else(|| {
+                    let detail = "internal error: validation rules could not be run";
+                    vec![FieldError::forbidden(path.clone(), detail)]
+                })
+            }
             Some(root) => run::run(root, new, old, path),
         }
     }
+}
+
+/// Does work on a thread with the stack that the deepest expressions need: the parser and the interpreter call themselves
+/// once per level or more, with frames that take tens of kilobytes in builds that are not optimised. `None` if there is
+/// no such thread to be had.
+fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    const BYTES: usize = 128 * 1024 * 1024;
+
+    thread::scope(|scope| {
+        let handle = thread::Builder::new()
+            .stack_size(BYTES)
+            .spawn_scoped(scope, work)
+            .ok()?;
+        handle.join().ok()
+    })
 }
 
 #[cfg(test)]

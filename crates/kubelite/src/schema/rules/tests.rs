@@ -13,7 +13,7 @@ fn spec(properties: &Value, rules: &Value) -> Value {
         "type": "object", "properties": properties, "x-kubernetes-validations": rules}}})
 }
 
-fn messages(errors: Vec<FieldError>) -> Vec<String> {
+fn messages(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -66,7 +66,7 @@ fn failures_are_worded_as_in_kubernetes() {
     for (rule, expected) in table {
         let rules = rules_of(&spec(&properties, &json!([rule])));
         let object = json!({"spec": {"n": 5, "m": 3, "t": {}}});
-        assert_eq!(messages(rules.validate(&object, None)), [expected], "{rule}");
+        assert_eq!(messages(&rules.validate(&object, None)), [expected], "{rule}");
     }
 }
 
@@ -81,7 +81,7 @@ fn scalars_are_printed_and_found_everywhere() {
     }}));
     let object = json!({"plain": 0, "list": [1, -1], "map": {"a.b": -2, "ok": 1}});
     assert_eq!(
-        messages(rules.validate(&object, None)),
+        messages(&rules.validate(&object, None)),
         [
             "list[1]: Invalid value: -1: must be positive",
             "map[a.b]: Invalid value: -2: must be positive",
@@ -117,7 +117,7 @@ fn values_have_the_types_of_their_schema() {
     ] {
         let rules = rules_of(&spec(&properties, &json!([{"rule": rule}])));
         assert_eq!(
-            messages(rules.validate(&object, None)),
+            messages(&rules.validate(&object, None)),
             Vec::<String>::new(),
             "{rule}"
         );
@@ -128,14 +128,53 @@ fn values_have_the_types_of_their_schema() {
 fn the_root_shows_the_name_and_nothing_else_of_the_metadata() {
     let schema = json!({"type": "object", "x-kubernetes-validations": [
         {"rule": "self.metadata.name.startsWith('a')", "message": "bad name"},
-        {"rule": "!has(self.metadata.labels)", "message": "labels are visible"},
         {"rule": "self.kind == 'K'", "message": "bad kind"},
     ]});
     let rules = rules_of(&schema);
     let object = json!({"kind": "K", "metadata": {"name": "b", "labels": {"x": "y"}}});
     assert_eq!(
-        messages(rules.validate(&object, None)),
+        messages(&rules.validate(&object, None)),
         ["<nil>: Invalid value: bad name"]
+    );
+}
+
+#[test]
+fn metadata_beyond_the_name_is_unknown_to_rules() {
+    let schema =
+        json!({"type": "object", "x-kubernetes-validations": [{"rule": "has(self.metadata.labels)"}]});
+    let errors = compile(&parse(&schema).unwrap()).expect_err("refused");
+    assert!(
+        errors[0]
+            .detail
+            .contains("<input>:1:18: undefined field 'labels'"),
+        "{}",
+        errors[0]
+    );
+}
+
+#[test]
+fn what_a_rule_cannot_name_still_counts_in_comparisons() {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed"}]});
+    let rules = rules_of(&json!({"type": "object", "properties": {"free": free}}));
+    let object = |value: i64| json!({"free": {"any": {"thing": value}}});
+    assert_eq!(rules.validate(&object(1), Some(&object(1))), []);
+    assert_eq!(
+        messages(&rules.validate(&object(2), Some(&object(1)))),
+        ["free: Invalid value: fixed"]
+    );
+}
+
+#[test]
+fn a_null_field_is_an_absent_one() {
+    let nullable = json!({"type": "string", "nullable": true});
+    let rules = rules_of(&spec(&json!({"n": nullable}), &json!([{"rule": "!has(self.n)"}])));
+    assert_eq!(rules.validate(&json!({"spec": {"n": null}}), None), []);
+    let rules = rules_of(&json!({"type": "object", "properties": {"map": {"type": "object",
+        "additionalProperties": nullable, "x-kubernetes-validations": [{"rule": "'k' in self && self.k == null"}]}}}));
+    assert_eq!(
+        messages(&rules.validate(&json!({"map": {"k": null}}), None)),
+        Vec::<String>::new()
     );
 }
 
@@ -153,7 +192,7 @@ fn transition_rules_run_only_with_an_old_value() {
     assert_eq!(rules.validate(&new, None), []);
     let old = object(2, json!([{"k": "a", "v": 1}]));
     assert_eq!(
-        messages(rules.validate(&new, Some(&old))),
+        messages(&rules.validate(&new, Some(&old))),
         [
             "spec.list[1].v: Invalid value: 2: fixed",
             "spec.n: Invalid value: 1: only up"
@@ -169,13 +208,13 @@ fn an_optional_old_value_lets_a_rule_run_on_creation() {
     let rules = rules_of(&spec(&json!({"n": {"type": "integer"}}), &rule));
     let object = |n: i64| json!({"spec": {"n": n}});
     assert_eq!(
-        messages(rules.validate(&object(1), None)),
+        messages(&rules.validate(&object(1), None)),
         ["spec: Invalid value: starts at zero"]
     );
     assert_eq!(rules.validate(&object(0), None), []);
     assert_eq!(rules.validate(&object(2), Some(&object(1))), []);
     assert_eq!(
-        messages(rules.validate(&object(0), Some(&object(1)))),
+        messages(&rules.validate(&object(0), Some(&object(1)))),
         ["spec: Invalid value: only up"]
     );
 }
@@ -189,7 +228,7 @@ fn failures_of_unchanged_parts_are_forgiven() {
     let old = json!({"spec": {"a": 0, "b": 1}});
     let new = json!({"spec": {"a": 0, "b": -1}});
     assert_eq!(
-        messages(rules.validate(&new, Some(&old))),
+        messages(&rules.validate(&new, Some(&old))),
         ["spec.b: Invalid value: -1: positive"]
     );
     assert_eq!(rules.validate(&old, Some(&old)), []);
@@ -204,7 +243,7 @@ fn rules_do_not_run_on_values_of_the_wrong_shape() {
     let parsed = parse(&schema).unwrap();
     let rules = compile(&parsed).unwrap();
     assert_eq!(
-        messages(check_custom_resource(
+        messages(&check_custom_resource(
             &json!({"spec": {"n": "x"}}),
             None,
             &parsed,
@@ -217,7 +256,7 @@ fn rules_do_not_run_on_values_of_the_wrong_shape() {
         ]
     );
     assert_eq!(
-        messages(check_custom_resource(
+        messages(&check_custom_resource(
             &json!({"spec": {"n": 0}}),
             None,
             &parsed,
@@ -240,6 +279,10 @@ fn rules_that_cannot_work_are_refused() {
         (
             "has(self.n) && self.n == limit",
             "compilation failed: ERROR: <input>:1:26: undeclared reference to 'limit' (in container '')",
+        ),
+        (
+            "self.plain.siez() > 0",
+            "compilation failed: ERROR: <input>:1:12: undeclared reference to 'siez' (in container '')",
         ),
         ("self.n + 1", "cel expression must evaluate to a bool"),
         (
@@ -266,7 +309,7 @@ fn old_values_need_parts_that_can_be_followed() {
         "items": {"type": "string", "x-kubernetes-validations": rule}}}});
     let errors = compile(&parse(&schema).unwrap()).expect_err("refused");
     assert_eq!(
-        messages(errors),
+        messages(&errors),
         [
             "properties[list].items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": \
           oldSelf cannot be used on the uncorrelatable portion of the schema within properties[list]"
@@ -282,12 +325,21 @@ fn optional_old_values_must_be_used() {
     );
     let errors = compile(&parse(&schema).unwrap()).expect_err("refused");
     assert_eq!(
-        messages(errors),
+        messages(&errors),
         [
             "properties[spec].x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: \
           may not be set if oldSelf is not used in rule"
         ]
     );
+}
+
+/// `[1].all(x0, [1].all(x1, … true))`.
+fn nested_loops(count: usize) -> String {
+    let mut text = String::from("true");
+    for number in 0..count {
+        text = format!("[1].all(x{number}, {text})");
+    }
+    text
 }
 
 #[test]
@@ -297,7 +349,15 @@ fn expressions_of_any_shape_do_no_harm() {
         format!("{}true{}", "(".repeat(40), ")".repeat(40)),
         format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
         format!("{}true{}", "[".repeat(5000), "]".repeat(5000)),
-        long(" + 1", 150),
+        long(" + 1", 13),
+        long(" + 1", 60),
+        long(" + 1", 240),
+        nested_loops(2),
+        nested_loops(3),
+        nested_loops(4),
+        nested_loops(9),
+        nested_loops(15),
+        nested_loops(20),
         long(" + 1", 5000),
         long(" || true", 1000),
         long(".a", 5000),
@@ -323,8 +383,18 @@ fn expressions_of_any_shape_do_no_harm() {
             &json!({"n": {"type": "integer"}, "s": {"type": "string"}}),
             &json!([{"rule": rule}]),
         );
-        if let Ok(rules) = compile(&parse(&schema).unwrap()) {
-            rules.validate(&json!({"spec": {"n": 0, "s": "%d %s"}}), None);
-        }
+        let parsed = parse(&schema).unwrap();
+        // Half of what a request handler has, for the rest is taken by the request itself.
+        let small = thread::Builder::new().stack_size(1024 * 1024);
+        let work = move || {
+            if let Ok(rules) = compile(&parsed) {
+                rules.validate(&json!({"spec": {"n": 0, "s": "%d %s"}}), None);
+            }
+        };
+        small
+            .spawn(work)
+            .unwrap()
+            .join()
+            .unwrap_or_else(|_| panic!("{rule}"));
     }
 }

@@ -18,7 +18,7 @@ use kube::core::cel::{
 };
 use serde_json::Value;
 
-use crate::schema::{Additional, MAX_DEPTH, Schema, Type};
+use crate::schema::{Additional, MAX_DEPTH, Schema, Type, prune::is_meta_field};
 
 /// What an expression looks at in `self` and `oldSelf`: everything, or some members.
 #[derive(Debug, Default, PartialEq)]
@@ -141,8 +141,8 @@ impl Tools {
         is_resource_root: bool,
         uses: &Uses,
     ) -> cel::Value {
-        let view = View {
-            schema: Some(schema),
+        let view = View::Typed {
+            schema,
             is_resource_root,
         };
         self.node(value, view, uses, 0)
@@ -162,10 +162,10 @@ impl Tools {
         match value {
             Value::Null => cel::Value::Null,
             Value::Bool(flag) => cel::Value::Bool(*flag),
-            Value::Number(number) => convert_number(number, view.schema),
-            Value::String(text) => self.text(text, view.schema),
+            Value::Number(number) => convert_number(number, view.schema()),
+            Value::String(text) => self.text(text, view.schema()),
             Value::Array(items) => {
-                let item = View::of(view.schema.and_then(|schema| schema.items.as_deref()));
+                let item = View::of(view.schema().and_then(|schema| schema.items.as_deref()));
                 let everything = Uses::whole();
                 let items = items
                     .iter()
@@ -177,7 +177,7 @@ impl Tools {
                 let everything = Uses::whole();
                 let mut map = HashMap::with_capacity(members.len());
                 for (name, value) in members {
-                    let Some((name, member)) = view.member(name) else {
+                    let Some((name, member)) = view.member(name, value, uses.whole) else {
                         continue;
                     };
                     let uses = if uses.whole {
@@ -235,39 +235,70 @@ fn whole(float: f64) -> Option<i64> {
     (float.fract() == 0.0 && float.abs() <= MAX_SAFE).then_some(float as i64)
 }
 
-/// A schema, and whether the fields that every resource has are visible beside it.
+/// What is known about a value.
 #[derive(Clone, Copy)]
-struct View<'s> {
-    schema: Option<&'s Schema>,
-    is_resource_root: bool,
+enum View<'s> {
+    /// It has a schema, and is the root of a resource or not.
+    Typed {
+        schema: &'s Schema,
+        is_resource_root: bool,
+    },
+    /// It is the metadata of a resource.
+    Metadata,
+    /// Nothing: it takes part in comparisons, but rules cannot name anything in it.
+    Raw,
 }
 
 impl<'s> View<'s> {
     fn of(schema: Option<&'s Schema>) -> Self {
-        Self {
+        schema.map_or(Self::Raw, |schema| Self::Typed {
             schema,
-            is_resource_root: schema.is_some_and(|schema| schema.embedded_resource),
+            is_resource_root: schema.embedded_resource,
+        })
+    }
+
+    fn schema(self) -> Option<&'s Schema> {
+        match self {
+            Self::Typed { schema, .. } => Some(schema),
+            Self::Metadata | Self::Raw => None,
         }
     }
 
-    /// The name under which a rule sees a member and the view on it, or nothing if it is invisible.
-    fn member<'n>(self, name: &'n str) -> Option<(Cow<'n, str>, View<'s>)> {
-        match self.schema {
-            // Metadata shows its names only.
-            None if matches!(name, "name" | "generateName") => Some((Cow::Borrowed(name), View::of(None))),
-            None => None,
-            Some(schema) => {
-                if self.is_resource_root && matches!(name, "apiVersion" | "kind" | "metadata") {
-                    return Some((Cow::Borrowed(name), View::of(None)));
-                }
-                if let Some(property) = schema.properties.get(name) {
-                    return Some((escape(name)?, View::of(Some(property))));
-                }
-                match &schema.additional {
-                    Additional::Schema(shape) => Some((Cow::Borrowed(name), View::of(Some(shape)))),
-                    Additional::Any | Additional::Absent => None,
-                }
-            }
+    /// The name under which a rule sees a member and the view on it. What a rule cannot name is seen only by those that
+    /// look at the whole.
+    fn member<'n>(self, name: &'n str, value: &Value, whole: bool) -> Option<(Cow<'n, str>, View<'s>)> {
+        let unnamed = whole.then_some((Cow::Borrowed(name), Self::Raw));
+        let Self::Typed {
+            schema,
+            is_resource_root,
+        } = self
+        else {
+            let is_visible = matches!(self, Self::Metadata) && matches!(name, "name" | "generateName");
+            return if is_visible {
+                Some((Cow::Borrowed(name), Self::Raw))
+            } else {
+                unnamed
+            };
+        };
+        // A null in a field counts as its absence; in a map it is a value.
+        let is_struct = is_resource_root || !schema.properties.is_empty();
+        if is_struct && value.is_null() {
+            return None;
+        }
+        if is_resource_root && is_meta_field(name) {
+            let view = if name == "metadata" {
+                Self::Metadata
+            } else {
+                Self::Raw
+            };
+            return Some((Cow::Borrowed(name), view));
+        }
+        if let Some(property) = schema.properties.get(name) {
+            return Some((escape(name)?, View::of(Some(property))));
+        }
+        match &schema.additional {
+            Additional::Schema(shape) => Some((Cow::Borrowed(name), View::of(Some(shape)))),
+            Additional::Any | Additional::Absent => unnamed,
         }
     }
 }

@@ -10,26 +10,26 @@ use crate::{
 /// Everything that is wrong with the defaults in a schema.
 pub(super) fn check(root: &Schema, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    node(root, path, &mut errors);
+    node(root, true, path, &mut errors);
     errors
 }
 
 /// Defaults inside `additionalProperties` are never reached: there is no telling which keys they belong to.
-fn node(schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn node(schema: &Schema, is_root: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(default) = &schema.default {
-        value(default, schema, &path.child("default"), errors);
+        value(default, schema, is_root, &path.child("default"), errors);
     }
     if let Some(items) = &schema.items {
-        node(items, &path.child("items"), errors);
+        node(items, false, &path.child("items"), errors);
     }
     for (name, property) in &schema.properties {
-        node(property, &path.child("properties").key(name), errors);
+        node(property, false, &path.child("properties").key(name), errors);
     }
 }
 
-fn value(default: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn value(default: &Value, schema: &Schema, is_root: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut pruned = default.clone();
-    prune::prune(&mut pruned, schema, schema.embedded_resource, None);
+    prune::prune(&mut pruned, schema, is_root, None);
     if pruned != *default {
         errors.push(FieldError::invalid(
             path.clone(),
@@ -38,9 +38,7 @@ fn value(default: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Fi
         ));
     }
     let mut wrong = Vec::new();
-    if !schema.plain {
-        validate::validate_embedded(default, schema, false, path, &mut wrong);
-    }
+    validate::validate_embedded(default, schema, is_root, path, &mut wrong);
     if wrong.is_empty() {
         wrong = validate::check(default, None, schema, path);
     }

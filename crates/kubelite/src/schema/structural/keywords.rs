@@ -364,9 +364,9 @@ impl Checker {
         if has_breaks(field_path) {
             self.invalid(path.clone(), field_path, "must not contain line breaks");
         }
-        let leads_somewhere = parse::parse(&Value::Object(node.clone()))
+        let leads_nowhere = parse::parse(&Value::Object(node.clone()))
             .is_ok_and(|schema| normalize_field_path(field_path, &schema).is_none());
-        if leads_somewhere {
+        if leads_nowhere {
             self.invalid(path, field_path, "must be a valid path");
         }
     }

@@ -203,7 +203,7 @@ fn is_set(node: &Map<String, Value>, name: &str) -> bool {
         Some(Value::String(text)) => !text.is_empty(),
         Some(Value::Array(items)) => !items.is_empty(),
         Some(Value::Object(members)) => {
-            !members.is_empty() || name == "additionalProperties" || name == "not"
+            !members.is_empty() || matches!(name, "additionalProperties" | "not" | "items")
         }
         Some(Value::Bool(true) | Value::Number(_)) => true,
     }

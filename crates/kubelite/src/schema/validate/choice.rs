@@ -7,7 +7,7 @@ use crate::{
     schema::{
         Schema,
         trail::Trail,
-        validate::{Checker, Forgiven, MAX_COMPARED, Matches},
+        validate::{Checker, Matches},
     },
 };
 use std::sync::Arc;
@@ -22,7 +22,6 @@ struct Attempt {
 #[derive(Clone, Copy)]
 struct At<'a> {
     value: &'a Value,
-    pair: Forgiven<'a>,
     trail: &'a Trail<'a>,
     depth: usize,
 }
@@ -31,17 +30,11 @@ impl Checker<'_> {
     pub(super) fn choices(
         &mut self,
         value: &Value,
-        pair: Forgiven<'_>,
         schema: &Schema,
         trail: &Trail<'_>,
         depth: usize,
     ) -> Matches {
-        let at = At {
-            value,
-            pair,
-            trail,
-            depth,
-        };
+        let at = At { value, trail, depth };
         let mut matches = 1;
         if !schema.any_of.is_empty() {
             matches += self.any_of(at, &schema.any_of);
@@ -65,7 +58,7 @@ impl Checker<'_> {
             base: self.base,
             errors: Vec::new(),
         };
-        let matches = checker.node(at.value, at.pair, alternative, at.trail, at.depth + 1);
+        let matches = checker.node(at.value, None, alternative, at.trail, at.depth + 1);
         Attempt {
             errors: checker.errors,
             matches,
@@ -136,21 +129,14 @@ impl Checker<'_> {
     /// Takes over an attempt's errors, but for those that were told already.
     fn merge(&mut self, attempt: Attempt) -> Matches {
         for error in attempt.errors {
-            self.push_once(error);
+            self.push(error);
         }
         attempt.matches
-    }
-
-    fn push_once(&mut self, error: FieldError) {
-        let compared = self.errors.len().saturating_sub(MAX_COMPARED);
-        if !self.errors.iter().skip(compared).any(|told| *told == error) {
-            self.errors.push(error);
-        }
     }
 
     /// These messages name the node in their text, and stand at the root.
     fn about_choice(&mut self, trail: &Trail<'_>, what: &str) {
         let detail = format!("{} {what}", go_quoted(&trail.render()));
-        self.push_once(FieldError::invalid(self.base.clone(), "", detail));
+        self.push(FieldError::invalid(self.base.clone(), "", detail));
     }
 }

@@ -110,7 +110,8 @@ fn repetitions<'v>(values: impl ExactSizeIterator<Item = Option<&'v Value>>) -> 
     const SMALL: usize = 8;
 
     if values.len() <= SMALL {
-        return repetitions_of_few(values.collect());
+        let few: Vec<Option<&Value>> = values.collect();
+        return repetitions_of_few(&few);
     }
     let mut seen: HashMap<Option<String>, usize> = HashMap::with_capacity(values.len());
     let mut repeated = Vec::new();
@@ -124,7 +125,7 @@ fn repetitions<'v>(values: impl ExactSizeIterator<Item = Option<&'v Value>>) -> 
     repeated
 }
 
-fn repetitions_of_few(values: Vec<Option<&Value>>) -> Vec<usize> {
+fn repetitions_of_few(values: &[Option<&Value>]) -> Vec<usize> {
     let mut repeated = Vec::new();
     for (index, value) in values.iter().enumerate() {
         let earlier = values.iter().take(index).filter(|other| *other == value).count();

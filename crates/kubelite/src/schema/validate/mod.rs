@@ -86,7 +86,7 @@ pub(super) fn check(
 /// How many checks of a node went well. It decides which of several alternatives was meant.
 type Matches = u32;
 
-/// What may be forgiven in a node: the pair it belongs to, whose schema is the structural one even inside an alternative.
+/// What may be forgiven in a node: the pair it belongs to. Nothing is forgiven inside of alternatives.
 type Forgiven<'a> = Option<Pair<'a>>;
 
 struct Checker<'p> {
@@ -140,7 +140,7 @@ impl Checker<'_> {
         if has_type || format.is_some() {
             matches += 1 + Matches::from(self.type_(value, schema, format, trail));
         }
-        matches += 1 + self.choices(value, pair, schema, trail, depth);
+        matches += 1 + self.choices(value, schema, trail, depth);
         match value {
             Value::String(text) => {
                 matches += 1 + Matches::from(format.is_some());
@@ -353,8 +353,12 @@ impl Checker<'_> {
         self.push(FieldError::invalid(path, value, detail));
     }
 
+    /// Adds an error unless it was told already, as it may be inside and outside of an alternative.
     fn push(&mut self, error: FieldError) {
-        self.errors.push(error);
+        let compared = self.errors.len().saturating_sub(MAX_COMPARED);
+        if !self.errors.iter().skip(compared).any(|told| *told == error) {
+            self.errors.push(error);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ fn property(schema: &Value) -> Schema {
     parse(&schema).expect("schema")
 }
 
-fn messages(errors: Vec<FieldError>) -> Vec<String> {
+fn messages(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -20,7 +20,7 @@ fn check_field(schema: &Value, value: &Value) -> Vec<String> {
         &property(schema),
         &FieldPath::root(),
     );
-    messages(errors)
+    messages(&errors)
 }
 
 #[test]
@@ -82,6 +82,7 @@ fn types_are_checked() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one row per case")]
 fn keywords_are_worded_as_in_kubernetes() {
     let text = |rest: Value| {
         let mut schema = json!({"type": "string"});
@@ -321,11 +322,11 @@ fn errors_stand_below_the_given_path() {
     let schema = parse(&json!({"type": "object", "properties": {"a": {"type": "string"}}})).unwrap();
     let path = FieldPath::new("status");
     assert_eq!(
-        messages(validate(&json!({"a": 1}), &schema, &path)),
+        messages(&validate(&json!({"a": 1}), &schema, &path)),
         ["status.a: Invalid value: \"integer\": a in body must be of type string: \"integer\""]
     );
     assert_eq!(
-        messages(validate(&json!(1), &schema, &path)),
+        messages(&validate(&json!(1), &schema, &path)),
         ["status: Invalid value: \"integer\":  in body must be of type object: \"integer\""]
     );
 }
@@ -433,7 +434,7 @@ fn updates_forgive_what_did_not_change() {
     }, "required": ["r"]}));
     let update = |old: Value, new: Value| {
         let (old, new) = (json!({"spec": {"f": old}}), json!({"spec": {"f": new}}));
-        messages(validate_update(&new, Some(&old), &schema, &FieldPath::root()))
+        messages(&validate_update(&new, Some(&old), &schema, &FieldPath::root()))
     };
     let long = |path: &str| format!("{path}: Too long: may not be more than 1 byte");
     let required = "spec.f.r: Required value".to_owned();
@@ -444,7 +445,7 @@ fn updates_forgive_what_did_not_change() {
     );
     assert_eq!(
         update(json!({"a": "xx"}), json!({"a": "xx", "b": "y"})),
-        [required.clone()],
+        std::slice::from_ref(&required),
         "the object changed, the bad field did not"
     );
     assert_eq!(
