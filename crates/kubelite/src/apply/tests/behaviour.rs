@@ -405,6 +405,13 @@ fn values_below_the_depth_bound_are_owned_as_a_whole() {
     server
         .write(&applied("a", json!({"spec": {"free": nest(json!({"one": 1}))}})))
         .unwrap();
+    for (k, v) in server.owners() {
+        println!("DBG {k} {}", v.to_string().matches("f:x").count());
+    }
+    let e = server.write(&applied("b", json!({"spec": {"free": nest(json!({"two": 2}))}})));
+    for (k, v) in server.owners() {
+        println!("DBG {e:?} {k} {}", v.to_string().matches("f:x").count());
+    }
     let error = server
         .write(&applied("b", json!({"spec": {"free": nest(json!({"two": 2}))}})))
         .unwrap_err();
