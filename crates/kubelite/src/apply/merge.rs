@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::{
-    path::{FieldSet, PathElement},
+    path::{FieldSet, PathElement, same_value},
     shape::{Kind, ListShape, MapShape, Shape},
     typed::zip,
 };
@@ -17,7 +17,14 @@ pub(super) fn merge(shape: Shape<'_>, live: &Value, applied: &Value) -> Value {
         Kind::Map(map) => merge_maps(map, live, applied),
         Kind::List(list) => merge_lists(list, live, applied),
     };
-    merged.unwrap_or_else(|| applied.clone())
+    // What means the same stays as it was written.
+    merged.unwrap_or_else(|| {
+        if same_value(live, applied) {
+            live.clone()
+        } else {
+            applied.clone()
+        }
+    })
 }
 
 /// Nothing if the applied value counts as a whole.

@@ -130,21 +130,35 @@ impl Reset {
         ))
     }
 
+    /// The part of what a manager owned that it may let go of here.
     fn apply_to_set(self, set: &mut FieldSet<'_>) {
-        let mut status = FieldSet::default();
-        status.insert(&[PathElement::Field("status")]);
         match self {
             Self::Nothing => {}
             Self::Status => {
-                set.subtract_recursively(&status);
+                set.subtract_recursively(&top_level("status"));
             }
             Self::AllButStatus => {
                 let mut others = set.clone();
-                others.subtract_recursively(&status);
+                others.subtract_recursively(&top_level("status"));
                 set.subtract(&others);
             }
         }
     }
+
+    /// What nobody is made the owner of when an object is first applied to here.
+    fn left_unowned(self) -> FieldSet<'static> {
+        match self {
+            Self::Nothing => FieldSet::default(),
+            Self::Status => top_level("status"),
+            Self::AllButStatus => top_level("spec"),
+        }
+    }
+}
+
+fn top_level(name: &'static str) -> FieldSet<'static> {
+    let mut set = FieldSet::default();
+    set.insert(&[PathElement::Field(name)]);
+    set
 }
 
 /// Sets `metadata.managedFields` of the object that a create, update or patch is about to store.
@@ -256,7 +270,7 @@ pub fn apply(
     let nothing = Value::Object(Map::new());
     let stored = live.unwrap_or(&nothing);
 
-    let mut entries = owners_before_apply(live, shape, writer);
+    let mut entries = owners_before_apply(live, shape, writer, reset);
     let mut own = writer.entry(Operation::Apply, typed::to_set(shape, &config));
     let own_at = entries
         .iter()
@@ -306,13 +320,19 @@ pub fn apply(
     Ok(new)
 }
 
-fn owners_before_apply<'a>(live: Option<&'a Value>, shape: Shape<'a>, writer: Writer<'a>) -> Vec<Entry<'a>> {
+fn owners_before_apply<'a>(
+    live: Option<&'a Value>,
+    shape: Shape<'a>,
+    writer: Writer<'a>,
+    reset: Reset,
+) -> Vec<Entry<'a>> {
     static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
     let Some(live) = live else { return Vec::new() };
     let mut entries = managed_of(live).and_then(manager::decode).unwrap_or_default();
     if entries.is_empty() {
         let mut there = typed::compare(shape, &NOTHING, live).added;
         there.subtract(&UNOWNED);
+        there.subtract_recursively(&reset.left_unowned());
         entries.push(
             Writer {
                 manager: BEFORE_FIRST_APPLY,

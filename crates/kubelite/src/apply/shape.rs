@@ -181,12 +181,10 @@ impl<'s> Shape<'s> {
     }
 
     fn below(self, form: Form<'s>) -> Self {
-        match self.depth.checked_sub(1) {
-            Some(depth) => Self { form, depth },
-            None => Self {
-                form: Form::Untyped,
-                depth: 0,
-            },
+        let depth = self.depth.saturating_sub(1);
+        Self {
+            form: if depth == 0 { Form::Untyped } else { form },
+            depth,
         }
     }
 
