@@ -45,7 +45,7 @@ async fn watch_sees_its_collection_only_and_in_order() {
     assert_eq!(batch.through, 4);
     assert_eq!(batch.events[2].object.revision, 4);
     assert_eq!(batch.events[2].previous.as_ref().map(size_of), Some(2));
-    assert!(timeout(Duration::from_secs(60), watch.next()).await.is_err());
+    assert!(timeout(Duration::from_mins(1), watch.next()).await.is_err());
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn waiting_for_a_revision_ends_when_it_is_published() {
     store.wait_for(0).await;
     let waiting = store.wait_for(1);
     assert!(timeout(Duration::from_secs(3), waiting).await.is_err());
-    let (_, created) = tokio::join!(store.wait_for(1), create(&store, "a", 1));
+    let ((), created) = tokio::join!(store.wait_for(1), create(&store, "a", 1));
     assert_eq!(created.unwrap().revision, 1);
 }
 
