@@ -4,6 +4,8 @@
 //! write that the store acknowledged; the parent reads the lines, kills it after a seeded number of them, reads what was
 //! still in the pipe, and opens the store.
 
+#![expect(clippy::unwrap_used, reason = "helpers of a test may fail it")]
+
 use std::{
     collections::BTreeSet,
     env,

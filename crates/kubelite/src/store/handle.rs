@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering, mpsc as std_mpsc},
     thread::{self, JoinHandle},
 };
@@ -21,6 +21,11 @@ use super::{
 
 /// The least room that a write takes in the queue, so that tiny writes are bounded in number as well.
 const QUEUE_BYTES_MIN: usize = 1 << 10;
+
+/// Rows per message between the threads that load: enough to make the message itself cheap.
+const LOAD_CHUNK_ROWS: usize = 256;
+/// Messages that may wait, which bounds what is in memory twice to a few megabytes.
+const LOAD_CHUNKS_MAX: usize = 8;
 
 /// A cheap handle on the objects, to be cloned freely. The last one to go closes the store.
 #[derive(Clone)]
@@ -89,12 +94,14 @@ impl Store {
         let room = limits
             .write_queue_bytes
             .clamp(QUEUE_BYTES_MIN, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let file = path.clone();
         let (queue, jobs) = mpsc::unbounded_channel();
         let (report, opened) = std_mpsc::sync_channel(1);
         let started = thread::Builder::new()
             .name("kubelite-store".to_owned())
             .spawn(move || {
-                let loaded = open().and_then(|mut backend| Ok((load(&mut *backend, limits)?, backend)));
+                let loaded =
+                    open().and_then(|mut backend| Ok((load(&mut *backend, limits, &file)?, backend)));
                 let (state, backend) = match loaded {
                     Ok(loaded) => loaded,
                     Err(error) => {
@@ -316,28 +323,59 @@ fn reachable(state: &State, collection: &Collection, at: u64) -> Result<(), Snap
     }
 }
 
-fn load(backend: &mut dyn Backend, limits: Limits) -> Result<State, OpenError> {
-    let mut state = State::new(limits);
-    let revision = backend.load(&mut |stored: Stored| {
-        let Stored {
-            collection,
-            key,
+/// Loads everything. The backend reads and verifies in this thread while another parses, which takes as long again.
+fn load(backend: &mut dyn Backend, limits: Limits, path: &Path) -> Result<State, OpenError> {
+    thread::scope(|scope| {
+        let (rows, read) = std_mpsc::sync_channel::<Vec<Stored>>(LOAD_CHUNKS_MAX);
+        let parser = scope.spawn(move || {
+            let mut state = State::new(limits);
+            for stored in read.into_iter().flatten() {
+                take(&mut state, stored)?;
+            }
+            Ok(state)
+        });
+        let mut chunk = Vec::with_capacity(LOAD_CHUNK_ROWS);
+        let loaded = backend.load(&mut |stored| {
+            chunk.push(stored);
+            if chunk.len() < LOAD_CHUNK_ROWS {
+                return Ok(());
+            }
+            // The parser goes away only when it found damage, which is reported below.
+            rows.send(std::mem::take(&mut chunk))
+                .map_err(|_| Damage("a row cannot be read".to_owned()))
+        });
+        // An error means the same as above.
+        let _found_damage = rows.send(chunk);
+        drop(rows);
+        let parsed = parser
+            .join()
+            .unwrap_or_else(|panic| Err(Damage(panic_text(&*panic).to_owned())));
+        let state = parsed.map_err(|Damage(what)| OpenError::Damaged {
+            path: path.to_owned(),
+            what,
+        })?;
+        Ok(state.loaded(loaded?))
+    })
+}
+
+fn take(state: &mut State, stored: Stored) -> Result<(), Damage> {
+    let Stored {
+        collection,
+        key,
+        json,
+    } = stored;
+    let place = || format!("{} {}/{}", collection.as_str(), key.namespace, key.name);
+    let (meta, revision) = Meta::from_json(&json)
+        .map_err(|error| Damage(format!("the metadata of {} cannot be read: {error}", place())))?;
+    let revision = revision.ok_or_else(|| Damage(format!("{} carries no revision", place())))?;
+    state.load(
+        &collection,
+        key,
+        Object {
+            revision,
             json,
-        } = stored;
-        let place = || format!("{} {}/{}", collection.as_str(), key.namespace, key.name);
-        let (meta, revision) = Meta::from_json(&json)
-            .map_err(|error| Damage(format!("the metadata of {} cannot be read: {error}", place())))?;
-        let revision = revision.ok_or_else(|| Damage(format!("{} carries no revision", place())))?;
-        state.load(
-            &collection,
-            key,
-            Object {
-                revision,
-                json,
-                meta: Arc::new(meta),
-            },
-        );
-        Ok(())
-    })?;
-    Ok(state.loaded(revision))
+            meta: Arc::new(meta),
+        },
+    );
+    Ok(())
 }

@@ -131,7 +131,8 @@ pub enum CommitError {
     NotFound,
     #[error("the object is at revision {current} by now")]
     Conflict { current: u64 },
-    /// The disk refused the write. Nothing of it can be seen, and reads go on.
+    /// The disk refused the write, for the reason given. Nothing of it can be seen while this process runs, and reads go
+    /// on. Should the process end before a later write succeeds, the write may turn out to have reached the disk.
     #[error("{0}")]
     Storage(String),
     #[error("the object takes {size} bytes, more than the {limit} that the store accepts")]

@@ -12,7 +12,10 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -36,11 +39,11 @@ const FORMAT: u32 = 1;
 const CACHE_BYTES: usize = 64 << 20;
 const CRC_BYTES: usize = 4;
 
-/// Opens the database in a file that exists. Tests put a failing disk in between.
-pub(super) type OpenDatabase = fn(&Path) -> Result<Database, DatabaseError>;
+/// Opens the database in a file that exists, with these settings. Tests put a failing disk in between.
+pub(super) type OpenDatabase = fn(&Builder, &Path) -> Result<Database, DatabaseError>;
 
-pub(super) fn open_file(path: &Path) -> Result<Database, DatabaseError> {
-    Builder::new().set_cache_size(CACHE_BYTES).open(path)
+pub(super) fn open_file(builder: &Builder, path: &Path) -> Result<Database, DatabaseError> {
+    builder.open(path)
 }
 
 #[derive(Debug)]
@@ -77,7 +80,7 @@ struct Row {
     after: Option<Bytes>,
 }
 
-impl<O: Fn(&Path) -> Result<Database, DatabaseError>> Redb<O> {
+impl<O: Fn(&Builder, &Path) -> Result<Database, DatabaseError>> Redb<O> {
     /// Opens the file, or makes it. Verifies its structure, not yet its rows.
     pub(super) fn open(path: &Path, open: O) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io {
@@ -95,12 +98,21 @@ impl<O: Fn(&Path) -> Result<Database, DatabaseError>> Redb<O> {
                 what: "the file is empty".to_owned(),
             });
         }
-        let mut database = open(path).map_err(|error| open_error(path, error.into()))?;
-        // Walks every page and compares checksums, and so finds damage where no object lies, which would otherwise
-        // come to light when a later write trusts it. What it can repair (the record of free pages) holds no objects.
-        database
-            .check_integrity()
-            .map_err(|error| open_error(path, error.into()))?;
+        let repaired = Arc::new(AtomicBool::new(false));
+        let mut builder = builder();
+        builder.set_repair_callback({
+            let repaired = Arc::clone(&repaired);
+            move |_| repaired.store(true, Ordering::Relaxed)
+        });
+        let mut database = open(&builder, path).map_err(|error| open_error(path, error.into()))?;
+        // After a crash redb has walked every page and compared checksums by now; after an orderly close it believes
+        // the file. This makes it look there too, and so finds damage where no object lies, which would otherwise come
+        // to light when a later write trusts it. What it can repair, the record of free pages, holds no objects.
+        if !repaired.load(Ordering::Relaxed) {
+            database
+                .check_integrity()
+                .map_err(|error| open_error(path, error.into()))?;
+        }
         let committed = read_record(path, &database)?;
         let path = path.to_owned();
         Ok(Self {
@@ -114,7 +126,7 @@ impl<O: Fn(&Path) -> Result<Database, DatabaseError>> Redb<O> {
     }
 
     fn reopen(&mut self) -> Result<Database, redb::Error> {
-        let database = (self.open)(&self.path)?;
+        let database = (self.open)(&builder(), &self.path)?;
         let found =
             read_record(&self.path, &database).map_err(|error| redb::Error::Corrupted(error.to_string()))?;
         if let Some(attempt) = &self.doubtful
@@ -159,7 +171,7 @@ impl<O: Fn(&Path) -> Result<Database, DatabaseError>> Redb<O> {
     }
 }
 
-impl<O: Fn(&Path) -> Result<Database, DatabaseError> + Send> Backend for Redb<O> {
+impl<O: Fn(&Builder, &Path) -> Result<Database, DatabaseError> + Send> Backend for Redb<O> {
     fn load(&mut self, visit: &mut dyn FnMut(Stored) -> Result<(), Damage>) -> Result<u64, OpenError> {
         let path = &self.path;
         let damaged = |Damage(what)| OpenError::Damaged {
@@ -223,6 +235,12 @@ impl Attempt {
         let rows = events.iter().map(row).collect();
         Self { rows, record }
     }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
 }
 
 fn transact<'a>(
@@ -414,7 +432,7 @@ fn create(path: &Path) -> Result<(), redb::Error> {
         Ok(()) | Err(_) => {}
     }
     let file = private(OpenOptions::new().read(true).write(true).create_new(true)).open(&unfinished)?;
-    let database = Builder::new().set_cache_size(CACHE_BYTES).create_file(file)?;
+    let database = builder().create_file(file)?;
     transact(
         &database,
         std::iter::empty(),

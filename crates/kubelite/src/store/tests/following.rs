@@ -1,11 +1,18 @@
 //! Watches: order, completeness, bounds, and waking.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
+use futures::FutureExt;
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    super::{Event, EventKind, Expect, Lagged, Limits, SnapshotError, Store, Watch},
+    super::{Change, Event, EventKind, Expect, Lagged, Limits, SnapshotError, Store, Watch, Write},
     body, create, delete, gadgets, key, put, size_of, update, widgets,
 };
 
@@ -45,7 +52,7 @@ async fn watch_sees_its_collection_only_and_in_order() {
     assert_eq!(batch.through, 4);
     assert_eq!(batch.events[2].object.revision, 4);
     assert_eq!(batch.events[2].previous.as_ref().map(size_of), Some(2));
-    assert!(timeout(Duration::from_secs(60), watch.next()).await.is_err());
+    assert!(timeout(Duration::from_mins(1), watch.next()).await.is_err());
 }
 
 #[tokio::test]
@@ -196,7 +203,7 @@ async fn waiting_for_a_revision_ends_when_it_is_published() {
     store.wait_for(0).await;
     let waiting = store.wait_for(1);
     assert!(timeout(Duration::from_secs(3), waiting).await.is_err());
-    let (_, created) = tokio::join!(store.wait_for(1), create(&store, "a", 1));
+    let ((), created) = tokio::join!(store.wait_for(1), create(&store, "a", 1));
     assert_eq!(created.unwrap().revision, 1);
 }
 
@@ -297,4 +304,48 @@ async fn every_watch_sees_every_event_once_on_disk() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(&directory.path().join("objects.redb"), Limits::default()).unwrap();
     hammer(store, 16, 40).await;
+}
+
+/// One event at a time: the next is written the moment the watch has seen the last, which is when the watch is about to
+/// sleep. A wake-up that is lost there is not made up for by a later event, so the run would stand still.
+#[test]
+fn watch_that_is_about_to_sleep_is_woken() {
+    const ROUNDS: u64 = 20_000;
+    let store = Store::in_memory(Limits::default());
+    let mut watch = store.watch(&widgets(), 0).unwrap();
+    let seen = Arc::new(AtomicU64::new(0));
+    let watcher = {
+        let seen = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            while seen.load(Ordering::Relaxed) < ROUNDS {
+                let batch = futures::executor::block_on(watch.next()).unwrap();
+                seen.store(batch.through, Ordering::Relaxed);
+                // As long as a commit takes, more or less, so that the next event arrives at any point of falling asleep.
+                for _ in 0..batch.through * 7919 % 1500 {
+                    std::hint::spin_loop();
+                }
+            }
+        })
+    };
+    for round in 1..=ROUNDS {
+        let change = Change::Put(body("a", 1));
+        let expect = if round == 1 {
+            Expect::Absent
+        } else {
+            Expect::Revision(round - 1)
+        };
+        let write = Write {
+            collection: widgets(),
+            key: key("a"),
+            expect,
+            change,
+        };
+        store.commit(write).now_or_never().unwrap().unwrap();
+        let patience = Instant::now() + Duration::from_secs(30);
+        while seen.load(Ordering::Relaxed) < round {
+            assert!(Instant::now() < patience, "the watch slept through event {round}");
+            std::thread::yield_now();
+        }
+    }
+    watcher.join().unwrap();
 }

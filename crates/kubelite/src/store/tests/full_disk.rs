@@ -89,13 +89,13 @@ impl StorageBackend for SmallDisk {
 fn open(path: &Path, space: &Arc<Space>) -> Result<Store, OpenError> {
     let (file, space) = (path.to_owned(), Arc::clone(space));
     Store::threaded(Limits::default(), path.to_owned(), move || {
-        let database = move |path: &Path| -> Result<Database, DatabaseError> {
+        let database = move |builder: &Builder, path: &Path| -> Result<Database, DatabaseError> {
             let file = OpenOptions::new().read(true).write(true).open(path)?;
             let disk = SmallDisk {
                 file: FileBackend::new(file)?,
                 space: Arc::clone(&space),
             };
-            Builder::new().create_with_backend(disk)
+            builder.create_with_backend(disk)
         };
         let backend: Box<dyn Backend> = Box::new(Redb::open(&file, database)?);
         Ok(backend)

@@ -122,12 +122,11 @@ impl Model {
     fn write(&mut self, place: Place, expect: Expect, size: Option<i64>) -> Result<u64, CommitError> {
         match (expect, self.current(place)) {
             (Expect::Absent, Some(_)) => return Err(CommitError::Exists),
-            (Expect::Absent, None) => {}
             (Expect::Revision(_), None) => return Err(CommitError::NotFound),
             (Expect::Revision(expected), Some(current)) if expected != current => {
                 return Err(CommitError::Conflict { current });
             }
-            (Expect::Revision(_), Some(_)) => {}
+            (Expect::Absent, None) | (Expect::Revision(_), Some(_)) => {}
         }
         self.log.push(Entry { place, size });
         Ok(self.revision())
