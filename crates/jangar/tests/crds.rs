@@ -1,5 +1,7 @@
 //! Runs `jangar crds` as a user does.
 
+#![expect(clippy::expect_used, reason = "a test that cannot go on should stop")]
+
 use std::{collections::BTreeSet, fs, process::Command};
 
 use jangar_api::{Kind, crd};
@@ -19,10 +21,14 @@ fn definitions_are_printed_as_a_stream_in_the_order_of_the_table() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let expected: String = Kind::ALL
-        .iter()
-        .map(|kind| format!("---\n{}", crd::manifest(*kind).expect("a manifest")))
-        .collect();
+    let mut expected = String::new();
+    for kind in Kind::ALL {
+        expected.push_str(
+            "---
+",
+        );
+        expected.push_str(&crd::manifest(*kind).expect("a manifest"));
+    }
     assert_eq!(String::from_utf8(output.stdout).expect("text"), expected);
 }
 

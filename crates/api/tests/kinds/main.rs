@@ -1,5 +1,11 @@
 //! Tests of the kinds as the API server and other programs see them: their definitions, their rules, their objects.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
+
 mod contract;
 mod definitions;
 mod objects;
