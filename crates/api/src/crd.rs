@@ -1,7 +1,8 @@
 //! From Rust types to the CustomResourceDefinitions in the chart.
 //!
 //! What all kinds have in common is added here once, and what the schema generator says differently from what the API
-//! promises is put right: an absent value is absent, not `null`.
+//! promises is put right: an absent value is absent, not `null`. `AgentRun::crd()` and its like, which the derive makes,
+//! lack all this: use [`Kind::crd`].
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,

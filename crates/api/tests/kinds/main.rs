@@ -11,3 +11,4 @@ mod definitions;
 mod objects;
 mod rules;
 mod support;
+mod words;
