@@ -7,7 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{condition::CommonStatus, phase::ApprovalPolicyPhase, refs::Subject, values::Timestamp};
+use crate::{
+    condition::CommonStatus,
+    phase::ApprovalPolicyPhase,
+    refs::Subject,
+    values::{Timestamp, absent_as_default},
+};
 
 /// Who decides, and what happens if nobody does. Keys beyond those listed are kept.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,7 +29,7 @@ use crate::{condition::CommonStatus, phase::ApprovalPolicyPhase, refs::Subject, 
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ApprovalPolicySpec {
     /// How a gate is decided. With `phase`, the phase of this object decides, as it did in earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +43,8 @@ pub struct ApprovalPolicySpec {
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
 }
+
+absent_as_default!(ApprovalPolicySpec);
 
 /// Whether the policy is in effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, phase::ObjectPhase, refs::OptionalRef};
+use crate::{condition::CommonStatus, phase::ObjectPhase, refs::OptionalRef, values::absent_as_default};
 
 /// Where the artifact is kept, and for how long.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ use crate::{condition::CommonStatus, phase::ObjectPhase, refs::OptionalRef};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "URI", type_ = "string", json_path = ".status.uri")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ArtifactSpec {
     /// The store that keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,6 +30,8 @@ pub struct ArtifactSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<ArtifactLifecycle>,
 }
+
+absent_as_default!(ArtifactSpec);
 
 /// How long an artifact is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{condition::CommonStatus, phase::BudgetPhase};
+use crate::{condition::CommonStatus, phase::BudgetPhase, values::absent_as_default};
 
 /// How much may be used.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,12 +23,14 @@ use crate::{condition::CommonStatus, phase::BudgetPhase};
     doc = "A Budget bounds what runs may use. A submission that names a Budget is refused when it is used up.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct BudgetSpec {
     /// The most that may be used. What is left out is not limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Amounts>,
 }
+
+absent_as_default!(BudgetSpec);
 
 /// Amounts by resource. Keys beyond those listed are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,15 +1,16 @@
 //! From Rust types to the CustomResourceDefinitions in the chart.
 //!
 //! What all kinds have in common is added here once, and what the schema generator says differently from what the API
-//! promises is put right: an absent value is absent, not `null`.
+//! promises is put right: an absent value is absent, not `null`. `AgentRun::crd()` and its like, which the derive makes,
+//! lack all this: use [`Kind::crd`].
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
     JSONSchemaPropsOrBool,
 };
-use serde_json::{Number, Value, json};
+use serde_json::{Number, Value};
 
-use crate::kinds::Kind;
+use crate::{kinds::Kind, yaml};
 
 /// The category that lists everything: `kubectl get jangar`.
 const CATEGORY: &str = "jangar";
@@ -19,18 +20,6 @@ const STRICT_GROUP: &str = "agents.proompteng.ai";
 /// First line of every generated file.
 const HEADER: &str = "# Generated from crates/api by `make generate`. Do not edit.\n";
 
-/// A definition could not be written as YAML.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
-    #[error("the definition of {kind:?} cannot be represented as JSON")]
-    Json { kind: Kind, source: serde_json::Error },
-    #[error("the definition of {kind:?} cannot be written as YAML")]
-    Yaml {
-        kind: Kind,
-        source: serde_saphyr::SerializeError,
-    },
-}
-
 /// The file in the chart that holds the definition of a kind.
 pub fn file_name(kind: Kind) -> String {
     let info = kind.info();
@@ -38,12 +27,10 @@ pub fn file_name(kind: Kind) -> String {
 }
 
 /// The definition of a kind as the text of its file in the chart.
-pub fn manifest(kind: Kind) -> Result<String, ManifestError> {
-    let mut value =
-        serde_json::to_value(kind.crd()).map_err(|source| ManifestError::Json { kind, source })?;
+pub fn manifest(kind: Kind) -> Result<String, serde_json::Error> {
+    let mut value = serde_json::to_value(kind.crd())?;
     whole_numbers(&mut value);
-    let yaml = serde_saphyr::to_string(&value).map_err(|source| ManifestError::Yaml { kind, source })?;
-    Ok(format!("{HEADER}{yaml}"))
+    Ok(format!("{HEADER}{}", yaml::to_string(&value)))
 }
 
 /// Writes `0` for a bound that the Kubernetes types keep as `0.0`.
@@ -176,12 +163,6 @@ fn loosen(root: &mut JSONSchemaProps) {
     let Some(properties) = &mut root.properties else {
         return;
     };
-    if let Some(spec) = properties.get_mut("spec")
-        && spec.required.is_none()
-    {
-        // Served as an empty object, so that readers need not tell an absent spec from an empty one.
-        spec.default = Some(JSON(json!({})));
-    }
     let items = properties
         .get_mut("status")
         .and_then(|status| status.properties.as_mut()?.get_mut("conditions")?.items.as_mut());
@@ -205,6 +186,8 @@ fn loosen(root: &mut JSONSchemaProps) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

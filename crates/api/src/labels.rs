@@ -16,7 +16,7 @@ pub const STEP_INDEX: &str = "agents.proompteng.ai/step-index";
 pub const SOURCE_PROVIDER: &str = "agents.proompteng.ai/source-provider";
 /// Annotation with the time of the last change, for those who order objects by it.
 pub const UPDATED_AT: &str = "agents.proompteng.ai/updatedAt";
-/// Annotation or label that keeps a finished run from being deleted by retention when its value is `true`.
+/// Label or annotation that keeps a finished run from being deleted by retention when its value is `true`.
 pub const RETAIN: &str = "agents.proompteng.ai/retain";
 
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.

@@ -10,6 +10,11 @@
 //! Start reading at [`kinds::Kind`], the table of the nineteen kinds; then at [`agents::agent_run`] and
 //! [`orchestration::orchestration_run`], which most of the product is about; then at [`condition`] and [`reason`].
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "printer columns of one kind that have the same type are not duplicates"
+)]
+
 pub mod agents;
 pub mod approvals;
 pub mod artifacts;
@@ -32,5 +37,6 @@ pub mod strings;
 pub mod tools;
 pub mod values;
 pub mod workspaces;
+mod yaml;
 
 pub use kinds::Kind;

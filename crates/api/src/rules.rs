@@ -4,7 +4,7 @@
 //! rule by the sizes the schema admits; these stay far below the bound because they compare and never iterate over
 //! anything but conditions.
 
-use kube::core::{Reason, Rule};
+use kube::core::{Message, Reason, Rule};
 
 /// A run must say what is to be done.
 pub(crate) fn some_implementation() -> Rule {
@@ -29,14 +29,14 @@ pub(crate) fn run_name() -> Rule {
     )
 }
 
-/// Refuses edits of the given fields of the spec once the run was accepted, that is once its condition `Accepted` is
-/// true or its phase is anything but `Pending`.
+/// Refuses edits of the `fixed` fields of the spec once the run was accepted, that is once its condition `Accepted` is
+/// true or its phase is anything but `Pending`. The `writable` ones, which are all others, are named in the message.
 ///
 /// What the API server compares: every declared field in full, and every value of a map. The one gap is an object that
 /// is free-form as a whole (`spec.runtime` of a ToolRun), where renaming a key while keeping the number of keys goes
 /// unseen. The hash that the controller takes of the spec of a run is the second line, and covers that.
-pub(crate) fn fixed_once_accepted(fields: &[&str]) -> Rule {
-    let unchanged: Vec<String> = fields
+pub(crate) fn fixed_once_accepted(fixed: &[&str], writable: &[&str]) -> Rule {
+    let unchanged: Vec<String> = fixed
         .iter()
         .map(|field| {
             let (new, old) = (format!("self.spec.{field}"), format!("oldSelf.spec.{field}"));
@@ -52,10 +52,10 @@ pub(crate) fn fixed_once_accepted(fields: &[&str]) -> Rule {
         unchanged.join("\n&& "),
     );
     Rule::new(rule)
-        .message(
-            "the run was accepted, so its spec can no longer be edited, except for cancel, desiredState, cancelReason \
-             and ttlSecondsAfterFinished: submit a new run instead",
-        )
+        .message(Message::Message(format!(
+            "the run was accepted, so nothing in its spec can be edited any more but {}: submit a new run instead",
+            writable.join(", "),
+        )))
         .reason(Reason::FieldValueForbidden)
         .field_path(".spec")
 }

@@ -4,7 +4,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, phase::ObjectPhase, values::Timestamp};
+use crate::{
+    condition::CommonStatus,
+    phase::ObjectPhase,
+    values::{Timestamp, absent_as_default},
+};
 
 /// When a run starts, and which one.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +32,7 @@ use crate::{condition::CommonStatus, phase::ObjectPhase, values::Timestamp};
         json_path = ".spec.targetRef.name"
     )
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ScheduleSpec {
     /// Times to start, as a cron expression with five fields.
     pub cron: String,
@@ -39,6 +43,8 @@ pub struct ScheduleSpec {
     /// The run whose spec is the template for the runs that are started.
     pub target_ref: TargetRef,
 }
+
+absent_as_default!(ScheduleSpec);
 
 /// The run whose spec is the template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, phase::ObjectPhase, refs::Subject};
+use crate::{condition::CommonStatus, phase::ObjectPhase, refs::Subject, values::absent_as_default};
 
 /// Who may use which Secrets.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ use crate::{condition::CommonStatus, phase::ObjectPhase, refs::Subject};
            one that covers them.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct SecretBindingSpec {
     /// Who may use the Secrets, usually of kind `Agent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -30,6 +30,8 @@ pub struct SecretBindingSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_secrets: Vec<String>,
 }
+
+absent_as_default!(SecretBindingSpec);
 
 /// Whether the binding is in effect.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

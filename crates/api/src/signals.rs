@@ -11,7 +11,7 @@ use crate::{
     condition::CommonStatus,
     phase::{DeliveryPhase, ObjectPhase},
     refs::LocalRef,
-    values::{FreeForm, Timestamp},
+    values::{FreeForm, Timestamp, absent_as_default},
 };
 
 /// What the signal is. Keys beyond those listed are kept.
@@ -28,7 +28,7 @@ use crate::{
     doc = "A Signal is something that can happen outside, which a step of an orchestration can wait for.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct SignalSpec {
     /// Where the signal comes from, in words of the sender's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +42,8 @@ pub struct SignalSpec {
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
 }
+
+absent_as_default!(SignalSpec);
 
 /// Whether the signal can be delivered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,7 +74,7 @@ pub struct SignalStatus {
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Signal", type_ = "string", json_path = ".spec.signalRef.name")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct SignalDeliverySpec {
     /// The Signal that happened.
     pub signal_ref: LocalRef,
@@ -83,6 +85,8 @@ pub struct SignalDeliverySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<FreeForm>,
 }
+
+absent_as_default!(SignalDeliverySpec);
 
 /// What became of the delivery.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

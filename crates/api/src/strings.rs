@@ -109,33 +109,30 @@ pub(crate) use string_enum;
 
 #[cfg(test)]
 mod tests {
-    string_enum! {
-        /// A test enum.
-        closed enum Fruit {
-            Apple,
-            Pear = "pear-tree",
-        }
-    }
+    use crate::{agents::agent_run::VcsMode, phase::RunPhase};
 
     #[test]
     fn known_words_and_variants_are_two_forms_of_one_thing() {
-        for fruit in Fruit::KNOWN {
-            assert_eq!(&Fruit::from(fruit.as_str()), fruit);
+        for mode in VcsMode::KNOWN {
+            assert_eq!(&VcsMode::from(mode.as_str()), mode);
         }
-        assert_eq!(Fruit::from("pear-tree"), Fruit::Pear);
-        assert_eq!(Fruit::Apple.to_string(), "Apple");
+        assert_eq!(VcsMode::from("read-write"), VcsMode::ReadWrite);
+        assert_eq!(RunPhase::Pending.to_string(), "Pending");
     }
 
     #[test]
     fn unknown_words_survive_a_round_trip() {
-        let read: Fruit = serde_json::from_str("\"Quince\"").expect("any string is accepted");
-        assert!(matches!(&read, Fruit::Other(word) if word.as_str() == "Quince"));
-        assert_eq!(serde_json::to_string(&read).expect("serializes"), "\"Quince\"");
+        let read: RunPhase = serde_json::from_str("\"Hibernating\"").expect("any string is accepted");
+        assert!(matches!(&read, RunPhase::Other(word) if word.as_str() == "Hibernating"));
+        assert_eq!(
+            serde_json::to_string(&read).expect("serializes"),
+            "\"Hibernating\""
+        );
     }
 
     #[test]
     fn words_with_escapes_are_read_too() {
-        let read: Fruit = serde_json::from_str(r#""A\u0070ple""#).expect("an escaped string is a string");
-        assert_eq!(read, Fruit::Apple);
+        let read: RunPhase = serde_json::from_str(r#""F\u0061iled""#).expect("an escaped string is a string");
+        assert_eq!(read, RunPhase::Failed);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     phase::{ObjectPhase, RunPhase},
     refs::{EnvVar, LocalRef},
     rules,
-    values::{FreeForm, Timestamp},
+    values::{FreeForm, Timestamp, absent_as_default},
 };
 
 /// Which program runs, in which image, with which arguments.
@@ -30,7 +30,7 @@ use crate::{
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.image")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ToolSpec {
     /// Container image. A Tool without one is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +59,8 @@ pub struct ToolSpec {
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
+absent_as_default!(ToolSpec);
+
 /// Whether the tool can be run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -71,7 +73,9 @@ pub struct ToolStatus {
 }
 
 /// The fields of a ToolRun that cannot be edited once it was accepted: all but the request to cancel.
-pub(crate) const FIXED_FIELDS: &[&str] = &["deliveryId", "parameters", "runtime", "toolRef"];
+const FIXED_FIELDS: &[&str] = &["deliveryId", "parameters", "runtime", "toolRef"];
+/// The fields that stay writable.
+const WRITABLE_FIELDS: &[&str] = &["cancel", "desiredState", "cancelReason"];
 
 /// Which tool is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
 /// `desiredState` and `cancelReason`.
@@ -87,13 +91,13 @@ pub(crate) const FIXED_FIELDS: &[&str] = &["deliveryId", "parameters", "runtime"
     shortname = "tr",
     doc = "A ToolRun runs a Tool once, as a Job.",
     validation = rules::run_name(),
-    validation = rules::fixed_once_accepted(FIXED_FIELDS),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS, WRITABLE_FIELDS),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Tool", type_ = "string", json_path = ".spec.toolRef.name"),
     printcolumn(name = "StartTime", type_ = "date", priority = 1, json_path = ".status.startedAt"),
     printcolumn(name = "CompletionTime", type_ = "date", priority = 1, json_path = ".status.finishedAt")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct ToolRunSpec {
     /// The Tool to run.
     pub tool_ref: LocalRef,
@@ -109,6 +113,8 @@ pub struct ToolRunSpec {
     #[serde(flatten)]
     pub stop: CancelRequest,
 }
+
+absent_as_default!(ToolRunSpec);
 
 /// What became of the run, written by the controllers alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -136,6 +136,53 @@ impl JsonSchema for AnyMap {
     }
 }
 
+/// Reads an absent `spec` as an empty one.
+///
+/// Twelve kinds have never required a `spec`. The types that are derived for them do, and a single object without one
+/// would make every list that contains it unreadable. The specs of those kinds derive their (de)serialization with
+/// `#[serde(remote = "Self")]`, which leaves the traits to this macro; names in an empty spec are blank, which counts as
+/// missing everywhere.
+macro_rules! absent_as_default {
+    ($spec:ident) => {
+        impl ::serde::Serialize for $spec {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                // The function that the derive made, not this one.
+                $spec::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $spec {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct MaybeAbsent;
+
+                impl<'de> ::serde::de::Visitor<'de> for MaybeAbsent {
+                    type Value = $spec;
+
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str("a spec")
+                    }
+
+                    fn visit_none<E: ::serde::de::Error>(self) -> Result<$spec, E> {
+                        Ok($spec::default())
+                    }
+
+                    fn visit_some<D: ::serde::Deserializer<'de>>(
+                        self,
+                        deserializer: D,
+                    ) -> Result<$spec, D::Error> {
+                        // The function that the derive made.
+                        $spec::deserialize(deserializer)
+                    }
+                }
+
+                deserializer.deserialize_option(MaybeAbsent)
+            }
+        }
+    };
+}
+
+pub(crate) use absent_as_default;
+
 #[cfg(test)]
 mod tests {
     use super::*;

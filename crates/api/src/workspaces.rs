@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, phase::WorkspacePhase};
+use crate::{condition::CommonStatus, phase::WorkspacePhase, values::absent_as_default};
 
 /// How large the volume is, where it comes from, and how long it is kept.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ use crate::{condition::CommonStatus, phase::WorkspacePhase};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Volume", type_ = "string", json_path = ".status.volumeName")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct WorkspaceSpec {
     /// Storage class of the claim. Absent: the default of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,6 +36,8 @@ pub struct WorkspaceSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i32>,
 }
+
+absent_as_default!(WorkspaceSpec);
 
 /// Whether the volume is there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// One YAML document for each kind, in the order of the table of kinds.
 fn print(out: &mut impl Write) -> Result<()> {
     for kind in Kind::ALL {
-        write!(out, "---\n{}", crd::manifest(*kind)?).context("failed to print the definitions")?;
+        write!(out, "---\n{}", manifest(*kind)?).context("failed to print the definitions")?;
     }
     out.flush().context("failed to print the definitions")
 }
@@ -35,8 +35,11 @@ fn write_files(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("failed to create {}", dir.display()))?;
     for kind in Kind::ALL {
         let path = dir.join(crd::file_name(*kind));
-        fs::write(&path, crd::manifest(*kind)?)
-            .with_context(|| format!("failed to write {}", path.display()))?;
+        fs::write(&path, manifest(*kind)?).with_context(|| format!("failed to write {}", path.display()))?;
     }
     Ok(())
+}
+
+fn manifest(kind: Kind) -> Result<String> {
+    crd::manifest(kind).with_context(|| format!("failed to write the definition of {}", kind.info().kind))
 }

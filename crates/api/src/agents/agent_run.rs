@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The fields that cannot be edited once the run was accepted: all but the request to cancel and the retention.
-pub(crate) const FIXED_FIELDS: &[&str] = &[
+const FIXED_FIELDS: &[&str] = &[
     "agentRef",
     "idempotencyKey",
     "implementation",
@@ -33,6 +33,13 @@ pub(crate) const FIXED_FIELDS: &[&str] = &[
     "vcsRef",
     "workflow",
     "workload",
+];
+/// The fields that stay writable.
+const WRITABLE_FIELDS: &[&str] = &[
+    "cancel",
+    "desiredState",
+    "cancelReason",
+    "ttlSecondsAfterFinished",
 ];
 
 /// Which agent does what, and how it is run. It cannot be edited once the run was accepted, except for `cancel`,
@@ -50,7 +57,7 @@ pub(crate) const FIXED_FIELDS: &[&str] = &[
     doc = "An AgentRun is one piece of work done once by one agent, as a Job, as a workflow of Jobs, as a Temporal \
            workflow or by an endpoint of your own.",
     validation = rules::run_name(),
-    validation = rules::fixed_once_accepted(FIXED_FIELDS),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS, WRITABLE_FIELDS),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Agent", type_ = "string", json_path = ".spec.agentRef.name"),
     printcolumn(name = "Succeeded", type_ = "string", json_path = ".status.conditions[?(@.type==\"Succeeded\")].status"),

@@ -106,13 +106,13 @@ pub struct VcsAuth {
     /// The way to authenticate: `token`, `app` (GitHub only), `ssh` or `none`. Absent: the one whose secret is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<AuthMethod>,
-    /// A GitHub App.
+    /// A GitHub App, for which a short-lived token is made for each run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<AppAuth>,
-    /// An SSH key.
+    /// An SSH key and the hosts it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh: Option<SshAuth>,
-    /// A token.
+    /// A token that the forge issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenAuth>,
     /// User name to present. Default: `x-access-token` for github, `oauth2` for gitlab, `x-token-auth` for bitbucket,
@@ -209,7 +209,7 @@ pub struct VcsDefaults {
     /// Name of the author of commits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit_author_name: Option<String>,
-    /// Pull requests.
+    /// How pull requests are opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<PullRequestDefaults>,
 }

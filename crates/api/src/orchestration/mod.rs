@@ -10,7 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    condition::CommonStatus, phase::ObjectPhase, refs::OptionalRef, strings::string_enum, values::FreeForm,
+    condition::CommonStatus,
+    phase::ObjectPhase,
+    refs::OptionalRef,
+    strings::string_enum,
+    values::{FreeForm, absent_as_default},
 };
 
 /// The steps and how they depend on each other.
@@ -29,7 +33,7 @@ use crate::{
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Entrypoint", type_ = "string", json_path = ".spec.entrypoint")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct OrchestrationSpec {
     /// Name of a step that must exist. It has no effect on the order of execution.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +45,8 @@ pub struct OrchestrationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policies: Option<FreeForm>,
 }
+
+absent_as_default!(OrchestrationSpec);
 
 string_enum! {
     /// What a step does.

@@ -15,11 +15,13 @@ use crate::{
     reason::Reason,
     refs::LocalRef,
     rules,
-    values::{FreeForm, Timestamp},
+    values::{FreeForm, Timestamp, absent_as_default},
 };
 
 /// The fields that cannot be edited once the run was accepted: all but the request to cancel.
-pub(crate) const FIXED_FIELDS: &[&str] = &["deliveryId", "orchestrationRef", "parameters"];
+const FIXED_FIELDS: &[&str] = &["deliveryId", "orchestrationRef", "parameters"];
+/// The fields that stay writable.
+const WRITABLE_FIELDS: &[&str] = &["cancel", "desiredState", "cancelReason"];
 
 /// Which orchestration is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
 /// `desiredState` and `cancelReason`.
@@ -36,7 +38,7 @@ pub(crate) const FIXED_FIELDS: &[&str] = &["deliveryId", "orchestrationRef", "pa
     doc = "An OrchestrationRun executes the steps of an Orchestration once, with the definition as it was when the run \
            started.",
     validation = rules::run_name(),
-    validation = rules::fixed_once_accepted(FIXED_FIELDS),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS, WRITABLE_FIELDS),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Orchestration", type_ = "string", json_path = ".spec.orchestrationRef.name"),
     printcolumn(name = "RunId", type_ = "string", json_path = ".status.runId"),
@@ -45,7 +47,7 @@ pub(crate) const FIXED_FIELDS: &[&str] = &["deliveryId", "orchestrationRef", "pa
     printcolumn(name = "StartTime", type_ = "date", priority = 1, json_path = ".status.startedAt"),
     printcolumn(name = "CompletionTime", type_ = "date", priority = 1, json_path = ".status.finishedAt")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub struct OrchestrationRunSpec {
     /// The Orchestration to run.
     pub orchestration_ref: LocalRef,
@@ -58,6 +60,8 @@ pub struct OrchestrationRunSpec {
     #[serde(flatten)]
     pub stop: CancelRequest,
 }
+
+absent_as_default!(OrchestrationRunSpec);
 
 /// What became of the run, written by the controllers alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
