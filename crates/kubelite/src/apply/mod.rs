@@ -374,7 +374,8 @@ fn prune(
         typed::name_parents(shape, &mut set);
         set
     }
-    if last.is_empty() {
+    // Most applies change values and leave nothing out.
+    if own.fields.contains(&last) {
         return merged;
     }
     let mut last = last;

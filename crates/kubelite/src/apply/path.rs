@@ -275,6 +275,15 @@ impl<'a> FieldSet<'a> {
         changed
     }
 
+    /// Whether every member of the other set is one of this.
+    pub(super) fn contains(&self, other: &FieldSet<'_>) -> bool {
+        other.entries.iter().all(|(element, theirs)| {
+            self.get(element).is_some_and(|node| {
+                (node.member || !theirs.member) && node.children.contains(&theirs.children)
+            })
+        })
+    }
+
     /// Every path in the set as text, a level's members before what is below them, which is how conflicts are listed.
     pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
@@ -361,6 +370,15 @@ mod tests {
         assert!(set(&[&["a"]]).subtract(&set(&[&["a"]])));
         assert!(!set(&[&["a", "b"]]).subtract(&set(&[&["a"], &["c"]])));
         assert!(!set(&[&["a"]]).subtract_recursively(&set(&[&["a", "b"]])));
+    }
+
+    #[test]
+    fn containment_is_of_every_member() {
+        let whole = set(&[&["a"], &["a", "b"], &["c", "d"]]);
+        assert!(whole.contains(&set(&[&["a", "b"], &["c", "d"]])));
+        assert!(!whole.contains(&set(&[&["c"]])));
+        assert!(!whole.contains(&set(&[&["a", "c"]])));
+        assert!(whole.contains(&FieldSet::default()));
     }
 
     #[test]
