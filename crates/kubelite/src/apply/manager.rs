@@ -372,6 +372,6 @@ mod tests {
             .iter()
             .find(|entry| entry.manager == OLDEST)
             .expect("an entry for the oldest");
-        assert_eq!(oldest.fields.paths(), [".a", ".old"]);
+        assert_eq!(oldest.fields.all_paths(), [".a", ".old"]);
     }
 }

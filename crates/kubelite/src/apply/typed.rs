@@ -372,7 +372,11 @@ mod tests {
     fn diff(old: &Value, new: &Value) -> [Vec<String>; 3] {
         let schema = schema();
         let diff = compare(Shape::of_object(&schema), old, new);
-        [diff.added.paths(), diff.removed.paths(), diff.modified.paths()]
+        [
+            diff.added.all_paths(),
+            diff.removed.all_paths(),
+            diff.modified.all_paths(),
+        ]
     }
 
     fn paths<const N: usize>(paths: [&str; N]) -> Vec<String> {
@@ -433,7 +437,7 @@ mod tests {
             ".list[k=\"x\"]",
             ".list[k=\"x\"].k",
         ];
-        assert_eq!(set.paths(), claimed);
+        assert_eq!(set.all_paths(), claimed);
     }
 
     #[test]
@@ -450,6 +454,6 @@ mod tests {
             ".list[k=\"x\"]",
             ".list[k=\"x\"].k",
         ];
-        assert_eq!(set.paths(), all);
+        assert_eq!(set.all_paths(), all);
     }
 }

@@ -14,9 +14,10 @@ use super::{
     shape::{Items, Kind, ListShape, MapShape, Scalar, Shape},
 };
 
-/// How many misfits are reported. Each repeats the path to it, so that without a bound a small object with long names
-/// could ask for a huge answer.
+/// How many misfits are reported, and with how much text. Each repeats the path to it and the value there, so that
+/// without a bound a small object with long names could ask for a huge answer.
 const MAX_MISFITS: usize = 32;
+const MAX_MISFIT_TEXT: usize = 1 << 20;
 
 /// One place where an object does not fit its schema.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,20 +61,24 @@ impl fmt::Display for Place<'_> {
 #[derive(Default)]
 struct Check {
     found: Vec<Misfit>,
+    text: usize,
 }
 
 impl Check {
+    fn is_full(&self) -> bool {
+        self.found.len() >= MAX_MISFITS || self.text >= MAX_MISFIT_TEXT
+    }
+
     fn report(&mut self, place: Place<'_>, message: String) {
-        if self.found.len() < MAX_MISFITS {
-            self.found.push(Misfit {
-                path: place.to_string(),
-                message,
-            });
+        if !self.is_full() {
+            let path = place.to_string();
+            self.text += path.len() + message.len();
+            self.found.push(Misfit { path, message });
         }
     }
 
     fn value(&mut self, shape: Shape<'_>, value: &Value, place: Place<'_>) {
-        if value.is_null() || shape.accepts_anything() || self.found.len() >= MAX_MISFITS {
+        if value.is_null() || shape.accepts_anything() || self.is_full() {
             return;
         }
         match (shape.kind_of(value), value) {
