@@ -278,3 +278,100 @@ pub(super) fn finish(mut entries: Vec<Entry<'_>>) -> Vec<Slot> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(changes: &Value) -> Value {
+        let mut entry = json!({
+            "manager": "m", "operation": "Update", "apiVersion": "v1", "time": "2026-01-02T03:04:05Z",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}},
+        });
+        let changes = changes.as_object().cloned().unwrap_or_default();
+        entry.as_object_mut().expect("an object").extend(changes);
+        entry
+    }
+
+    #[test]
+    fn entries_survive_a_round_trip() {
+        let managed = json!([
+            entry(&json!({"operation": "Apply", "subresource": "status"})),
+            entry(&json!({})),
+            {"operation": "Update", "apiVersion": "v2", "fieldsType": "FieldsV1", "fieldsV1": {"f:b": {}}},
+        ]);
+        for decoded in decode(&managed).expect("valid entries") {
+            let at = decoded.stored_at.expect("as stored");
+            assert_eq!(decoded.encode(), managed[at]);
+        }
+    }
+
+    #[test]
+    fn a_list_with_an_entry_that_makes_no_sense_is_not_read() {
+        assert!(decode(&json!([entry(&json!({}))])).is_some());
+        for change in [
+            json!({"operation": "Delete"}),
+            json!({"operation": null}),
+            json!({"apiVersion": ""}),
+            json!({"fieldsType": "FieldsV2"}),
+            json!({"fieldsV1": []}),
+            json!({"time": "yesterday"}),
+            json!({"manager": 1}),
+        ] {
+            assert!(
+                decode(&json!([entry(&json!({})), entry(&change)])).is_none(),
+                "{change}"
+            );
+        }
+        assert!(decode(&json!([1])).is_none());
+        assert!(decode(&json!({})).is_none());
+    }
+
+    #[test]
+    fn only_an_empty_list_or_one_empty_entry_forgets_the_owners() {
+        for reset in [json!([]), json!([{}]), json!([{"manager": "", "fieldsV1": null}])] {
+            assert!(is_reset(&reset), "{reset}");
+        }
+        for kept in [
+            json!(null),
+            json!([{}, {}]),
+            json!([{"manager": "m"}]),
+            json!([null]),
+        ] {
+            assert!(!is_reset(&kept), "{kept}");
+        }
+    }
+
+    #[test]
+    fn times_with_an_offset_are_sorted_by_the_moment() {
+        let managed = json!([
+            entry(&json!({"manager": "late", "time": "2026-01-02T03:04:06Z"})),
+            entry(&json!({"manager": "early", "time": "2026-01-02T05:04:05+02:00"})),
+        ]);
+        let slots = finish(decode(&managed).expect("valid entries"));
+        assert!(
+            matches!(slots.as_slice(), [Slot::Stored(1), Slot::Stored(0)]),
+            "{slots:?}"
+        );
+    }
+
+    #[test]
+    fn the_oldest_join_those_who_joined_before() {
+        let name = |number: u32| format!("m{number:02}");
+        let mut managed: Vec<Value> = (0..11)
+            .map(|number| entry(&json!({"manager": name(number)})))
+            .collect();
+        managed.push(entry(&json!({"manager": OLDEST, "fieldsV1": {"f:old": {}}})));
+        let managed = Value::from(managed);
+        let mut entries = decode(&managed).expect("valid entries");
+        cap(&mut entries);
+        assert_eq!(entries.len(), MAX_UPDATE_ENTRIES);
+        let oldest = entries
+            .iter()
+            .find(|entry| entry.manager == OLDEST)
+            .expect("an entry for the oldest");
+        assert_eq!(oldest.fields.all_paths(), [".a", ".old"]);
+    }
+}

@@ -164,3 +164,66 @@ fn without(shape: Shape<'_>, value: &Value, name: &PathElement<'_>, set: &FieldS
         None => Some(value.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{ListType, Schema, Type};
+
+    fn set() -> Schema {
+        let string = Schema {
+            type_: Some(Type::String),
+            ..Schema::default()
+        };
+        let list = Schema {
+            type_: Some(Type::Array),
+            items: Some(string.into()),
+            list_type: Some(ListType::Set),
+            ..Schema::default()
+        };
+        Schema {
+            type_: Some(Type::Object),
+            properties: [("set".to_owned(), list.into())].into(),
+            ..Schema::default()
+        }
+    }
+
+    #[test]
+    fn merged_lists_keep_the_applied_order_and_leave_the_rest_in_place() {
+        for (live, applied, merged) in [
+            ("abc", "", "abc"),
+            ("", "abc", "abc"),
+            ("abc", "ac", "abc"),
+            ("abc", "ca", "bca"),
+            ("abc", "xc", "abxc"),
+            ("abcd", "da", "bcda"),
+            ("abab", "c", "ababc"),
+            ("aab", "a", "ab"),
+            ("bca", "xaby", "cxaby"),
+        ] {
+            let list = |items: &str| json!({"set": items.chars().map(String::from).collect::<Vec<_>>()});
+            let schema = set();
+            let got = merge(Shape::of_object(&schema), &list(live), &list(applied));
+            assert_eq!(got, list(merged), "{live} {applied}");
+        }
+    }
+
+    #[test]
+    fn what_is_emptied_becomes_null() {
+        let schema = set();
+        let value = json!({"set": ["a", "b"]});
+        let without = |fields: &Value| {
+            let set = super::super::encode::decode(fields).expect("a valid set");
+            remove(Shape::of_object(&schema), &value, &set)
+        };
+        assert_eq!(without(&json!({"f:set": {"v:\"a\"": {}}})), json!({"set": ["b"]}));
+        assert_eq!(
+            without(&json!({"f:set": {"v:\"a\"": {}, "v:\"b\"": {}}})),
+            json!({"set": null})
+        );
+        assert_eq!(without(&json!({"f:set": {}})), Value::Null);
+        assert_eq!(without(&json!({"f:other": {}})), value);
+    }
+}

@@ -33,6 +33,8 @@ use crate::schema::Schema;
 /// How deep values are looked into. The JSON parser stops at 128, real objects stay below 30, and what is deeper is owned
 /// as a whole.
 const MAX_DEPTH: usize = 100;
+/// How much text the list of conflicts may be: far more than anyone reads, and no burden for the server.
+const MAX_CONFLICT_TEXT: usize = 1 << 20;
 /// Who owns what was there before an object that nobody tracked was first applied to.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// The manager of a request that names none.
@@ -171,22 +173,19 @@ fn top_level(name: &'static str) -> FieldSet<'static> {
 pub fn track_update(live: Option<&Value>, new: &mut Value, schema: &Schema, writer: Writer<'_>) {
     let sent = take_managed(new);
     let stored = live.and_then(managed_of);
-    match owners_after_update(live, new, sent.as_ref(), schema, writer) {
+    let is_as_stored = sent.as_ref() == stored;
+    // The managers of an object can be changed through the object itself only.
+    let changed = sent
+        .as_ref()
+        .filter(|_| !is_as_stored && writer.subresource.is_empty());
+    let owners = owners_after_update(live, new, changed, schema, writer);
+    // Most clients send what they have read, so that it need not be copied.
+    let to_store = |sent: Option<Value>| if is_as_stored { sent } else { stored.cloned() };
+    match owners {
         Owners::Forgotten => {}
-        Owners::AsStored => put_managed(
-            new,
-            sent.filter(|sent| Some(sent) == stored)
-                .or_else(|| stored.cloned()),
-        ),
+        Owners::AsStored => put_managed(new, to_store(sent)),
         Owners::FromSent(slots) => put_managed(new, Some(assemble(slots, sent))),
-        Owners::FromStored(slots) => {
-            let managed = match sent {
-                // Most clients send what they have read, so that it need not be copied.
-                Some(sent) if Some(&sent) == stored => assemble(slots, Some(sent)),
-                _ => assemble(slots, stored.cloned()),
-            };
-            put_managed(new, Some(managed));
-        }
+        Owners::FromStored(slots) => put_managed(new, Some(assemble(slots, to_store(sent)))),
     }
 }
 
@@ -207,9 +206,6 @@ fn owners_after_update(
 ) -> Owners {
     let nothing = Value::Object(Map::new());
     let stored = live.and_then(managed_of);
-    // The managers of an object can be changed through the object itself only.
-    let sent = sent.filter(|sent| writer.subresource.is_empty() && Some(*sent) != stored);
-
     let shape = Shape::of_object(schema);
     let mut diff = typed::compare(shape, live.unwrap_or(&nothing), new);
     diff.removed.subtract(&UNOWNED);
@@ -221,9 +217,8 @@ fn owners_after_update(
     }
 
     let from_sent = sent
-        .filter(|sent| !manager::is_reset(sent))
-        .and_then(manager::decode);
-    let from_sent = from_sent.filter(|entries| !entries.is_empty());
+        .and_then(manager::decode)
+        .filter(|entries| !entries.is_empty());
     let is_from_sent = from_sent.is_some();
     let mut entries = if sent.is_some_and(manager::is_reset) {
         Vec::new()
@@ -346,17 +341,19 @@ fn owners_before_apply<'a>(
 }
 
 fn conflicts(entries: &[Entry<'_>], changed: &FieldSet<'_>) -> Vec<Conflict> {
+    let mut budget = MAX_CONFLICT_TEXT;
     let mut owners: Vec<&Entry<'_>> = entries.iter().collect();
     owners.sort_by_key(|entry| entry.identity());
-    let conflicts = owners.into_iter().flat_map(|entry| {
+    let mut conflicts = Vec::new();
+    for entry in owners {
         let manager = entry.identity().to_string();
-        let fields = entry.fields.intersection(changed).paths().into_iter();
-        fields.map(move |field| Conflict {
+        let fields = entry.fields.intersection(changed).paths(&mut budget);
+        conflicts.extend(fields.into_iter().map(|field| Conflict {
             manager: manager.clone(),
             field,
-        })
-    });
-    conflicts.collect()
+        }));
+    }
+    conflicts
 }
 
 /// Removes what a manager applied last time and did not apply now, unless someone else owns it.
@@ -374,7 +371,8 @@ fn prune(
         typed::name_parents(shape, &mut set);
         set
     }
-    if last.is_empty() {
+    // Most applies change values and leave nothing out.
+    if own.fields.contains(&last) {
         return merged;
     }
     let mut last = last;

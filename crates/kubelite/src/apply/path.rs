@@ -275,22 +275,47 @@ impl<'a> FieldSet<'a> {
         changed
     }
 
-    /// Every path in the set as text, a level's members before what is below them, which is how conflicts are listed.
-    pub(super) fn paths(&self) -> Vec<String> {
+    /// Whether every member of the other set is one of this.
+    pub(super) fn contains(&self, other: &FieldSet<'_>) -> bool {
+        other.entries.iter().all(|(element, theirs)| {
+            self.get(element).is_some_and(|node| {
+                (node.member || !theirs.member) && node.children.contains(&theirs.children)
+            })
+        })
+    }
+
+    /// The paths in the set as text, a level's members before what is below them, which is how conflicts are listed.
+    ///
+    /// A path repeats all the names above it, so that a set with long names can print as very much more than it takes.
+    /// The list ends when its text has used up the budget.
+    pub(super) fn paths(&self, budget: &mut usize) -> Vec<String> {
         let mut paths = Vec::new();
-        self.collect_paths(&mut String::new(), &mut paths);
+        self.collect_paths(&mut String::new(), budget, &mut paths);
         paths
     }
 
-    fn collect_paths(&self, prefix: &mut String, paths: &mut Vec<String>) {
-        let members = self.entries.iter().filter(|(_, node)| node.member);
-        paths.extend(members.map(|(element, _)| format!("{prefix}{element}")));
+    fn collect_paths(&self, prefix: &mut String, budget: &mut usize, paths: &mut Vec<String>) {
+        for (element, _) in self.entries.iter().filter(|(_, node)| node.member) {
+            if *budget == 0 {
+                return;
+            }
+            let path = format!("{prefix}{element}");
+            *budget = budget.saturating_sub(path.len());
+            paths.push(path);
+        }
         for (element, node) in &self.entries {
             let length = prefix.len();
             prefix.push_str(&element.to_string());
-            node.children.collect_paths(prefix, paths);
+            node.children.collect_paths(prefix, budget, paths);
             prefix.truncate(length);
         }
+    }
+
+    /// All the paths in the set.
+    #[cfg(test)]
+    pub(super) fn all_paths(&self) -> Vec<String> {
+        let mut budget = usize::MAX;
+        self.paths(&mut budget)
     }
 }
 
@@ -316,13 +341,13 @@ mod tests {
     ) -> Vec<String> {
         let mut left = set(left);
         take(&mut left, &set(right));
-        left.paths()
+        left.all_paths()
     }
 
     #[test]
     fn parents_of_an_inserted_path_are_not_members() {
-        assert_eq!(set(&[&["a", "b"]]).paths(), [".a.b"]);
-        assert_eq!(set(&[&["a", "b"], &["a"]]).paths(), [".a", ".a.b"]);
+        assert_eq!(set(&[&["a", "b"]]).all_paths(), [".a.b"]);
+        assert_eq!(set(&[&["a", "b"], &["a"]]).all_paths(), [".a", ".a.b"]);
         assert!(set(&[&[]]).is_empty());
     }
 
@@ -332,8 +357,11 @@ mod tests {
             set(&[&["a"], &["b", "c"], &["e"]]),
             set(&[&["a", "x"], &["b", "c"], &["b", "d"]]),
         );
-        assert_eq!(left.intersection(&right).paths(), [".b.c"]);
-        assert_eq!(left.union(right).paths(), [".a", ".e", ".a.x", ".b.c", ".b.d"]);
+        assert_eq!(left.intersection(&right).all_paths(), [".b.c"]);
+        assert_eq!(
+            left.union(right).all_paths(),
+            [".a", ".e", ".a.x", ".b.c", ".b.d"]
+        );
     }
 
     #[test]
@@ -361,6 +389,15 @@ mod tests {
         assert!(set(&[&["a"]]).subtract(&set(&[&["a"]])));
         assert!(!set(&[&["a", "b"]]).subtract(&set(&[&["a"], &["c"]])));
         assert!(!set(&[&["a"]]).subtract_recursively(&set(&[&["a", "b"]])));
+    }
+
+    #[test]
+    fn containment_is_of_every_member() {
+        let whole = set(&[&["a"], &["a", "b"], &["c", "d"]]);
+        assert!(whole.contains(&set(&[&["a", "b"], &["c", "d"]])));
+        assert!(!whole.contains(&set(&[&["c"]])));
+        assert!(!whole.contains(&set(&[&["a", "c"]])));
+        assert!(whole.contains(&FieldSet::default()));
     }
 
     #[test]
@@ -395,7 +432,15 @@ mod tests {
             )
         };
         let set = FieldSet::from_entries(vec![entry("b", true), entry("a", true), entry("c", false)]);
-        assert_eq!(set.paths(), [".a", ".b"]);
+        assert_eq!(set.all_paths(), [".a", ".b"]);
+    }
+
+    #[test]
+    fn a_list_of_paths_ends_with_its_budget() {
+        let set = set(&[&["a", "b"], &["a", "c"], &["d"]]);
+        let mut budget = 3;
+        assert_eq!(set.paths(&mut budget), [".d", ".a.b"]);
+        assert_eq!(budget, 0);
     }
 
     #[test]

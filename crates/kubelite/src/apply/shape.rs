@@ -392,3 +392,108 @@ impl<'s> ListShape<'s> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn items_that_cannot_be_named_say_why() {
+        let keys = ["k".to_owned(), "l".to_owned()];
+        let schema = Schema::default();
+        let item = Shape::of_object(&schema);
+        let (set, keyed) = (
+            ListShape {
+                items: Items::Set,
+                item,
+            },
+            ListShape {
+                items: Items::Keyed(&keys),
+                item,
+            },
+        );
+        for (list, value, message) in [
+            (
+                keyed,
+                json!(null),
+                "associative list with keys may not have a null element",
+            ),
+            (
+                keyed,
+                json!(1),
+                "associative list with keys may not have non-map elements",
+            ),
+            (
+                keyed,
+                json!({"m": 1}),
+                "associative list with keys has an element that omits all key fields [\"k\" \"l\"] (and doesn't have default values for any key fields)",
+            ),
+            (
+                set,
+                json!({}),
+                "associative list without keys has an element that's a map type",
+            ),
+            (
+                set,
+                json!([]),
+                "not supported: associative list with lists as elements",
+            ),
+            (
+                set,
+                json!(null),
+                "associative list without keys has an element that's an explicit null",
+            ),
+        ] {
+            let value: &'static Value = Box::leak(Box::new(value));
+            assert_eq!(
+                list.name_item(value).map_err(|error| error.to_string()),
+                Err(message.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_members_are_allowed_below_what_preserves_them() {
+        let inner = Schema {
+            type_: Some(Type::Object),
+            properties: [("a".to_owned(), Arc::new(Schema::default()))].into(),
+            ..Schema::default()
+        };
+        let outer = |preserve_unknown_fields| Schema {
+            properties: [("inner".to_owned(), Arc::new(inner.clone()))].into(),
+            preserve_unknown_fields,
+            ..Schema::default()
+        };
+        for preserve in [true, false] {
+            let schema = outer(preserve);
+            let map = Shape::of_object(&schema)
+                .map()
+                .expect("a map")
+                .member("inner")
+                .map();
+            assert_eq!(map.expect("a map").others().is_some(), preserve);
+        }
+    }
+
+    #[test]
+    fn metadata_is_known_even_where_anything_is_allowed() {
+        let schema = Schema {
+            preserve_unknown_fields: true,
+            ..Schema::default()
+        };
+        let metadata = Shape::of_object(&schema)
+            .map()
+            .expect("a map")
+            .member("metadata")
+            .map()
+            .expect("a map");
+        assert!(metadata.others().is_none());
+        let finalizers = metadata
+            .named("finalizers")
+            .and_then(Shape::list)
+            .expect("a list");
+        assert_eq!(finalizers.items, Items::Set);
+    }
+}

@@ -91,6 +91,9 @@ pub(super) struct Diff<'a> {
 
 /// Compares an object with the older one.
 pub(super) fn compare<'a>(shape: Shape<'a>, old: &'a Value, new: &'a Value) -> Diff<'a> {
+    if old == new {
+        return Diff::default();
+    }
     let diff = differ(shape, Some(old), Some(new));
     Diff {
         added: diff.added.children,
@@ -131,14 +134,14 @@ struct Gathered<'a> {
 
 impl<'a> Gathered<'a> {
     fn push(&mut self, name: &PathElement<'a>, diff: NodeDiff<'a>) {
-        for (into, node) in [
-            (&mut self.added, diff.added),
-            (&mut self.removed, diff.removed),
-            (&mut self.modified, diff.modified),
-        ] {
-            if !node.is_empty() {
-                into.push((name.clone(), node));
-            }
+        if !diff.added.is_empty() {
+            self.added.push((name.clone(), diff.added));
+        }
+        if !diff.removed.is_empty() {
+            self.removed.push((name.clone(), diff.removed));
+        }
+        if !diff.modified.is_empty() {
+            self.modified.push((name.clone(), diff.modified));
         }
     }
 
@@ -157,7 +160,6 @@ impl<'a> Gathered<'a> {
 
 fn differ<'a>(shape: Shape<'a>, old: Option<&'a Value>, new: Option<&'a Value>) -> NodeDiff<'a> {
     let mut diff = match (old, new) {
-        (Some(old), Some(new)) if old == new => return NodeDiff::default(),
         (Some(before), Some(after)) => {
             let (was, is) = (shape.kind_of(before), shape.kind_of(after));
             let diff = differ_as(is, old, new);
@@ -204,6 +206,7 @@ fn differ_maps<'a>(
     let old = old.into_iter().flatten().peekable();
     let new = new.into_iter().flatten().peekable();
     for (name, old, new) in zip(old, new) {
+        // Looking up the shape is dearer than finding out that nothing changed, which is the rule.
         if old != new {
             gathered.push(&PathElement::Field(name), differ(map.member(name), old, new));
         }
@@ -243,24 +246,26 @@ fn differ_lists<'a>(
         return None;
     }
     let (old, new) = (grouped(list, old)?, grouped(list, new)?);
-    let named = |group: &[Named<'a>]| {
-        let values: Vec<&'a Value> = group.iter().map(|(_, value)| *value).collect();
-        group.first().map(|(name, _)| (name.clone(), values))
-    };
-    let old = old.chunk_by(same_item).filter_map(named).peekable();
-    let new = new.chunk_by(same_item).filter_map(named).peekable();
+    let old = old.chunk_by(same_item).filter_map(with_name).peekable();
+    let new = new.chunk_by(same_item).filter_map(with_name).peekable();
     let mut gathered = Gathered::default();
     for (name, old, new) in zip(old, new) {
-        let diff = differ_items(list.item, &old.unwrap_or_default(), &new.unwrap_or_default());
-        gathered.push(&name, diff);
+        let diff = differ_items(list.item, old.unwrap_or_default(), new.unwrap_or_default());
+        gathered.push(name, diff);
     }
     Some(gathered.finish())
 }
 
+fn with_name<'g, 'a>(group: &'g [Named<'a>]) -> Option<(&'g PathElement<'a>, &'g [Named<'a>])> {
+    group.first().map(|(name, _)| (name, group))
+}
+
 /// The difference of the items of one name. More than one of a name are one value together.
-fn differ_items<'a>(shape: Shape<'a>, old: &[&'a Value], new: &[&'a Value]) -> NodeDiff<'a> {
-    let (first_old, first_new) = (old.first().copied(), new.first().copied());
+fn differ_items<'a>(shape: Shape<'a>, old: &[Named<'a>], new: &[Named<'a>]) -> NodeDiff<'a> {
+    let first = |items: &[Named<'a>]| items.first().map(|(_, value)| *value);
+    let (first_old, first_new) = (first(old), first(new));
     match (old.len(), new.len()) {
+        (1, 1) if first_old == first_new => NodeDiff::default(),
         (0 | 1, 0 | 1) => differ(shape, first_old, first_new),
         (0 | 1, _) => {
             let mut diff = differ(shape, first_old, None);
@@ -273,7 +278,11 @@ fn differ_items<'a>(shape: Shape<'a>, old: &[&'a Value], new: &[&'a Value]) -> N
             diff
         }
         _ => {
-            let same = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same_value(old, new));
+            let same = old.len() == new.len()
+                && old
+                    .iter()
+                    .zip(new)
+                    .all(|((_, old), (_, new))| same_value(old, new));
             let mut diff = NodeDiff::default();
             diff.modified.member = !same;
             diff
@@ -321,4 +330,130 @@ pub(super) fn fit_to_schema(shape: Shape<'_>, set: &mut FieldSet<'_>) -> bool {
         }
     }
     changed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{ListType, Schema, Type};
+
+    /// An object with a keyed list `list` of objects and a free-form map `free`.
+    fn schema() -> Schema {
+        let named = |type_| Schema {
+            type_: Some(type_),
+            ..Schema::default()
+        };
+        let item = Schema {
+            properties: ["k", "v"]
+                .map(|name| (name.to_owned(), named(Type::String).into()))
+                .into(),
+            ..named(Type::Object)
+        };
+        let list = Schema {
+            items: Some(item.into()),
+            list_type: Some(ListType::Map(vec!["k".to_owned()])),
+            ..named(Type::Array)
+        };
+        let properties = [
+            ("list", list),
+            ("free", named(Type::Object)),
+            ("text", named(Type::String)),
+        ];
+        Schema {
+            properties: properties
+                .map(|(name, schema)| (name.to_owned(), schema.into()))
+                .into(),
+            ..named(Type::Object)
+        }
+    }
+
+    fn diff(old: &Value, new: &Value) -> [Vec<String>; 3] {
+        let schema = schema();
+        let diff = compare(Shape::of_object(&schema), old, new);
+        [
+            diff.added.all_paths(),
+            diff.removed.all_paths(),
+            diff.modified.all_paths(),
+        ]
+    }
+
+    fn paths<const N: usize>(paths: [&str; N]) -> Vec<String> {
+        paths.map(str::to_owned).into()
+    }
+
+    #[test]
+    fn differences_are_found_at_the_smallest_owned_place() {
+        let old = json!({"text": "a", "list": [{"k": "x", "v": "1"}]});
+        let new = json!({"text": "b", "list": [{"k": "x", "v": "2"}, {"k": "y"}]});
+        let added = paths([".list[k=\"y\"]", ".list[k=\"y\"].k"]);
+        let modified = paths([".text", ".list[k=\"x\"].v"]);
+        assert_eq!(diff(&old, &new), [added.clone(), vec![], modified.clone()]);
+        assert_eq!(diff(&new, &old), [vec![], added, modified]);
+    }
+
+    #[test]
+    fn a_value_that_changes_its_type_takes_its_members_with_it() {
+        let (map, scalar) = (json!({"free": {"x": {"a": 1}}}), json!({"free": {"x": 1}}));
+        assert_eq!(
+            diff(&map, &scalar),
+            [vec![], paths([".free.x.a"]), paths([".free.x"])]
+        );
+        assert_eq!(
+            diff(&scalar, &map),
+            [paths([".free.x.a"]), vec![], paths([".free.x"])]
+        );
+    }
+
+    #[test]
+    fn items_of_one_name_are_one_value_together() {
+        let one = json!({"list": [{"k": "x", "v": "1"}]});
+        let two = json!({"list": [{"k": "x", "v": "1"}, {"k": "x", "v": "2"}]});
+        let other = json!({"list": [{"k": "x", "v": "1"}, {"k": "x", "v": "3"}]});
+        let item = ".list[k=\"x\"]";
+        let whole = paths([item, ".list[k=\"x\"].k", ".list[k=\"x\"].v"]);
+        assert_eq!(diff(&one, &two), [paths([item]), whole.clone(), vec![]]);
+        assert_eq!(diff(&two, &one), [whole, paths([item]), vec![]]);
+        assert_eq!(diff(&two, &other), [vec![], vec![], paths([item])]);
+    }
+
+    #[test]
+    fn a_list_with_an_item_that_cannot_be_named_is_one_value() {
+        let (good, bad) = (json!({"list": [{"k": "x"}]}), json!({"list": [{"v": "x"}]}));
+        assert_eq!(diff(&good, &bad), [vec![], vec![], paths([".list"])]);
+    }
+
+    #[test]
+    fn claims_name_items_and_free_members_but_not_named_parents() {
+        let schema = schema();
+        let value = json!({"list": [{"k": "x"}], "free": {"a": {"b": 1}, "c": {}}, "text": null});
+        let set = to_set(Shape::of_object(&schema), &value);
+        let claimed = [
+            ".text",
+            ".free.a",
+            ".free.c",
+            ".free.a.b",
+            ".list[k=\"x\"]",
+            ".list[k=\"x\"].k",
+        ];
+        assert_eq!(set.all_paths(), claimed);
+    }
+
+    #[test]
+    fn named_parents_of_members_become_members_when_asked() {
+        let schema = schema();
+        let value = json!({"list": [{"k": "x"}], "free": {"a": {"b": 1}}});
+        let mut set = to_set(Shape::of_object(&schema), &value);
+        name_parents(Shape::of_object(&schema), &mut set);
+        let all = [
+            ".free",
+            ".list",
+            ".free.a",
+            ".free.a.b",
+            ".list[k=\"x\"]",
+            ".list[k=\"x\"].k",
+        ];
+        assert_eq!(set.all_paths(), all);
+    }
 }

@@ -14,9 +14,10 @@ use super::{
     shape::{Items, Kind, ListShape, MapShape, Scalar, Shape},
 };
 
-/// How many misfits are reported. Each repeats the path to it, so that without a bound a small object with long names
-/// could ask for a huge answer.
+/// How many misfits are reported, and with how much text. Each repeats the path to it and the value there, so that
+/// without a bound a small object with long names could ask for a huge answer.
 const MAX_MISFITS: usize = 32;
+const MAX_MISFIT_TEXT: usize = 1 << 20;
 
 /// One place where an object does not fit its schema.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -36,97 +37,106 @@ impl fmt::Display for Misfit {
 
 /// Every place where the object does not fit, up to a bound.
 pub(super) fn misfits(shape: Shape<'_>, value: &Value) -> Vec<Misfit> {
-    let mut check = Check {
-        path: String::new(),
-        found: Vec::new(),
-    };
-    check.value(shape, value);
+    let mut check = Check::default();
+    check.value(shape, value, Place::Root);
     check.found
 }
 
+/// The way to a value, printed only when something is wrong there.
+#[derive(Clone, Copy)]
+enum Place<'p> {
+    Root,
+    Below(&'p Place<'p>, &'p PathElement<'p>),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Below(parent, element) => write!(f, "{parent}{element}"),
+        }
+    }
+}
+
+#[derive(Default)]
 struct Check {
-    path: String,
     found: Vec<Misfit>,
+    text: usize,
 }
 
 impl Check {
-    fn report(&mut self, message: String) {
-        if self.found.len() < MAX_MISFITS {
-            self.found.push(Misfit {
-                path: self.path.clone(),
-                message,
-            });
+    fn is_full(&self) -> bool {
+        self.found.len() >= MAX_MISFITS || self.text >= MAX_MISFIT_TEXT
+    }
+
+    fn report(&mut self, place: Place<'_>, message: String) {
+        if !self.is_full() {
+            let path = place.to_string();
+            self.text += path.len() + message.len();
+            self.found.push(Misfit { path, message });
         }
     }
 
-    fn at(&mut self, element: &PathElement<'_>, check: impl FnOnce(&mut Self)) {
-        let length = self.path.len();
-        // Writing to a string cannot fail.
-        let _ = write!(self.path, "{element}");
-        check(self);
-        self.path.truncate(length);
-    }
-
-    fn value(&mut self, shape: Shape<'_>, value: &Value) {
-        if value.is_null() || shape.accepts_anything() || self.found.len() >= MAX_MISFITS {
+    fn value(&mut self, shape: Shape<'_>, value: &Value, place: Place<'_>) {
+        if value.is_null() || shape.accepts_anything() || self.is_full() {
             return;
         }
         match (shape.kind_of(value), value) {
-            (Kind::Scalar(scalar), _) => self.scalar(scalar, value),
-            (Kind::Map(map), Value::Object(members)) => self.members(map, members),
-            (Kind::List(list), Value::Array(items)) => self.items(list, items),
-            (Kind::Map(_), _) => self.report(format!("expected map, got &{{{}}}", Plain(value))),
-            (Kind::List(_), _) => self.report(format!("expected list, got &{{{}}}", Plain(value))),
+            (Kind::Scalar(scalar), _) => self.scalar(scalar, value, place),
+            (Kind::Map(map), Value::Object(members)) => self.members(map, members, place),
+            (Kind::List(list), Value::Array(items)) => self.items(list, items, place),
+            (Kind::Map(_), _) => self.report(place, format!("expected map, got &{{{}}}", Plain(value))),
+            (Kind::List(_), _) => self.report(place, format!("expected list, got &{{{}}}", Plain(value))),
         }
     }
 
-    fn scalar(&mut self, scalar: Scalar, value: &Value) {
-        match (scalar, value) {
+    fn scalar(&mut self, scalar: Scalar, value: &Value, place: Place<'_>) {
+        let message = match (scalar, value) {
             (Scalar::Numeric, Value::Number(_))
             | (Scalar::String, Value::String(_))
             | (Scalar::Boolean, Value::Bool(_))
-            | (Scalar::Any, Value::Number(_) | Value::String(_) | Value::Bool(_)) => {}
-            (Scalar::Numeric, _) => {
-                self.report(format!(
-                    "expected numeric (int or float), got {}",
-                    type_name(value)
-                ));
-            }
+            | (Scalar::Any, Value::Number(_) | Value::String(_) | Value::Bool(_)) => return,
+            (Scalar::Numeric, _) => format!("expected numeric (int or float), got {}", type_name(value)),
             (Scalar::String, _) => {
-                let printed = Source(value);
-                self.report(format!(
-                    "expected string, got &value.valueUnstructured{{Value:{printed}}}"
-                ));
+                format!(
+                    "expected string, got &value.valueUnstructured{{Value:{}}}",
+                    Source(value)
+                )
             }
-            (Scalar::Boolean, _) => self.report(format!("expected boolean, got &{{{}}}", Plain(value))),
-            (Scalar::Any, _) => self.report(format!("expected any scalar, got &{{{}}}", Plain(value))),
-        }
+            (Scalar::Boolean, _) => format!("expected boolean, got &{{{}}}", Plain(value)),
+            (Scalar::Any, _) => format!("expected any scalar, got &{{{}}}", Plain(value)),
+        };
+        self.report(place, message);
     }
 
-    fn members(&mut self, map: MapShape<'_>, members: &Map<String, Value>) {
+    fn members(&mut self, map: MapShape<'_>, members: &Map<String, Value>, place: Place<'_>) {
         for (name, value) in members {
-            let shape = map.named(name).or_else(|| map.others());
-            self.at(&PathElement::Field(name), |check| match shape {
-                Some(shape) => check.value(shape, value),
-                None => check.report("field not declared in schema".to_owned()),
-            });
+            let element = PathElement::Field(name);
+            let below = Place::Below(&place, &element);
+            match map.named(name).or_else(|| map.others()) {
+                Some(shape) => self.value(shape, value, below),
+                None => self.report(below, "field not declared in schema".to_owned()),
+            }
         }
     }
 
-    fn items(&mut self, list: ListShape<'_>, items: &[Value]) {
+    fn items(&mut self, list: ListShape<'_>, items: &[Value], place: Place<'_>) {
+        if list.items == Items::Atomic {
+            for (position, item) in items.iter().enumerate() {
+                let element = PathElement::Index(i64::try_from(position).unwrap_or(i64::MAX));
+                self.value(list.item, item, Place::Below(&place, &element));
+            }
+            return;
+        }
         let mut seen = BTreeSet::new();
         for (position, item) in items.iter().enumerate() {
-            let name = if list.items == Items::Atomic {
-                PathElement::Index(i64::try_from(position).unwrap_or(i64::MAX))
-            } else {
-                match list.name_item(item) {
-                    Ok(name) => name,
-                    Err(error) => return self.report(format!("element {position}: {error}")),
-                }
+            let name = match list.name_item(item) {
+                Ok(name) => name,
+                Err(error) => return self.report(place, format!("element {position}: {error}")),
             };
-            self.at(&name, |check| check.value(list.item, item));
+            self.value(list.item, item, Place::Below(&place, &name));
             if seen.contains(&name) {
-                self.report(format!("duplicate entries for key {name}"));
+                self.report(place, format!("duplicate entries for key {name}"));
             } else {
                 seen.insert(name);
             }
@@ -207,5 +217,32 @@ impl fmt::Display for Source<'_> {
                 f.write_char('}')
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_print_as_go_prints_them() {
+        let value = json!({"b": [1, "x", null, {}], "a": true});
+        assert_eq!(Plain(&value).to_string(), "map[a:true b:[1 x <nil> map[]]]");
+        let source = r#"map[string]interface {}{"a":true, "b":[]interface {}{1, "x", interface {}(nil), map[string]interface {}{}}}"#;
+        assert_eq!(Source(&value).to_string(), source);
+        let names = [json!("x"), json!(1), json!(1.5), json!([]), json!({})];
+        let names: Vec<_> = names.iter().map(type_name).collect();
+        assert_eq!(
+            names,
+            [
+                "string",
+                "int64",
+                "float64",
+                "[]interface {}",
+                "map[string]interface {}"
+            ]
+        );
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     field::FieldPath,
     schema::{
-        check_custom_resource, default::default_in_place, duplicate::duplicate_fields, meta, parse::parse,
-        prune::prune, rules, structural, validate,
+        check_custom_resource, default::default_in_place, meta, parse::parse, prune::prune, rules,
+        structural, validate,
     },
 };
 
@@ -178,11 +178,5 @@ proptest! {
             assert_eq!(meta::coerce_object_meta(&mut again, Some(&mut unknown)), Ok(()));
             assert_eq!((again, unknown), (coerced, Vec::new()));
         }
-    }
-
-    #[test]
-    fn text_of_any_kind_is_searched_for_duplicates(text in ".{0,64}", value in value()) {
-        duplicate_fields(text.as_bytes());
-        assert_eq!(duplicate_fields(value.to_string().as_bytes()), Vec::<String>::new());
     }
 }

@@ -45,9 +45,6 @@ fn server(steps: &[Step]) -> Server {
 
 /// Manager and time of every entry, in the order they are stored in.
 fn times(server: &Server) -> Vec<(&str, &str)> {
-    let text =
-        |entry: &'static str| move |value: &'_ Value| value[entry].as_str().unwrap_or_default().to_owned();
-    let _ = text;
     let entries = server.managed().iter();
     entries
         .map(|entry| {
@@ -405,13 +402,6 @@ fn values_below_the_depth_bound_are_owned_as_a_whole() {
     server
         .write(&applied("a", json!({"spec": {"free": nest(json!({"one": 1}))}})))
         .unwrap();
-    for (k, v) in server.owners() {
-        println!("DBG {k} {}", v.to_string().matches("f:x").count());
-    }
-    let e = server.write(&applied("b", json!({"spec": {"free": nest(json!({"two": 2}))}})));
-    for (k, v) in server.owners() {
-        println!("DBG {e:?} {k} {}", v.to_string().matches("f:x").count());
-    }
     let error = server
         .write(&applied("b", json!({"spec": {"free": nest(json!({"two": 2}))}})))
         .unwrap_err();

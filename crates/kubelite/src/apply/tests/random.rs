@@ -139,7 +139,7 @@ proptest! {
         prop_assert!(same.added.is_empty() && same.removed.is_empty() && same.modified.is_empty());
         let mut missing = to_set(shape, &object);
         missing.subtract(&compare(shape, &nothing, &object).added);
-        prop_assert!(missing.is_empty(), "{:?}", missing.paths());
+        prop_assert!(missing.is_empty(), "{:?}", missing.all_paths());
     }
 
     #[test]
