@@ -4,7 +4,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use crate::{
-    builtin::Builtin,
+    builtin::{self, Builtin},
     clock,
     error::{ApiError, Subject},
     request::{DeleteOptions, Preconditions, Propagation},
@@ -94,7 +94,11 @@ impl Core {
             _ => {}
         }
         let finalizers = finalizers_after(target, options, live);
-        let grace = self.grace(target, options, live);
+        let wanted = options.grace_period_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+        // Asking again without a period leaves the one that runs.
+        let running = metadata::number(live, "deletionGracePeriodSeconds").filter(|_| metadata::is_deleting(live));
+        let kind = target.served.resource.builtin;
+        let grace = kind.map_or(0, |kind| builtin::grace_period(kind, live, wanted.or(running)));
         if metadata::is_deleting(live) {
             return Ok(self.deletion_again(live, &finalizers, grace));
         }
@@ -138,28 +142,6 @@ impl Core {
         if let Some(generation) = metadata::number(object, "generation").filter(|generation| *generation > 0) {
             metadata::set(object, "generation", generation + 1);
         }
-    }
-
-    /// Only pods stop gracefully: their node ends the processes and then deletes the pod for good.
-    fn grace(&self, target: &Target, options: &DeleteOptions, live: &Value) -> i64 {
-        if target.served.resource.builtin != Some(Builtin::Pod) {
-            return 0;
-        }
-        let node = live.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("");
-        let phase = live.pointer("/status/phase").and_then(Value::as_str).unwrap_or("");
-        if node.is_empty() || phase == "Succeeded" || phase == "Failed" {
-            return 0;
-        }
-        let given = options.grace_period_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
-        let wanted = given.or_else(|| {
-            if metadata::is_deleting(live) {
-                metadata::number(live, "deletionGracePeriodSeconds")
-            } else {
-                live.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64)
-            }
-        });
-        // A negative period counts as one second.
-        wanted.map_or(0, |seconds| if seconds < 0 { 1 } else { seconds })
     }
 
     /// A namespace is first marked, then emptied by its controller, then removed.

@@ -67,6 +67,8 @@ async fn answer(
         Some(user) => user.clone(),
         None => auth::authenticate(&core.tokens, &parts.headers)?,
     };
+    // The body is read whatever comes of the request, so that the connection can carry the next one.
+    let body = body::read(&parts.headers, body).await?;
     let query = Query::parse(parts.uri.query())?;
     let registry = core.registry();
     match Route::parse(parts.uri.path())? {
@@ -75,7 +77,12 @@ async fn answer(
                 return Ok(page_not_found());
             }
             let call = Call { core, registry, user, parts, query };
-            call.run(&request, body, labels).await
+            let mut warnings = Vec::new();
+            let encoding = negotiate::error_encoding(&parts.headers);
+            let answer = call.run(&request, &body, labels, &mut warnings).await;
+            let mut response = answer.unwrap_or_else(|error| error_response(&error, encoding));
+            add_warnings(&mut response, &warnings);
+            Ok(response)
         }
         route => plain(core, &registry, &route, parts),
     }
@@ -146,8 +153,9 @@ impl Call<'_> {
     async fn run(
         &self,
         request: &ResourceRequest,
-        body: Body,
+        body: &[u8],
         labels: &mut RequestLabels,
+        warnings: &mut Vec<String>,
     ) -> Result<Response, ApiError> {
         let verb = Verb::of(&self.parts.method, request, &self.query)?;
         labels.verb = verb.as_str();
@@ -159,20 +167,17 @@ impl Call<'_> {
         if !target.served.resource.verbs.contains(&verb.as_str()) {
             return Err(request::method_not_allowed());
         }
-        let deprecated = target.served.version().deprecation_warning.clone();
-        let mut warnings: Vec<String> = deprecated.into_iter().collect();
-        let mut response = match verb {
-            Verb::Get => self.get(&target).await?,
-            Verb::List => self.list(&target).await?,
-            Verb::Watch => self.watch(target).await?,
-            Verb::Create => self.create(&target, body, &mut warnings).await?,
-            Verb::Update => self.update(&target, body, &mut warnings).await?,
-            Verb::Patch => self.patch(&target, body, &mut warnings).await?,
-            Verb::Delete => self.delete(&target, body).await?,
-            Verb::DeleteCollection => self.delete_collection(&target, body).await?,
-        };
-        add_warnings(&mut response, &warnings);
-        Ok(response)
+        warnings.extend(target.served.version().deprecation_warning.clone());
+        match verb {
+            Verb::Get => self.get(&target).await,
+            Verb::List => self.list(&target).await,
+            Verb::Watch => self.watch(target).await,
+            Verb::Create => self.create(&target, body, warnings).await,
+            Verb::Update => self.update(&target, body, warnings).await,
+            Verb::Patch => self.patch(&target, body, warnings).await,
+            Verb::Delete => self.delete(&target, body).await,
+            Verb::DeleteCollection => self.delete_collection(&target, body).await,
+        }
     }
 
     fn target(&self, request: &ResourceRequest) -> Result<Target, ApiError> {
@@ -197,7 +202,10 @@ impl Call<'_> {
             Some("status") if served.version().has_status => Endpoint::Status,
             Some("finalize") if resource.builtin == Some(Builtin::Namespace) => Endpoint::Finalize,
             Some("log") if resource.builtin == Some(Builtin::Pod) => Endpoint::Main,
-            Some(_) => return Err(no_such_resource()),
+            Some(_) => {
+                let target = Target { served: served.clone(), namespace, name, endpoint: Endpoint::Main };
+                return Err(ApiError::not_found(target.subject()));
+            }
         };
         Ok(Target { served, namespace, name, endpoint })
     }
@@ -244,46 +252,50 @@ impl Call<'_> {
         Ok(([(header::CONTENT_TYPE, "application/json")], stream).into_response())
     }
 
-    async fn create(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
+    async fn create(&self, target: &Target, body: &[u8], warnings: &mut Vec<String>) -> Result<Response, ApiError> {
         if !target.name.is_empty() || (target.namespace.is_empty() && target.served.resource.scope == Scope::Namespaced) {
             return Err(request::method_not_allowed());
         }
-        let bytes = body::read(&self.parts.headers, body).await?;
         let resource = &target.served.resource;
         let is_review = resource.verbs == crate::resource::CREATE_ONLY;
         let options = WriteOptions::from_query(&self.query, request::Write::Create)?;
-        let format = negotiate::body_format(&self.parts.headers, is_review)?;
+        let decoded = self.decode(target, body)?;
         if is_review {
-            return self.review(target, format, &bytes);
+            return self.review(target, &decoded.value);
         }
-        let decoded = decode(target, format, &bytes)?;
         let written = self.context(target, &options, &self.manager(&options)).create(decoded, warnings).await?;
         self.written(target, &written)
     }
 
-    fn review(&self, target: &Target, format: BodyFormat, bytes: &[u8]) -> Result<Response, ApiError> {
-        let object = if format == BodyFormat::Protobuf {
-            protobuf::decode(bytes).map_err(|error| ApiError::bad_request(error.to_string()))?
-        } else {
-            decode(target, format, bytes)?.value
-        };
+    fn review(&self, target: &Target, question: &Value) -> Result<Response, ApiError> {
         let Some(kind) = target.served.resource.builtin else { return Err(no_such_resource()) };
-        let answer = self.core.review(kind, &self.user, &object);
+        let answer = self.core.review(kind, &self.user, question);
         let (presenter, encoding) = self.presenter(target)?;
         let bytes = presenter.unsaved(&answer, encoding, self.core.clock.now())?;
         Ok(typed(StatusCode::CREATED, encoding.content_type(), bytes))
     }
 
-    async fn update(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
-        let bytes = body::read(&self.parts.headers, body).await?;
+    fn decode(&self, target: &Target, body: &[u8]) -> Result<body::Decoded, ApiError> {
+        let resource = &target.served.resource;
+        let version = &target.served.version().name;
+        match negotiate::body_format(&self.parts.headers, !resource.is_custom())? {
+            BodyFormat::Json => body::decode_object(body, body::Format::Json, resource, version),
+            BodyFormat::Yaml => body::decode_object(body, body::Format::Yaml, resource, version),
+            BodyFormat::Protobuf => {
+                let value = protobuf::decode(body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+                Ok(body::Decoded { value, duplicates: Vec::new() })
+            }
+        }
+    }
+
+    async fn update(&self, target: &Target, body: &[u8], warnings: &mut Vec<String>) -> Result<Response, ApiError> {
         let options = WriteOptions::from_query(&self.query, request::Write::Update)?;
-        let format = negotiate::body_format(&self.parts.headers, false)?;
-        let decoded = decode(target, format, &bytes)?;
+        let decoded = self.decode(target, body)?;
         let written = self.context(target, &options, &self.manager(&options)).update(decoded, warnings).await?;
         self.written(target, &written)
     }
 
-    async fn patch(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
+    async fn patch(&self, target: &Target, body: &[u8], warnings: &mut Vec<String>) -> Result<Response, ApiError> {
         let taken = if target.served.resource.is_custom() {
             negotiate::CUSTOM_PATCHES
         } else {
@@ -291,24 +303,25 @@ impl Call<'_> {
         };
         let kind = negotiate::patch_type(&self.parts.headers, taken)?;
         let options = WriteOptions::from_query(&self.query, request::Write::Patch(kind))?;
-        let bytes = body::read(&self.parts.headers, body).await?;
-        let written = self.context(target, &options, &self.manager(&options)).patch(kind, &bytes, warnings).await?;
+        let written = self.context(target, &options, &self.manager(&options)).patch(kind, body, warnings).await?;
         self.written(target, &written)
     }
 
-    async fn delete_options(&self, body: Body) -> Result<DeleteOptions, ApiError> {
-        let bytes = body::read(&self.parts.headers, body).await?;
-        if bytes.is_empty() {
+    fn delete_options(&self, body: &[u8]) -> Result<DeleteOptions, ApiError> {
+        if body.is_empty() {
             return DeleteOptions::from_query(&self.query);
         }
-        let format = negotiate::body_format(&self.parts.headers, false)?;
-        let decoded = body::decode(&bytes, body::Format::of(format).unwrap_or(body::Format::Json))
-            .map_err(|error| ApiError::bad_request(error.to_string()))?;
-        DeleteOptions::from_body(&decoded.value)
+        let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(error.to_string());
+        let value = match negotiate::body_format(&self.parts.headers, true)? {
+            BodyFormat::Json => body::decode(body, body::Format::Json).map_err(|error| bad(&error))?.value,
+            BodyFormat::Yaml => body::decode(body, body::Format::Yaml).map_err(|error| bad(&error))?.value,
+            BodyFormat::Protobuf => protobuf::decode(body).map_err(|error| bad(&error))?,
+        };
+        DeleteOptions::from_body(&value)
     }
 
-    async fn delete(&self, target: &Target, body: Body) -> Result<Response, ApiError> {
-        let options = self.delete_options(body).await?;
+    async fn delete(&self, target: &Target, body: &[u8]) -> Result<Response, ApiError> {
+        let options = self.delete_options(body)?;
         let deleted = self.core.delete(target, &options).await?;
         let (presenter, encoding) = self.presenter(target)?;
         let now = self.core.clock.now();
@@ -325,8 +338,8 @@ impl Call<'_> {
     }
 
     /// Deletes every object that a list would show, and shows that list.
-    async fn delete_collection(&self, target: &Target, body: Body) -> Result<Response, ApiError> {
-        let options = self.delete_options(body).await?;
+    async fn delete_collection(&self, target: &Target, body: &[u8]) -> Result<Response, ApiError> {
+        let options = self.delete_options(body)?;
         let list = ListOptions::from_query(&self.query)?;
         let (presenter, encoding) = self.presenter(target)?;
         let page = self.core.list(target, &list).await?;
@@ -407,11 +420,6 @@ impl Call<'_> {
         };
         Ok(typed(status, encoding.content_type(), bytes))
     }
-}
-
-fn decode(target: &Target, format: BodyFormat, bytes: &[u8]) -> Result<body::Decoded, ApiError> {
-    let format = body::Format::of(format).unwrap_or(body::Format::Json);
-    body::decode_object(bytes, format, &target.served.resource, &target.served.version().name)
 }
 
 /// The `Status` that tells of a deletion that is done.

@@ -89,7 +89,11 @@ impl Presenter {
     fn raw_page(&self, page: &Page) -> Result<Bytes, ApiError> {
         let kind = json!(self.served.resource.list_kind);
         let api_version = json!(self.served.api_version());
-        let metadata = serde_json::to_string(&page.metadata).map_err(ApiError::internal)?;
+        let mut metadata = serde_json::to_value(&page.metadata).map_err(ApiError::internal)?;
+        if self.served.resource.is_custom() && page.metadata.continue_token.is_empty() {
+            // Go writes lists of custom resources from a map, and there this member is always set.
+            metadata["continue"] = "".into();
+        }
         let size: usize = page.objects.iter().map(|object| object.json.len() + 1).sum();
         let mut bytes = BytesMut::with_capacity(size + 512);
         let head = format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#);

@@ -65,7 +65,7 @@ impl Core {
 }
 
 pub(crate) fn too_large(version: u64, current: u64) -> ApiError {
-    ApiError::new(Reason::Timeout, format!("Too large resource version: {version}, current: {current}"))
+    ApiError::new(Reason::Timeout, format!("Timeout: Too large resource version: {version}, current: {current}"))
         .with_cause(Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
             message: "Too large resource version".to_owned(),

@@ -3,7 +3,7 @@
 //! The order is that of a Kubernetes API server: decode, report unknown fields, prune, default, fill in metadata, track who
 //! owns which field, validate, commit. Everything up to the commit is computed from the body and the stored object alone.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     apply,
@@ -64,22 +64,38 @@ impl WriteContext<'_> {
     pub(crate) fn inspect(&self, body: Decoded, warnings: &mut Vec<String>) -> Result<Value, ApiError> {
         let Decoded { value: mut object, duplicates } = body;
         if self.options.field_validation == FieldValidation::Ignore {
-            self.prune(&mut object, None);
+            self.coerce(&mut object, None)?;
         } else {
+            let mut unknown = Vec::new();
+            self.coerce(&mut object, Some(&mut unknown))?;
             let mut problems: Vec<String> =
                 duplicates.into_iter().map(|path| format!("duplicate field {path:?}")).collect();
-            self.prune(&mut object, Some(&mut problems));
+            problems.extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
             self.report_unknown(problems, warnings)?;
-        }
-        if let Some(kind) = self.target.served.resource.builtin {
-            // A value of the wrong type cannot even be decoded here. (A custom resource can; it is invalid later.)
-            builtin::decode(kind, &mut object).map_err(|error| ApiError::bad_request(error.to_string()))?;
         }
         Ok(object)
     }
 
-    fn prune(&self, object: &mut Value, report: Option<&mut Vec<String>>) {
-        schema::prune::prune(object, &self.target.served.version().schema, true, report);
+    /// Drops what the schema does not know, and brings what it knows into the one form in which it is stored. A value of the
+    /// wrong type cannot even be decoded in metadata and in built-in kinds; elsewhere it is invalid later.
+    fn coerce(&self, object: &mut Value, mut unknown: Option<&mut Vec<String>>) -> Result<(), ApiError> {
+        let served = &self.target.served;
+        schema::prune::prune(object, &served.version().schema, true, unknown.as_deref_mut());
+        match served.resource.builtin {
+            Some(kind) => {
+                builtin::decode(kind, object).map_err(|error| ApiError::bad_request(error.to_string()))
+            }
+            None => {
+                let metadata = metadata::root(object).entry("metadata").or_insert(Value::Null);
+                schema::meta::coerce_object_meta(metadata, unknown).map_err(|error| {
+                    ApiError::bad_request(format!(
+                        "{kind} in version {:?} cannot be handled as a {kind}: {error}",
+                        served.version().name,
+                        kind = served.resource.kind
+                    ))
+                })
+            }
+        }
     }
 
     fn report_unknown(&self, problems: Vec<String>, warnings: &mut Vec<String>) -> Result<(), ApiError> {
@@ -91,17 +107,12 @@ impl WriteContext<'_> {
             return Ok(());
         }
         let served = &self.target.served;
-        let text = format!("strict decoding error: {}", problems.join(", "));
-        // Go reports custom resources plainly and built-in kinds with what it tried to decode.
-        Err(ApiError::bad_request(if served.resource.is_custom() {
-            text
-        } else {
-            format!(
-                "{kind} in version {:?} cannot be handled as a {kind}: {text}",
-                served.version().name,
-                kind = served.resource.kind
-            )
-        }))
+        Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+            served.version().name,
+            problems.join(", "),
+            kind = served.resource.kind
+        )))
     }
 
     pub(crate) fn fill_defaults(&self, object: &mut Value) {
@@ -143,7 +154,10 @@ impl WriteContext<'_> {
         let now = clock::seconds(self.core.clock.now());
         let resource = &self.target.served.resource;
         if !metadata::text(object, "resourceVersion").is_empty() {
-            return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+            return Err(ApiError::new(
+                Reason::Unknown,
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         for field in
             ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"]
@@ -184,14 +198,13 @@ impl WriteContext<'_> {
                 errors
             }
             None => {
-                let mut errors = schema::meta::check_object_meta(
+                let errors = schema::meta::check_object_meta(
                     object.get("metadata").unwrap_or(&Value::Null),
                     NameRule::Subdomain,
                     !self.target.namespace.is_empty(),
                     &FieldPath::new("metadata"),
                 );
-                errors.extend(schema::check_custom_resource(object, None, &version.schema, &version.rules));
-                errors
+                schema::check_custom_resource(object, None, &version.schema, &version.rules, errors)
             }
         }
     }
@@ -258,9 +271,11 @@ impl WriteContext<'_> {
                 let path = FieldPath::new("metadata");
                 let namespaced = !self.target.namespace.is_empty();
                 let mut errors = schema::meta::check_object_meta(meta, NameRule::Subdomain, namespaced, &path);
-                errors.extend(schema::meta::check_object_meta_update(meta, old_meta, &path));
-                errors.extend(schema::check_custom_resource(new, Some(old), &version.schema, &version.rules));
-                errors
+                // Kubernetes asks this twice, for all kinds and for this one, and lists the causes twice too.
+                let update = schema::meta::check_object_meta_update(meta, old_meta, &path);
+                errors.extend(update.iter().cloned());
+                errors.extend(update);
+                schema::check_custom_resource(new, Some(old), &version.schema, &version.rules, errors)
             }
         }
     }
@@ -275,7 +290,18 @@ impl WriteContext<'_> {
         }
     }
 
-    pub(crate) fn track(&self, live: Option<&Value>, new: &mut Value) {
+    /// Gives a new object its owner, before the server fills in anything of its own.
+    pub(crate) fn track_new(&self, object: &mut Value) {
+        if self.target.served.version().has_status {
+            metadata::root(object).remove("status");
+        }
+        // Go's types always have these two, so that nobody owns their mere presence.
+        let skeleton = json!({ "spec": {}, "status": {} });
+        let is_typed = self.target.served.resource.builtin.is_some();
+        self.track(is_typed.then_some(&skeleton), object);
+    }
+
+    fn track(&self, live: Option<&Value>, new: &mut Value) {
         let time = clock::seconds(self.core.clock.now());
         let api_version = self.target.served.api_version();
         apply::track_update(live, new, &self.target.served.version().schema, self.writer(&api_version, &time));
