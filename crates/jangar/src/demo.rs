@@ -1,2 +1,4 @@
 //! `jangar demo`.
-pub(crate) async fn run() -> anyhow::Result<()> { Ok(()) }
+pub(crate) async fn run() -> anyhow::Result<()> {
+    Ok(())
+}

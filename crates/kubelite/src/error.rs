@@ -83,7 +83,10 @@ pub struct Details {
     pub retry_after_seconds: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_zero(seconds: &u32) -> bool {
     *seconds == 0
 }
@@ -110,7 +113,11 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     fn qualified(&self, name: &str) -> String {
-        if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
+        if self.group.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}.{}", self.group)
+        }
     }
 
     fn details(&self, kind: &str) -> Box<Details> {
@@ -125,7 +132,12 @@ impl Subject<'_> {
 
 impl ApiError {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, code: reason.code(), message: message.into(), details: None }
+        Self {
+            reason,
+            code: reason.code(),
+            message: message.into(),
+            details: None,
+        }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {
@@ -136,7 +148,10 @@ impl ApiError {
         let text = message.to_string();
         let mut error = Self::new(Reason::InternalError, format!("Internal error occurred: {text}"));
         error.details = Some(Box::new(Details {
-            causes: vec![Cause { message: text, ..Cause::default() }],
+            causes: vec![Cause {
+                message: text,
+                ..Cause::default()
+            }],
             ..Details::default()
         }));
         error
@@ -145,7 +160,11 @@ impl ApiError {
     pub fn not_found(subject: Subject<'_>) -> Self {
         let mut error = Self::new(
             Reason::NotFound,
-            format!("{} \"{}\" not found", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" not found",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
         error.details = Some(subject.details(subject.resource));
         error
@@ -154,7 +173,11 @@ impl ApiError {
     pub fn already_exists(subject: Subject<'_>) -> Self {
         let mut error = Self::new(
             Reason::AlreadyExists,
-            format!("{} \"{}\" already exists", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" already exists",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
         error.details = Some(subject.details(subject.resource));
         error
@@ -176,7 +199,11 @@ impl ApiError {
     pub fn forbidden(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
         let mut error = Self::new(
             Reason::Forbidden,
-            format!("{} \"{}\" is forbidden: {why}", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" is forbidden: {why}",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
         error.details = Some(subject.details(subject.resource));
         error
@@ -193,12 +220,20 @@ impl ApiError {
                         seen.push(text);
                     }
                 }
-                if seen.len() == 1 { seen.remove(0) } else { format!("[{}]", seen.join(", ")) }
+                if seen.len() == 1 {
+                    seen.remove(0)
+                } else {
+                    format!("[{}]", seen.join(", "))
+                }
             }
         };
         let mut error = Self::new(
             Reason::Invalid,
-            format!("{} \"{}\" is invalid: {list}", subject.qualified(subject.kind), subject.name),
+            format!(
+                "{} \"{}\" is invalid: {list}",
+                subject.qualified(subject.kind),
+                subject.name
+            ),
         );
         let mut details = subject.details(subject.kind);
         details.causes = errors.iter().map(FieldError::cause).collect();

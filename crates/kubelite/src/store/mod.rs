@@ -88,7 +88,11 @@ impl Object {
     pub fn at_revision(&self, revision: u64) -> Self {
         let mut value = self.value();
         value["metadata"]["resourceVersion"] = revision.to_string().into();
-        Self { revision, json: value.to_string().into(), meta: self.meta.clone() }
+        Self {
+            revision,
+            json: value.to_string().into(),
+            meta: self.meta.clone(),
+        }
     }
 }
 
