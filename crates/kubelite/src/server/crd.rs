@@ -49,7 +49,7 @@ impl Core {
         if event.collection == definitions() {
             match event.kind {
                 EventKind::Added | EventKind::Modified => {
-                    self.visit_definition(&event.key, &event.object).await
+                    self.visit_definition(&event.key, &event.object).await;
                 }
                 EventKind::Deleted => self.stop_serving(&event.key.name),
             }

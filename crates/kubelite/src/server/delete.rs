@@ -217,14 +217,6 @@ impl Core {
         marked
     }
 
-    /// Whether an update that left a marked object without finalizers may remove it.
-    pub(crate) fn removable(&self, target: &Target, object: &Value) -> bool {
-        match target.served.resource.builtin {
-            Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
-            _ => true,
-        }
-    }
-
     /// Deletes everything in a snapshot, or in one namespace of it, that is not being deleted already.
     pub(crate) async fn delete_all(
         &self,
@@ -274,6 +266,14 @@ impl Core {
             Err(error) if error.code == http::StatusCode::CONFLICT => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether an update that left a marked object without finalizers may remove it.
+pub(crate) fn removable(target: &Target, object: &Value) -> bool {
+    match target.served.resource.builtin {
+        Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
+        _ => true,
     }
 }
 
