@@ -12,8 +12,9 @@ use crate::{
     clock,
     error::{ApiError, Cause, Reason},
     field::{FieldError, FieldPath},
+    names::NameRule,
     request::{FieldValidation, WriteOptions},
-    schema::{self, meta::NameRule},
+    schema,
     server::{Core, delete::removable, metadata, target::Target},
     store::{Change, CommitError, Expect, Object, Write},
 };
