@@ -266,7 +266,7 @@ mod tests {
             custom("{\"apiVersion\":\"example.com/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"a\"}}");
         assert_eq!(
             other.unwrap_err().message,
-            "Widget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
+            "Gadget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
         );
     }
 

@@ -75,10 +75,8 @@ impl From<PatchError> for ApiError {
 
 /// Reads a body that must be a JSON object, with the message of Go's decoder when it is something else.
 fn object_from(body: &[u8], prefix: &str) -> Result<Value, PatchError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| {
-            PatchError::Malformed(format!("{prefix}{}", go_json_message(&error, body)))
-        })?;
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| PatchError::Malformed(format!("{prefix}{}", go_json_message(&error, body))))?;
     match value {
         Value::Object(_) | Value::Null => Ok(value),
         other => Err(PatchError::Malformed(format!(

@@ -33,11 +33,22 @@ impl Presenter {
             None if wants_table => CompiledColumns::custom(&served.version().columns),
             _ => CompiledColumns::custom(&[]),
         };
-        Ok(Self { served, shape, include, columns, columns_sent: false })
+        Ok(Self {
+            served,
+            shape,
+            include,
+            columns,
+            columns_sent: false,
+        })
     }
 
     /// A stored object.
-    pub(crate) fn stored(&self, object: &Object, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
+    pub(crate) fn stored(
+        &self,
+        object: &Object,
+        encoding: Encoding,
+        now: Timestamp,
+    ) -> Result<Bytes, ApiError> {
         if let (Shape::Object, Encoding::Json, Some(raw)) = (self.shape, encoding, self.served.raw(object)) {
             return Ok(raw.clone());
         }
@@ -46,7 +57,12 @@ impl Presenter {
     }
 
     /// An object that is not stored, or not any more.
-    pub(crate) fn unsaved(&self, object: &Value, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
+    pub(crate) fn unsaved(
+        &self,
+        object: &Value,
+        encoding: Encoding,
+        now: Timestamp,
+    ) -> Result<Bytes, ApiError> {
         let bytes = match self.shape {
             Shape::Object => encoding.encode(object)?,
             Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
@@ -64,7 +80,11 @@ impl Presenter {
         if self.shape == Shape::Object && encoding == Encoding::Json {
             return self.raw_page(page);
         }
-        let objects: Vec<Value> = page.objects.iter().map(|object| self.served.present(object)).collect();
+        let objects: Vec<Value> = page
+            .objects
+            .iter()
+            .map(|object| self.served.present(object))
+            .collect();
         let value = match self.shape {
             Shape::Object => json!({
                 "kind": self.served.resource.list_kind,
@@ -78,9 +98,12 @@ impl Presenter {
                 "metadata": page.metadata,
                 "items": objects.iter().map(|object| partial(object, version)).collect::<Vec<_>>(),
             }),
-            Shape::Table(version) => {
-                dressed(&self.columns.list(&objects, page.metadata.clone(), self.include, now), version)
-            }
+            Shape::Table(version) => dressed(
+                &self
+                    .columns
+                    .list(&objects, page.metadata.clone(), self.include, now),
+                version,
+            ),
         };
         Ok(encoding.encode(&value)?.into())
     }
@@ -138,7 +161,10 @@ impl Presenter {
             }
             Shape::Table(version) => {
                 let with_columns = !std::mem::replace(&mut self.columns_sent, true);
-                dressed(&self.columns.event(object, self.include, now, with_columns), version)
+                dressed(
+                    &self.columns.event(object, self.include, now, with_columns),
+                    version,
+                )
             }
         };
         shaped.to_string().into()

@@ -39,12 +39,18 @@ impl WriteContext<'_> {
     ) -> Result<Written, ApiError> {
         let mut object = self.take_in(body, warnings)?;
         self.check_address(&mut object)?;
-        let absent =
-            self.core.store.get(&self.target.served.resource.collection, &self.target.key()).is_none();
+        let absent = self
+            .core
+            .store
+            .get(&self.target.served.resource.collection, &self.target.key())
+            .is_none();
         let builtin = self.target.served.resource.builtin;
         if absent && builtin.is_some_and(Builtin::creates_on_update) {
             if !metadata::text(&object, "uid").is_empty() {
-                return Err(ApiError::conflict(self.target.subject(), gone_precondition(&object)));
+                return Err(ApiError::conflict(
+                    self.target.subject(),
+                    gone_precondition(&object),
+                ));
             }
             metadata::of(&mut object).remove("resourceVersion");
             self.track_new(&mut object);
@@ -80,7 +86,10 @@ impl WriteContext<'_> {
                 "must be specified for an update",
             );
             // Here Kubernetes names the resource where it otherwise names the kind.
-            let subject = Subject { kind: &self.target.served.resource.plural, ..self.target.subject() };
+            let subject = Subject {
+                kind: &self.target.served.resource.plural,
+                ..self.target.subject()
+            };
             return Err(ApiError::invalid(subject, &[missing]));
         }
         if version == metadata::text(live, "resourceVersion") {
@@ -118,7 +127,13 @@ impl WriteContext<'_> {
             }
             // Another attempt reports the same things again.
             warnings.clear();
-            let mut new = self.take_in(Decoded { value: patched, duplicates: Vec::new() }, warnings)?;
+            let mut new = self.take_in(
+                Decoded {
+                    value: patched,
+                    duplicates: Vec::new(),
+                },
+                warnings,
+            )?;
             self.check_address(&mut new)?;
             warn_of_finalizers(&new, warnings);
             Ok(new)
@@ -129,7 +144,8 @@ impl WriteContext<'_> {
     /// A patch cannot turn an object into one of another kind.
     fn check_kind(&self, patched: &Value, live: &Value) -> Result<(), ApiError> {
         let served = &self.target.served;
-        let text = |object: &Value, field: &str| object.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
+        let text =
+            |object: &Value, field: &str| object.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
         let (given, expected) = (text(patched, "apiVersion"), text(live, "apiVersion"));
         if given != expected {
             return Err(ApiError::bad_request(format!(
@@ -138,14 +154,23 @@ impl WriteContext<'_> {
         }
         let kind = text(patched, "kind");
         if kind != served.resource.kind {
-            return Err(body::wrong_kind(&kind, &served.resource, &served.version().name, patched));
+            return Err(body::wrong_kind(
+                &kind,
+                &served.resource,
+                &served.version().name,
+                patched,
+            ));
         }
         Ok(())
     }
 
     fn wrong_uid(&self, wanted: &str, found: &str) -> String {
         let resource = &self.target.served.resource;
-        let group = if resource.is_custom() { format!("{}/", resource.group) } else { String::new() };
+        let group = if resource.is_custom() {
+            format!("{}/", resource.group)
+        } else {
+            String::new()
+        };
         format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{}/{}, ResourceVersion: 0, \
              AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
@@ -156,7 +181,9 @@ impl WriteContext<'_> {
     /// Server-side apply: creates what is absent, merges into what is there.
     async fn apply(&self, body: &[u8]) -> Result<Written, ApiError> {
         let decoded = body::decode(body, body::Format::Yaml).map_err(|error| {
-            ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+            ApiError::bad_request(format!(
+                "error decoding YAML: error converting YAML to JSON: {error}"
+            ))
         })?;
         // Neither pruned nor defaulted: what the schema does not know is an error of its own, and the applier owns what it
         // said, not what it left open.
@@ -165,8 +192,11 @@ impl WriteContext<'_> {
             self.check_address(&mut applied.clone())?;
         }
         // Creating may lose to another creator; then there is something to merge into.
-        let present =
-            self.core.store.get(&self.target.served.resource.collection, &self.target.key()).is_some();
+        let present = self
+            .core
+            .store
+            .get(&self.target.served.resource.collection, &self.target.key())
+            .is_some();
         if !present {
             match self.apply_new(&applied).await {
                 Err(error) if error.reason == Reason::AlreadyExists => {}
@@ -188,7 +218,10 @@ impl WriteContext<'_> {
             return Err(ApiError::not_found(self.target.subject()));
         }
         if !metadata::text(applied, "uid").is_empty() {
-            return Err(ApiError::conflict(self.target.subject(), gone_precondition(applied)));
+            return Err(ApiError::conflict(
+                self.target.subject(),
+                gone_precondition(applied),
+            ));
         }
         let mut object = self.merge_applied(None, applied)?;
         self.prepare_new(&mut object)?;
@@ -209,7 +242,13 @@ impl WriteContext<'_> {
         )?;
         self.check_address(&mut merged)?;
         // What is unknown in the result was there before, so nobody needs to hear of it.
-        self.take_in(Decoded { value: merged, duplicates: Vec::new() }, &mut Vec::new())
+        self.take_in(
+            Decoded {
+                value: merged,
+                duplicates: Vec::new(),
+            },
+            &mut Vec::new(),
+        )
     }
 }
 
