@@ -17,7 +17,7 @@ use kube::{
         DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy,
         WatchEvent, WatchParams,
     },
-    core::{GroupVersionKind, PartialObjectMetaExt},
+    core::{GroupVersionKind, PartialObjectMeta, PartialObjectMetaExt},
     discovery::{Discovery, Scope, verbs},
     runtime::{
         Controller, WatchStreamExt,
@@ -439,7 +439,8 @@ async fn metadata_alone_is_enough_for_who_asks_for_no_more() {
         other => panic!("{other:?}"),
     }
 
-    let mut stream = watcher::metadata_watcher(api, watcher::Config::default()).applied_objects().boxed();
+    let partial: Api<PartialObjectMeta<Gadget>> = Api::default_namespaced(client);
+    let mut stream = watcher(partial, watcher::Config::default()).applied_objects().boxed();
     assert_eq!(soon(stream.try_next()).await.unwrap().unwrap().labels()["colour"], "blue");
 }
 

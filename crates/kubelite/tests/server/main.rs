@@ -11,4 +11,6 @@
 )]
 
 mod kube_runtime;
+mod list;
 mod support;
+mod watch;
