@@ -10,6 +10,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod deletion;
 mod kube_runtime;
 mod list;
 mod support;
