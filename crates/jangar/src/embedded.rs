@@ -10,8 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use jangar_api::Kind;
 use k8s_openapi::{
-    api::core::v1::Namespace,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client,
@@ -48,20 +47,28 @@ impl Embedded {
         let secret = kubeconfig::new_token(&mut rand::rng());
         let mut config = Config::new(store);
         config.tokens = vec![Token::new(&secret, User::system("admin"))];
-        let server = Server::start(config).await.context("failed to start the API server")?;
-
-        let listener = TcpListener::bind(listen)
+        let server = Server::start(config)
             .await
-            .with_context(|| format!("failed to listen on {listen}; choose another address with --api-listen"))?;
+            .context("failed to start the API server")?;
+
+        let listener = TcpListener::bind(listen).await.with_context(|| {
+            format!("failed to listen on {listen}; choose another address with --api-listen")
+        })?;
         let address = listener.local_addr()?;
         let names = [address.ip().to_string()];
         let identity = tls::Identity::load_or_create(&directory.join("tls"), &names, jiff::Timestamp::now())?;
         let tls_config = Arc::new(identity.server_config()?);
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(tls::serve(listener, tls_config, server.router(), tls::Limits::default(), async {
-            // The sender is gone only when the program ends, which stops serving as well.
-            let _ = stopped.await;
-        }));
+        let serving = tokio::spawn(tls::serve(
+            listener,
+            tls_config,
+            server.router(),
+            tls::Limits::default(),
+            async {
+                // The sender is gone only when the program ends, which stops serving as well.
+                let _ = stopped.await;
+            },
+        ));
 
         let path = directory.join("kubeconfig");
         let file = Kubeconfig {
@@ -72,7 +79,13 @@ impl Embedded {
             namespace,
         };
         file.write(&path)?;
-        let embedded = Self { server, address, kubeconfig: path, stop, serving };
+        let embedded = Self {
+            server,
+            address,
+            kubeconfig: path,
+            stop,
+            serving,
+        };
         let client = embedded.client(namespace);
         install_kinds(&client).await?;
         make_namespace(&client, namespace).await?;
@@ -123,8 +136,12 @@ async fn make_namespace(client: &Client, name: &str) -> Result<()> {
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
     let api: Api<Namespace> = Api::all(client.clone());
-    api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&namespace))
-        .await
-        .with_context(|| format!("failed to make the namespace {name}"))?;
+    api.patch(
+        name,
+        &PatchParams::apply(MANAGER).force(),
+        &Patch::Apply(&namespace),
+    )
+    .await
+    .with_context(|| format!("failed to make the namespace {name}"))?;
     Ok(())
 }

@@ -13,12 +13,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use kube::{
     Api, Client, Config as ClientConfig,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
-    config::{Kubeconfig, KubeConfigOptions},
+    config::{KubeConfigOptions, Kubeconfig},
     core::GroupVersionKind,
 };
 use kubelite::{
     kubeconfig::{self, Kubeconfig as Written},
-    server::{User, Config, Server, Token},
+    server::{Config, Server, Token, User},
     store::{Limits, Store},
     tls,
 };
@@ -45,20 +45,37 @@ async fn main() -> Result<()> {
         return Ok(());
     }
     let cores = std::thread::available_parallelism()?;
-    println!("settings: {cores} cores, {OBJECT_BYTES}-byte objects, {WRITERS} writers, redb on {}", std::env::temp_dir().display());
+    println!(
+        "settings: {cores} cores, {OBJECT_BYTES}-byte objects, {WRITERS} writers, redb on {}",
+        std::env::temp_dir().display()
+    );
     let creates = creates_in_process().await?;
-    floor(&format!("durable creates in process ({CREATES} objects)"), creates, FLOOR_IN_PROCESS);
+    floor(
+        &format!("durable creates in process ({CREATES} objects)"),
+        creates,
+        FLOOR_IN_PROCESS,
+    );
     let creates_tls = creates_over_tls().await?;
-    floor(&format!("durable creates over TLS ({CREATES_TLS} objects)"), creates_tls, FLOOR_TLS);
+    floor(
+        &format!("durable creates over TLS ({CREATES_TLS} objects)"),
+        creates_tls,
+        FLOOR_TLS,
+    );
     status_patches().await?;
     watchers().await?;
     many_objects().await?;
-    ensure!(creates >= FLOOR_IN_PROCESS && creates_tls >= FLOOR_TLS, "a figure is below its floor");
+    ensure!(
+        creates >= FLOOR_IN_PROCESS && creates_tls >= FLOOR_TLS,
+        "a figure is below its floor"
+    );
     Ok(())
 }
 
 fn floor(what: &str, per_second: f64, floor: f64) {
-    println!("{what}: {per_second:.0}/s, {:.2} times the floor of {floor:.0}/s", per_second / floor);
+    println!(
+        "{what}: {per_second:.0}/s, {:.2} times the floor of {floor:.0}/s",
+        per_second / floor
+    );
 }
 
 async fn creates_in_process() -> Result<f64> {
@@ -79,9 +96,14 @@ async fn creates_over_tls() -> Result<f64> {
     let address = listener.local_addr()?;
     let identity = tls::Identity::load_or_make(directory.path(), &["127.0.0.1".to_owned()])?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(tls::serve(listener, identity.server_config()?, server.router(), async {
-        let _ = stopped.await;
-    }));
+    let serving = tokio::spawn(tls::serve(
+        listener,
+        identity.server_config()?,
+        server.router(),
+        async {
+            let _ = stopped.await;
+        },
+    ));
     let path = directory.path().join("kubeconfig");
     let written = Written {
         server: format!("https://{address}"),
@@ -91,7 +113,9 @@ async fn creates_over_tls() -> Result<f64> {
         name: "bench".to_owned(),
     };
     kubeconfig::write(&path, &written)?;
-    let config = ClientConfig::from_custom_kubeconfig(Kubeconfig::read_from(&path)?, &KubeConfigOptions::default()).await?;
+    let config =
+        ClientConfig::from_custom_kubeconfig(Kubeconfig::read_from(&path)?, &KubeConfigOptions::default())
+            .await?;
     let rate = create_many(&Client::try_from(config)?, "t", CREATES_TLS).await?;
     let _ = stop.send(());
     serving.await??;
@@ -108,7 +132,8 @@ async fn create_many(client: &Client, prefix: &str, count: usize) -> Result<f64>
             let (api, prefix) = (api.clone(), prefix.to_owned());
             tokio::spawn(async move {
                 for number in (writer..count).step_by(WRITERS) {
-                    api.create(&PostParams::default(), &widget(&format!("{prefix}-{number}"))).await?;
+                    api.create(&PostParams::default(), &widget(&format!("{prefix}-{number}")))
+                        .await?;
                 }
                 Ok::<_, kube::Error>(())
             })
@@ -137,10 +162,14 @@ async fn status_patches() -> Result<()> {
                 {"type": "Complete", "status": "False", "reason": "Bench", "message": "running"}]},
         });
         let started = Instant::now();
-        api.patch_status("patched", &params, &Patch::Apply(&patch)).await?;
+        api.patch_status("patched", &params, &Patch::Apply(&patch))
+            .await?;
         times.push(started.elapsed());
     }
-    println!("status patch by server-side apply ({STATUS_PATCHES}, in process, in memory): {}", spread(&mut times));
+    println!(
+        "status patch by server-side apply ({STATUS_PATCHES}, in process, in memory): {}",
+        spread(&mut times)
+    );
     server.stop().await;
     Ok(())
 }
@@ -153,7 +182,10 @@ async fn watchers() -> Result<()> {
     let alone = create_many(&client, "alone", WATCHED_CREATES).await?;
     let mut seen = Vec::new();
     for _ in 0..WATCHERS {
-        let mut stream = widgets(&client).watch(&WatchParams::default(), "0").await?.boxed();
+        let mut stream = widgets(&client)
+            .watch(&WatchParams::default(), "0")
+            .await?
+            .boxed();
         seen.push(tokio::spawn(async move {
             let mut count = 0;
             while count < 2 * WATCHED_CREATES {
@@ -194,9 +226,15 @@ async fn many_objects() -> Result<()> {
     let memory_before = resident_bytes()?;
     let started = Instant::now();
     let server = on_disk(directory.path()).await?;
-    println!("start with {STORED_OBJECTS} stored objects: {:.0} ms", started.elapsed().as_secs_f64() * 1000.0);
+    println!(
+        "start with {STORED_OBJECTS} stored objects: {:.0} ms",
+        started.elapsed().as_secs_f64() * 1000.0
+    );
     let grown = resident_bytes()?.saturating_sub(memory_before);
-    println!("memory per stored object: {} bytes (resident, {OBJECT_BYTES} of them its JSON)", grown / STORED_OBJECTS as u64);
+    println!(
+        "memory per stored object: {} bytes (resident, {OBJECT_BYTES} of them its JSON)",
+        grown / STORED_OBJECTS as u64
+    );
     let router = server.local(User::system("bench"));
     let mut times = Vec::with_capacity(LISTS);
     for _ in 0..LISTS {
@@ -207,8 +245,13 @@ async fn many_objects() -> Result<()> {
         axum::body::to_bytes(response.into_body(), usize::MAX).await?;
         times.push(started.elapsed());
     }
-    println!("list of {LIST_LENGTH} out of {STORED_OBJECTS} ({LISTS}): {}", spread(&mut times));
-    let page = widgets(&local(&server)).list(&ListParams::default().limit(LIST_LENGTH)).await?;
+    println!(
+        "list of {LIST_LENGTH} out of {STORED_OBJECTS} ({LISTS}): {}",
+        spread(&mut times)
+    );
+    let page = widgets(&local(&server))
+        .list(&ListParams::default().limit(LIST_LENGTH))
+        .await?;
     ensure!(page.items.len() == LIST_LENGTH as usize, "the list is short");
     server.stop().await;
     Ok(())
@@ -285,10 +328,16 @@ async fn define(client: &Client) -> Result<()> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     let definition: DynamicObject = serde_json::from_value(definition)?;
     api.create(&PostParams::default(), &definition).await?;
-    let established = stream::unfold((), |()| async { Some((api.get("widgets.bench.example.com").await, ())) });
+    let established = stream::unfold((), |()| async {
+        Some((api.get("widgets.bench.example.com").await, ()))
+    });
     let mut established = std::pin::pin!(established.take(10_000));
     while let Some(found) = established.next().await {
-        let conditions = found?.data.pointer("/status/conditions").cloned().unwrap_or_default();
+        let conditions = found?
+            .data
+            .pointer("/status/conditions")
+            .cloned()
+            .unwrap_or_default();
         if conditions.to_string().contains("Established") {
             return Ok(());
         }
@@ -308,8 +357,8 @@ fn spread(times: &mut [Duration]) -> String {
 }
 
 fn resident_bytes() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/statm").context("memory is read from /proc, which only Linux has")?;
+    let status = std::fs::read_to_string("/proc/self/statm")
+        .context("memory is read from /proc, which only Linux has")?;
     let pages: u64 = status.split(' ').nth(1).context("statm is short")?.parse()?;
     Ok(pages * 4096)
 }
-

@@ -33,7 +33,10 @@ pub struct TokioClock {
 impl TokioClock {
     /// Must be called inside a tokio runtime.
     pub fn starting_at(start: Timestamp) -> Self {
-        Self { start, origin: tokio::time::Instant::now() }
+        Self {
+            start,
+            origin: tokio::time::Instant::now(),
+        }
     }
 }
 
@@ -86,14 +89,20 @@ impl Ids {
         let mut name = prefix[..end].to_owned();
         let mut rng = self.rng();
         for _ in 0..NAME_SUFFIX_LENGTH {
-            name.push(char::from(NAME_ALPHABET[rng.random_range(0..NAME_ALPHABET.len())]));
+            name.push(char::from(
+                NAME_ALPHABET[rng.random_range(0..NAME_ALPHABET.len())],
+            ));
         }
         name
     }
 
     /// A number in `0..bound`, for spreading timeouts.
     pub fn below(&self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.rng().random_range(0..bound) }
+        if bound == 0 {
+            0
+        } else {
+            self.rng().random_range(0..bound)
+        }
     }
 
     fn rng(&self) -> std::sync::MutexGuard<'_, StdRng> {

@@ -83,7 +83,10 @@ pub struct Details {
     pub retry_after_seconds: u32,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_zero(seconds: &u32) -> bool {
     *seconds == 0
 }
@@ -110,22 +113,31 @@ pub struct Subject<'a> {
 
 impl Subject<'_> {
     fn qualified(&self, name: &str) -> String {
-        if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
+        if self.group.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name}.{}", self.group)
+        }
     }
 
-    fn details(&self, kind: &str) -> Box<Details> {
-        Box::new(Details {
+    fn details(&self, kind: &str) -> Details {
+        Details {
             name: self.name.to_owned(),
             group: self.group.to_owned(),
             kind: kind.to_owned(),
             ..Details::default()
-        })
+        }
     }
 }
 
 impl ApiError {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, code: reason.code(), message: message.into(), details: None }
+        Self {
+            reason,
+            code: reason.code(),
+            message: message.into(),
+            details: None,
+        }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {
@@ -136,7 +148,10 @@ impl ApiError {
         let text = message.to_string();
         let mut error = Self::new(Reason::InternalError, format!("Internal error occurred: {text}"));
         error.details = Some(Box::new(Details {
-            causes: vec![Cause { message: text, ..Cause::default() }],
+            causes: vec![Cause {
+                message: text,
+                ..Cause::default()
+            }],
             ..Details::default()
         }));
         error
@@ -145,18 +160,26 @@ impl ApiError {
     pub fn not_found(subject: Subject<'_>) -> Self {
         let mut error = Self::new(
             Reason::NotFound,
-            format!("{} \"{}\" not found", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" not found",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
     pub fn already_exists(subject: Subject<'_>) -> Self {
         let mut error = Self::new(
             Reason::AlreadyExists,
-            format!("{} \"{}\" already exists", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" already exists",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
@@ -169,16 +192,20 @@ impl ApiError {
                 subject.name
             ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
     pub fn forbidden(subject: Subject<'_>, why: impl std::fmt::Display) -> Self {
         let mut error = Self::new(
             Reason::Forbidden,
-            format!("{} \"{}\" is forbidden: {why}", subject.qualified(subject.resource), subject.name),
+            format!(
+                "{} \"{}\" is forbidden: {why}",
+                subject.qualified(subject.resource),
+                subject.name
+            ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
@@ -193,29 +220,40 @@ impl ApiError {
                         seen.push(text);
                     }
                 }
-                if seen.len() == 1 { seen.remove(0) } else { format!("[{}]", seen.join(", ")) }
+                if seen.len() == 1 {
+                    seen.remove(0)
+                } else {
+                    format!("[{}]", seen.join(", "))
+                }
             }
         };
         let mut error = Self::new(
             Reason::Invalid,
-            format!("{} \"{}\" is invalid: {list}", subject.qualified(subject.kind), subject.name),
+            format!(
+                "{} \"{}\" is invalid: {list}",
+                subject.qualified(subject.kind),
+                subject.name
+            ),
         );
         let mut details = subject.details(subject.kind);
         details.causes = errors.iter().map(FieldError::cause).collect();
-        error.details = Some(details);
+        error.details = Some(Box::new(details));
         error
     }
 
+    #[must_use]
     pub fn with_code(mut self, code: StatusCode) -> Self {
         self.code = code;
         self
     }
 
+    #[must_use]
     pub fn with_cause(mut self, cause: Cause) -> Self {
         self.details.get_or_insert_default().causes.push(cause);
         self
     }
 
+    #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self

@@ -64,19 +64,33 @@ pub struct Resource {
 }
 
 /// The verbs of a kind that is stored.
-pub const ALL_VERBS: &[&str] =
-    &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+pub const ALL_VERBS: &[&str] = &[
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
 /// The verbs of a review kind.
 pub const CREATE_ONLY: &[&str] = &["create"];
 
 impl Resource {
     /// `apiVersion` of an object of this kind at a version.
     pub fn api_version(&self, version: &str) -> String {
-        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+        if self.group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{}/{version}", self.group)
+        }
     }
 
     pub fn version(&self, name: &str) -> Option<&Version> {
-        self.versions.iter().find(|version| version.name == name && version.served)
+        self.versions
+            .iter()
+            .find(|version| version.name == name && version.served)
     }
 
     pub fn is_custom(&self) -> bool {

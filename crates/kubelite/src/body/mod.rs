@@ -133,12 +133,13 @@ pub fn decode_object(
 const TYPE_META_ERROR_START: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal ";
 const TYPE_META_ERROR_END: &str = " into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
 
-fn wrong_kind(kind: &str, resource: &Resource, version: &str, value: &Value) -> ApiError {
+pub(crate) fn wrong_kind(kind: &str, resource: &Resource, version: &str, value: &Value) -> ApiError {
     if resource.is_custom() {
         let subject = Subject {
             group: &resource.group,
             resource: &resource.plural,
-            kind: &resource.kind,
+            // Kubernetes names the kind that was sent.
+            kind,
             name: value
                 .pointer("/metadata/name")
                 .and_then(Value::as_str)
@@ -265,7 +266,7 @@ mod tests {
             custom("{\"apiVersion\":\"example.com/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"a\"}}");
         assert_eq!(
             other.unwrap_err().message,
-            "Widget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
+            "Gadget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
         );
     }
 

@@ -273,13 +273,7 @@ fn volume(volume: &mut Value) {
 }
 
 fn job(job: &mut Value) {
-    let labels = look::at(job, "spec.template.metadata.labels").cloned();
-    let unlabelled = look::entries(job, "metadata.labels").next().is_none();
-    if let (Some(labels), true) = (labels, unlabelled)
-        && let Some(metadata) = job.get_mut("metadata")
-    {
-        set(metadata, "labels", || labels);
-    }
+    label_like_template(job);
     let Some(spec) = job.get_mut("spec") else { return };
     if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
         set(spec, "completions", || json!(1));
@@ -336,6 +330,17 @@ fn definition(definition: &mut Value) {
         && let Some(status) = look::object(definition, "status")
     {
         status.insert("storedVersions".to_owned(), json!([stored]));
+    }
+}
+
+/// A Job without labels takes those of its template.
+pub(super) fn label_like_template(job: &mut Value) {
+    let labels = look::at(job, "spec.template.metadata.labels").cloned();
+    let unlabelled = look::entries(job, "metadata.labels").next().is_none();
+    if let (Some(labels), true) = (labels, unlabelled)
+        && let Some(metadata) = job.get_mut("metadata")
+    {
+        set(metadata, "labels", || labels);
     }
 }
 

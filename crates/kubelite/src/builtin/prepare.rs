@@ -26,6 +26,8 @@ pub fn prepare_create(builtin: Builtin, object: &mut Value) {
             if !look::flag(object, "spec.manualSelector") {
                 generate_selector(object);
             }
+            // Whoever reads the Job sees it with its template's labels, if it has none of its own.
+            super::defaults::label_like_template(object);
             look::put(object, "status", json!({}));
         }
         Builtin::CustomResourceDefinition => {

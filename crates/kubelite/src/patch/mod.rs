@@ -9,7 +9,10 @@ pub mod strategic;
 use http::StatusCode;
 use serde_json::Value;
 
-use crate::error::{ApiError, Reason};
+use crate::{
+    body::go_json_message,
+    error::{ApiError, Reason},
+};
 
 /// How deep an object may nest after a patch. `serde_json` refuses to read more than 127 levels, so a deeper object could be
 /// stored but never read again; the difference leaves room for the list and the watch event around the object.
@@ -72,8 +75,8 @@ impl From<PatchError> for ApiError {
 
 /// Reads a body that must be a JSON object, with the message of Go's decoder when it is something else.
 fn object_from(body: &[u8], prefix: &str) -> Result<Value, PatchError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| PatchError::Malformed(format!("{prefix}{error}")))?;
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|error| PatchError::Malformed(format!("{prefix}{}", go_json_message(&error, body))))?;
     match value {
         Value::Object(_) | Value::Null => Ok(value),
         other => Err(PatchError::Malformed(format!(

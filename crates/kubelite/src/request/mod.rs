@@ -225,10 +225,11 @@ impl Verb {
 
 /// 405, worded as for a path that exists without this method.
 pub fn method_not_allowed() -> ApiError {
-    ApiError::new(
-        Reason::MethodNotAllowed,
-        "the server does not allow this method on the requested resource",
-    )
+    let message = "the server does not allow this method on the requested resource";
+    ApiError {
+        details: Some(Box::default()),
+        ..ApiError::new(Reason::MethodNotAllowed, message)
+    }
 }
 
 #[cfg(test)]

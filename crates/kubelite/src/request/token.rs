@@ -1,9 +1,21 @@
 //! Continue tokens: where the next page of a list begins, and in which snapshot.
 
-use base64::{DecodeError, Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    DecodeError, Engine, alphabet,
+    engine::{GeneralPurpose, GeneralPurposeConfig},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{body::go_json_message, error::ApiError};
+
+/// As Go decodes it: without padding, and whatever the unused bits at the end are.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
@@ -47,7 +59,7 @@ impl ContinueToken {
             start: self.start.clone(),
         };
         // A struct of two strings and a number always has a JSON form.
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
+        BASE64.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
     pub fn decode(token: &str) -> Result<Self, ApiError> {
@@ -62,7 +74,7 @@ impl ContinueToken {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(format!("longer than {MAX_TOKEN_BYTES} bytes"));
         }
-        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|error| {
+        let bytes = BASE64.decode(token).map_err(|error| {
             let position = match error {
                 DecodeError::InvalidByte(position, _) | DecodeError::InvalidLastSymbol(position, _) => {
                     position
@@ -106,7 +118,7 @@ mod tests {
     #[test]
     fn a_token_is_the_json_that_other_servers_make() {
         let token = ContinueToken::after(7, "ns/a").encode();
-        let bytes = URL_SAFE_NO_PAD.decode(token).unwrap();
+        let bytes = BASE64.decode(token).unwrap();
         assert_eq!(
             String::from_utf8(bytes).unwrap(),
             "{\"v\":\"meta.k8s.io/v1\",\"rv\":7,\"start\":\"ns/a\\u0000\"}"
@@ -145,7 +157,7 @@ mod tests {
             ),
         ];
         for (raw, json, why) in cases {
-            let token = json.map_or(raw.to_owned(), |json| URL_SAFE_NO_PAD.encode(json));
+            let token = json.map_or(raw.to_owned(), |json| BASE64.encode(json));
             let message = ContinueToken::decode(&token).unwrap_err().message;
             assert_eq!(
                 message,
@@ -173,7 +185,7 @@ mod tests {
         #[test]
         fn no_token_panics(token in "[A-Za-z0-9_=-]{0,60}|\\PC{0,20}", json in "\\PC{0,40}") {
             let _ = ContinueToken::decode(&token);
-            let _ = ContinueToken::decode(&URL_SAFE_NO_PAD.encode(json));
+            let _ = ContinueToken::decode(&BASE64.encode(json));
         }
     }
 }

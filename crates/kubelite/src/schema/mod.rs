@@ -197,13 +197,15 @@ impl Schema {
 
 /// Everything the API server checks in a custom resource against its schema, after its metadata: the schema itself,
 /// embedded resources, lists that are sets or maps, and CEL rules. With `old`, parts that did not change are forgiven.
+/// `errors` are those already found in the metadata; they come first, and they too may keep the rules from running.
 pub fn check_custom_resource(
     new: &Value,
     old: Option<&Value>,
     schema: &Schema,
     rules: &Rules,
+    mut errors: Vec<FieldError>,
 ) -> Vec<FieldError> {
-    let mut errors = validate::validate_update(new, old, schema, &FieldPath::root());
+    errors.extend(validate::validate_update(new, old, schema, &FieldPath::root()));
     if rules.is_empty() {
         return errors;
     }

@@ -161,8 +161,8 @@ proptest! {
         let unchanged = validate::validate_update(&new, Some(&new), &schema, &path);
         assert!(unchanged.len() <= validate::validate(&new, &schema, &path).len());
         let rules = rules::compile(&schema).unwrap_or_default();
-        check_custom_resource(&new, Some(&old), &schema, &rules);
-        check_custom_resource(&new, None, &schema, &rules);
+        check_custom_resource(&new, Some(&old), &schema, &rules, Vec::new());
+        check_custom_resource(&new, None, &schema, &rules, Vec::new());
         rules.validate(&new, Some(&old));
     }
 

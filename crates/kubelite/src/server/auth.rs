@@ -18,13 +18,18 @@ pub struct Token {
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Token").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("Token")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 
 impl Token {
     pub fn new(secret: &str, user: User) -> Self {
-        Self { hash: hash(secret), user }
+        Self {
+            hash: hash(secret),
+            user,
+        }
     }
 }
 
@@ -35,12 +40,18 @@ fn hash(secret: &str) -> [u8; 32] {
 /// The user behind a bearer token.
 pub(crate) fn identify<'t>(tokens: &'t [Token], secret: &str) -> Option<&'t User> {
     let given = hash(secret);
-    tokens.iter().find(|token| token.hash == given).map(|token| &token.user)
+    tokens
+        .iter()
+        .find(|token| token.hash == given)
+        .map(|token| &token.user)
 }
 
 /// The user behind a request; 401 for everybody else.
 pub(crate) fn authenticate(tokens: &[Token], headers: &HeaderMap) -> Result<User, ApiError> {
-    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let header = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
     let (scheme, secret) = header.split_once(' ').unwrap_or(("", ""));
     if scheme.eq_ignore_ascii_case("bearer")
         && let Some(user) = identify(tokens, secret.trim())

@@ -11,12 +11,7 @@ use crate::{
     field::{FieldError, FieldPath},
     resource::{ALL_VERBS, Resource, Scope, SelectableField, Version},
     schema,
-    server::{
-        Core,
-        delete::CRD_CLEANUP,
-        metadata,
-        target::Target,
-    },
+    server::{Core, delete::CRD_CLEANUP, metadata, target::Target},
     store::{Collection, Event, EventKind, Key, Object},
     table::Column,
 };
@@ -30,7 +25,9 @@ fn definitions() -> Collection {
 impl Core {
     /// Serves what the stored definitions say, before the first request is answered.
     pub(crate) fn load_definitions(&self) {
-        let Ok(snapshot) = self.store.snapshot(&definitions(), None) else { return };
+        let Ok(snapshot) = self.store.snapshot(&definitions(), None) else {
+            return;
+        };
         for (_, object) in snapshot.iter(None, None) {
             let definition = object.value();
             if has_condition(&definition, "Established", "True") {
@@ -40,7 +37,9 @@ impl Core {
     }
 
     pub(super) async fn visit_all_definitions(&self) {
-        let Ok(snapshot) = self.store.snapshot(&definitions(), None) else { return };
+        let Ok(snapshot) = self.store.snapshot(&definitions(), None) else {
+            return;
+        };
         for (key, object) in snapshot.iter(None, None) {
             self.visit_definition(key, object).await;
         }
@@ -49,14 +48,23 @@ impl Core {
     pub(super) async fn visit_definition_of(&self, event: &Event) {
         if event.collection == definitions() {
             match event.kind {
-                EventKind::Added | EventKind::Modified => self.visit_definition(&event.key, &event.object).await,
+                EventKind::Added | EventKind::Modified => {
+                    self.visit_definition(&event.key, &event.object).await;
+                }
                 EventKind::Deleted => self.stop_serving(&event.key.name),
             }
         } else if event.kind == EventKind::Deleted {
             // The last object of a terminating definition may just have gone.
             if let Some(name) = self.definition_of(&event.collection) {
-                let key = Key { namespace: "".into(), name: name.as_str().into() };
-                if let Some(object) = self.store.get(&definitions(), &key).filter(|object| object.meta.deleting) {
+                let key = Key {
+                    namespace: "".into(),
+                    name: name.as_str().into(),
+                };
+                if let Some(object) = self
+                    .store
+                    .get(&definitions(), &key)
+                    .filter(|object| object.meta.deleting)
+                {
                     self.visit_definition(&key, &object).await;
                 }
             }
@@ -81,7 +89,10 @@ impl Core {
     /// Accepts the names, serves the kind, and only then says so in the status.
     async fn establish(&self, key: &Key, object: &Object, definition: &Value) -> Result<(), ApiError> {
         let others: Vec<Value> = match self.store.snapshot(&definitions(), None) {
-            Ok(snapshot) => snapshot.iter(None, None).map(|(_, other)| other.value()).collect(),
+            Ok(snapshot) => snapshot
+                .iter(None, None)
+                .map(|(_, other)| other.value())
+                .collect(),
             Err(_) => Vec::new(),
         };
         let conflict = builtin::name_conflict(definition, &others);
@@ -93,7 +104,9 @@ impl Core {
         if definition.get("status") == Some(&status) {
             return Ok(());
         }
-        let Some(served) = self.registry().of_collection(&definitions()) else { return Ok(()) };
+        let Some(served) = self.registry().of_collection(&definitions()) else {
+            return Ok(());
+        };
         let mut target = Target::new(served, "", &key.name);
         target.endpoint = Endpoint::Status;
         let uid = object.meta.uid.clone();
@@ -107,20 +120,27 @@ impl Core {
     }
 
     async fn delete_instances(&self, key: &Key, definition: &Value) -> Result<(), ApiError> {
-        let collection =
-            Collection::new(text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+        let collection = Collection::new(
+            text(definition, "/spec/group"),
+            text(definition, "/spec/names/plural"),
+        );
         if let Some(served) = self.registry().of_collection(&collection)
             && let Ok(snapshot) = self.store.snapshot(&collection, None)
         {
             self.delete_all(&served, &snapshot, None).await?;
         }
-        let empty =
-            self.store.snapshot(&collection, None).is_ok_and(|after| after.iter(None, None).next().is_none());
+        let empty = self
+            .store
+            .snapshot(&collection, None)
+            .is_ok_and(|after| after.iter(None, None).next().is_none());
         if !empty {
             return Ok(());
         }
-        let Some(served) = self.registry().of_collection(&definitions()) else { return Ok(()) };
-        self.drop_finalizer(&Target::new(served, "", &key.name), CRD_CLEANUP).await
+        let Some(served) = self.registry().of_collection(&definitions()) else {
+            return Ok(());
+        };
+        self.drop_finalizer(&Target::new(served, "", &key.name), CRD_CLEANUP)
+            .await
     }
 
     fn serve(&self, definition: &Value, revision: u64) {
@@ -136,12 +156,30 @@ impl Core {
     }
 }
 
-/// The structural and CEL rules that every version's schema must keep.
+/// The structural and CEL rules that every version's schema must keep. A schema that all versions share is named by the
+/// place where Kubernetes keeps it internally.
 pub(crate) fn check_schemas(definition: &Value) -> Vec<FieldError> {
+    let versions = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let schema_of = |version: &'_ Value| version.pointer("/schema/openAPIV3Schema").cloned();
+    let shared = versions
+        .windows(2)
+        .all(|pair| schema_of(&pair[0]) == schema_of(&pair[1]));
     let mut errors = Vec::new();
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-    for (position, version) in versions.into_iter().flatten().enumerate() {
-        let path = FieldPath::new("spec.versions").index(position).child("schema").child("openAPIV3Schema");
+    for (position, version) in versions.iter().enumerate() {
+        if shared && position > 0 {
+            break;
+        }
+        let path = if shared {
+            FieldPath::new("spec.validation.openAPIV3Schema")
+        } else {
+            FieldPath::new("spec.versions")
+                .index(position)
+                .child("schema")
+                .child("openAPIV3Schema")
+        };
         if let Some(openapi) = version.pointer("/schema/openAPIV3Schema") {
             let has_status = version.pointer("/subresources/status").is_some();
             errors.extend(schema::structural::check(openapi, has_status, &path));
@@ -159,15 +197,28 @@ fn resource_of(definition: &Value, revision: u64) -> Result<Resource, Vec<FieldE
     let (kind, plural) = (name("kind"), name("plural"));
     let or = |given: String, fallback: String| if given.is_empty() { fallback } else { given };
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-    let versions: Result<Vec<Version>, _> =
-        versions.into_iter().flatten().map(|version| version_of(version, revision)).collect();
+    let versions: Result<Vec<Version>, _> = versions
+        .into_iter()
+        .flatten()
+        .map(|version| version_of(version, revision))
+        .collect();
     Ok(Resource {
         collection: Collection::new(&group, &plural),
         list_kind: or(name("listKind"), format!("{kind}List")),
         singular: or(name("singular"), kind.to_lowercase()),
-        short_names: texts(definition, "/spec/names/shortNames").into_iter().map(ToOwned::to_owned).collect(),
-        categories: texts(definition, "/spec/names/categories").into_iter().map(ToOwned::to_owned).collect(),
-        scope: if text(definition, "/spec/scope") == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+        short_names: texts(definition, "/spec/names/shortNames")
+            .into_iter()
+            .map(ToOwned::to_owned)
+            .collect(),
+        categories: texts(definition, "/spec/names/categories")
+            .into_iter()
+            .map(ToOwned::to_owned)
+            .collect(),
+        scope: if text(definition, "/spec/scope") == "Cluster" {
+            Scope::Cluster
+        } else {
+            Scope::Namespaced
+        },
         group,
         kind,
         plural,
@@ -204,7 +255,11 @@ fn version_of(version: &Value, revision: u64) -> Result<Version, Vec<FieldError>
             .collect(),
         deprecation_warning: flag("deprecated").then(|| {
             let given = text(version, "/deprecationWarning");
-            if given.is_empty() { "this version is deprecated".to_owned() } else { given.to_owned() }
+            if given.is_empty() {
+                "this version is deprecated".to_owned()
+            } else {
+                given.to_owned()
+            }
         }),
         since_revision: revision,
     })
@@ -217,7 +272,11 @@ fn column_of(column: &Value) -> Column {
         type_: own("/type"),
         format: own("/format"),
         description: own("/description"),
-        priority: column.get("priority").and_then(Value::as_i64).and_then(|p| i32::try_from(p).ok()).unwrap_or(0),
+        priority: column
+            .get("priority")
+            .and_then(Value::as_i64)
+            .and_then(|p| i32::try_from(p).ok())
+            .unwrap_or(0),
         json_path: own("/jsonPath"),
     }
 }
@@ -233,5 +292,8 @@ fn texts<'v>(value: &'v Value, pointer: &str) -> Vec<&'v str> {
 
 fn has_condition(definition: &Value, type_: &str, status: &str) -> bool {
     let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| condition["type"] == type_ && condition["status"] == status)
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == type_ && condition["status"] == status)
 }

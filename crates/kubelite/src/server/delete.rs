@@ -4,7 +4,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use crate::{
-    builtin::Builtin,
+    builtin::{self, Builtin},
     clock,
     error::{ApiError, Subject},
     request::{DeleteOptions, Preconditions, Propagation},
@@ -51,7 +51,7 @@ impl Core {
             let step = self.deletion_step(target, options, &live)?;
             let (change, outcome) = match step {
                 Step::Nothing => return Ok(Deleted::Marked(live)),
-                Step::Remove => (Change::Delete(old.value()), Outcome::Gone),
+                Step::Remove(last) => (Change::Delete(target.served.to_storage(last)), Outcome::Gone),
                 Step::Mark(marked) => (Change::Put(target.served.to_storage(marked)), Outcome::Marked),
             };
             if options.dry_run {
@@ -85,7 +85,12 @@ impl Core {
         Err(ApiError::conflict(target.subject(), MODIFIED))
     }
 
-    fn deletion_step(&self, target: &Target, options: &DeleteOptions, live: &Value) -> Result<Step, ApiError> {
+    fn deletion_step(
+        &self,
+        target: &Target,
+        options: &DeleteOptions,
+        live: &Value,
+    ) -> Result<Step, ApiError> {
         match target.served.resource.builtin {
             Some(Builtin::Namespace) => return self.namespace_step(target, live),
             Some(Builtin::CustomResourceDefinition) if !metadata::is_deleting(live) => {
@@ -94,14 +99,25 @@ impl Core {
             _ => {}
         }
         let finalizers = finalizers_after(target, options, live);
-        let grace = self.grace(target, options, live);
+        let wanted = options
+            .grace_period_seconds
+            .map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+        // Asking again without a period leaves the one that runs.
+        let running =
+            metadata::number(live, "deletionGracePeriodSeconds").filter(|_| metadata::is_deleting(live));
+        let kind = target.served.resource.builtin;
+        let grace = kind.map_or(0, |kind| builtin::grace_period(kind, live, wanted.or(running)));
         if metadata::is_deleting(live) {
             return Ok(self.deletion_again(live, &finalizers, grace));
         }
-        if finalizers.is_empty() && grace == 0 {
-            return Ok(Step::Remove);
-        }
         let mut marked = live.clone();
+        if finalizers.is_empty() && grace == 0 {
+            // Only pods are marked even when they go at once.
+            if kind == Some(Builtin::Pod) {
+                self.mark(&mut marked, 0);
+            }
+            return Ok(Step::Remove(marked));
+        }
         self.mark(&mut marked, grace);
         metadata::set_finalizers(&mut marked, finalizers);
         Ok(Step::Mark(marked))
@@ -112,13 +128,15 @@ impl Core {
         let left = metadata::number(live, "deletionGracePeriodSeconds").unwrap_or(0);
         let shorter = grace < left;
         if finalizers.is_empty() && (left == 0 || grace == 0) {
-            return Step::Remove;
+            return Step::Remove(live.clone());
         }
         let mut marked = live.clone();
         metadata::set_finalizers(&mut marked, finalizers.to_vec());
         if shorter {
             let now = self.clock.now();
-            let deadline = metadata::text(live, "deletionTimestamp").parse::<jiff::Timestamp>().unwrap_or(now);
+            let deadline = metadata::text(live, "deletionTimestamp")
+                .parse::<jiff::Timestamp>()
+                .unwrap_or(now);
             let earlier = deadline
                 .saturating_sub(jiff::SignedDuration::from_secs(left - grace))
                 .unwrap_or(now)
@@ -126,40 +144,25 @@ impl Core {
             metadata::set(&mut marked, "deletionTimestamp", clock::seconds(earlier));
             metadata::set(&mut marked, "deletionGracePeriodSeconds", grace);
         }
-        if marked == *live { Step::Nothing } else { Step::Mark(marked) }
+        if marked == *live {
+            Step::Nothing
+        } else {
+            Step::Mark(marked)
+        }
     }
 
     /// Sets the deletion timestamp, the grace period and the next generation.
     fn mark(&self, object: &mut Value, grace: i64) {
         let now = self.clock.now();
-        let deadline = now.saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(now);
+        let deadline = now
+            .saturating_add(jiff::SignedDuration::from_secs(grace))
+            .unwrap_or(now);
         metadata::set(object, "deletionTimestamp", clock::seconds(deadline));
         metadata::set(object, "deletionGracePeriodSeconds", grace);
-        if let Some(generation) = metadata::number(object, "generation").filter(|generation| *generation > 0) {
+        if let Some(generation) = metadata::number(object, "generation").filter(|generation| *generation > 0)
+        {
             metadata::set(object, "generation", generation + 1);
         }
-    }
-
-    /// Only pods stop gracefully: their node ends the processes and then deletes the pod for good.
-    fn grace(&self, target: &Target, options: &DeleteOptions, live: &Value) -> i64 {
-        if target.served.resource.builtin != Some(Builtin::Pod) {
-            return 0;
-        }
-        let node = live.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("");
-        let phase = live.pointer("/status/phase").and_then(Value::as_str).unwrap_or("");
-        if node.is_empty() || phase == "Succeeded" || phase == "Failed" {
-            return 0;
-        }
-        let given = options.grace_period_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
-        let wanted = given.or_else(|| {
-            if metadata::is_deleting(live) {
-                metadata::number(live, "deletionGracePeriodSeconds")
-            } else {
-                live.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64)
-            }
-        });
-        // A negative period counts as one second.
-        wanted.map_or(0, |seconds| if seconds < 0 { 1 } else { seconds })
     }
 
     /// A namespace is first marked, then emptied by its controller, then removed.
@@ -178,15 +181,21 @@ impl Core {
                  namespace will automatically be purged by the system.",
             ));
         }
-        Ok(if metadata::finalizers(live).is_empty() { Step::Remove } else { Step::Nothing })
+        Ok(if metadata::finalizers(live).is_empty() {
+            Step::Remove(live.clone())
+        } else {
+            Step::Nothing
+        })
     }
 
     fn terminating_definition(&self, live: &Value) -> Value {
         let mut marked = live.clone();
         let now = clock::seconds(self.clock.now());
         metadata::set(&mut marked, "deletionTimestamp", now.as_str());
-        let mut finalizers: Vec<String> =
-            metadata::finalizers(live).into_iter().map(ToOwned::to_owned).collect();
+        let mut finalizers: Vec<String> = metadata::finalizers(live)
+            .into_iter()
+            .map(ToOwned::to_owned)
+            .collect();
         if !finalizers.iter().any(|finalizer| finalizer == CRD_CLEANUP) {
             finalizers.push(CRD_CLEANUP.to_owned());
         }
@@ -199,19 +208,13 @@ impl Core {
             "lastTransitionTime": now,
         });
         let status = metadata::member_map(&mut marked, "status");
-        let conditions = status.entry("conditions").or_insert_with(|| Value::Array(Vec::new()));
+        let conditions = status
+            .entry("conditions")
+            .or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(list) = conditions {
             list.push(condition);
         }
         marked
-    }
-
-    /// Whether an update that left a marked object without finalizers may remove it.
-    pub(crate) fn removable(&self, target: &Target, object: &Value) -> bool {
-        match target.served.resource.builtin {
-            Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
-            _ => true,
-        }
     }
 
     /// Deletes everything in a snapshot, or in one namespace of it, that is not being deleted already.
@@ -224,11 +227,17 @@ impl Core {
         let found: Vec<(Target, Object)> = snapshot
             .iter(namespace, None)
             .filter(|(_, object)| !object.meta.deleting)
-            .map(|(key, object)| (Target::new(served.clone(), &key.namespace, &key.name), object.clone()))
+            .map(|(key, object)| {
+                (
+                    Target::new(served.clone(), &key.namespace, &key.name),
+                    object.clone(),
+                )
+            })
             .collect();
         futures::stream::iter(found)
             .map(|(target, object)| async move {
-                self.delete_found(&target, &object, Some(Propagation::Background)).await
+                self.delete_found(&target, &object, Some(Propagation::Background))
+                    .await
             })
             .buffer_unordered(DELETIONS_AT_ONCE)
             .try_collect::<()>()
@@ -244,7 +253,10 @@ impl Core {
     ) -> Result<(), ApiError> {
         let options = DeleteOptions {
             propagation,
-            preconditions: Preconditions { uid: Some(found.meta.uid.clone()), resource_version: None },
+            preconditions: Preconditions {
+                uid: Some(found.meta.uid.clone()),
+                resource_version: None,
+            },
             ..DeleteOptions::default()
         };
         match self.delete(target, &options).await {
@@ -257,10 +269,18 @@ impl Core {
     }
 }
 
+/// Whether an update that left a marked object without finalizers may remove it.
+pub(crate) fn removable(target: &Target, object: &Value) -> bool {
+    match target.served.resource.builtin {
+        Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
+        _ => true,
+    }
+}
+
 enum Step {
     Nothing,
     Mark(Value),
-    Remove,
+    Remove(Value),
 }
 
 #[derive(Clone, Copy)]
@@ -270,14 +290,25 @@ enum Outcome {
 }
 
 fn namespace_finalizers(namespace: &Value) -> usize {
-    namespace.pointer("/spec/finalizers").and_then(Value::as_array).map_or(0, Vec::len)
+    namespace
+        .pointer("/spec/finalizers")
+        .and_then(Value::as_array)
+        .map_or(0, Vec::len)
 }
 
 fn check_preconditions(target: &Target, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
     // Here, and only here, Kubernetes names the kind where it otherwise names the resource.
-    let subject = Subject { resource: &target.served.resource.kind, ..target.subject() };
+    let subject = Subject {
+        resource: &target.served.resource.kind,
+        ..target.subject()
+    };
     let uid = metadata::text(live, "uid");
-    if let Some(wanted) = options.preconditions.uid.as_deref().filter(|wanted| *wanted != uid) {
+    if let Some(wanted) = options
+        .preconditions
+        .uid
+        .as_deref()
+        .filter(|wanted| *wanted != uid)
+    {
         let why = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have \
              been deleted and then recreated"

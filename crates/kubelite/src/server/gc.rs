@@ -24,7 +24,8 @@ impl Core {
     pub(super) async fn collect(&self, event: &Event) {
         match event.kind {
             EventKind::Added | EventKind::Modified => {
-                self.collect_object(&event.collection, &event.key, &event.object).await;
+                self.collect_object(&event.collection, &event.key, &event.object)
+                    .await;
             }
             EventKind::Deleted => {
                 let uid = &event.object.meta.uid;
@@ -43,7 +44,9 @@ impl Core {
 
     pub(super) async fn collect_everything(&self) {
         for collection in self.store.collections() {
-            let Ok(snapshot) = self.store.snapshot(&collection, None) else { continue };
+            let Ok(snapshot) = self.store.snapshot(&collection, None) else {
+                continue;
+            };
             for (key, object) in snapshot.iter(None, None) {
                 self.collect_object(&collection, key, object).await;
             }
@@ -56,7 +59,9 @@ impl Core {
         if object.meta.owners.is_empty() && !waits {
             return;
         }
-        let Some(served) = self.registry().of_collection(collection) else { return };
+        let Some(served) = self.registry().of_collection(collection) else {
+            return;
+        };
         let target = Target::new(served, &key.namespace, &key.name);
         let result = if object.meta.deleting && has(ORPHAN) {
             self.orphan_dependents(&target, object).await
@@ -89,11 +94,18 @@ impl Core {
         }
         if kept {
             // Somebody alive still wants it; only the references to the others go.
-            return if not_keeping.is_empty() { Ok(()) } else { self.drop_owners(target, &not_keeping).await };
+            return if not_keeping.is_empty() {
+                Ok(())
+            } else {
+                self.drop_owners(target, &not_keeping).await
+            };
         }
         let has_dependents = !self.store.dependents(&object.meta.uid).is_empty();
-        let propagation =
-            if awaited && has_dependents { Propagation::Foreground } else { Propagation::Background };
+        let propagation = if awaited && has_dependents {
+            Propagation::Foreground
+        } else {
+            Propagation::Background
+        };
         self.delete_found(target, object, Some(propagation)).await
     }
 
@@ -110,19 +122,28 @@ impl Core {
             }
             blocked = true;
             if !dependent.meta.deleting {
-                let Some(served) = self.registry().of_collection(&collection) else { continue };
+                let Some(served) = self.registry().of_collection(&collection) else {
+                    continue;
+                };
                 let dependent_target = Target::new(served, &key.namespace, &key.name);
                 self.delete_if_ownerless(&dependent_target, &dependent).await?;
             }
         }
-        if blocked { Ok(()) } else { self.drop_finalizer(target, FOREGROUND).await }
+        if blocked {
+            Ok(())
+        } else {
+            self.drop_finalizer(target, FOREGROUND).await
+        }
     }
 
     async fn orphan_dependents(&self, target: &Target, owner: &Object) -> Result<(), ApiError> {
         for (collection, key, _) in self.store.dependents(&owner.meta.uid) {
-            let Some(served) = self.registry().of_collection(&collection) else { continue };
+            let Some(served) = self.registry().of_collection(&collection) else {
+                continue;
+            };
             let dependent = Target::new(served, &key.namespace, &key.name);
-            self.drop_owners(&dependent, std::slice::from_ref(&owner.meta.uid)).await?;
+            self.drop_owners(&dependent, std::slice::from_ref(&owner.meta.uid))
+                .await?;
         }
         self.drop_finalizer(target, ORPHAN).await
     }
@@ -131,7 +152,10 @@ impl Core {
         self.amend(target, MANAGER, |object| {
             if let Some(Value::Array(owners)) = object.pointer_mut("/metadata/ownerReferences") {
                 owners.retain(|owner| {
-                    !owner.get("uid").and_then(Value::as_str).is_some_and(|uid| uids.iter().any(|gone| gone == uid))
+                    !owner
+                        .get("uid")
+                        .and_then(Value::as_str)
+                        .is_some_and(|uid| uids.iter().any(|gone| gone == uid))
                 });
                 if owners.is_empty() {
                     metadata::of(object).remove("ownerReferences");
@@ -143,8 +167,11 @@ impl Core {
 
     pub(crate) async fn drop_finalizer(&self, target: &Target, name: &str) -> Result<(), ApiError> {
         self.amend(target, MANAGER, |object| {
-            let left =
-                metadata::finalizers(object).into_iter().filter(|f| *f != name).map(ToOwned::to_owned).collect();
+            let left = metadata::finalizers(object)
+                .into_iter()
+                .filter(|f| *f != name)
+                .map(ToOwned::to_owned)
+                .collect();
             metadata::set_finalizers(object, left);
         })
         .await
@@ -179,5 +206,10 @@ impl Core {
 }
 
 fn waits_for_dependents(owner: &Object) -> bool {
-    owner.meta.deleting && owner.meta.finalizers.iter().any(|finalizer| finalizer == FOREGROUND)
+    owner.meta.deleting
+        && owner
+            .meta
+            .finalizers
+            .iter()
+            .any(|finalizer| finalizer == FOREGROUND)
 }

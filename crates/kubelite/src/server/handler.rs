@@ -8,35 +8,34 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use http::{HeaderValue, StatusCode, header, request::Parts};
-use serde_json::{Value, json};
+use http::{StatusCode, header, request::Parts};
+use serde_json::Value;
 
 use crate::{
     body,
     builtin::{Builtin, Endpoint, User, protobuf},
-    discovery::{self, Root},
     error::{ApiError, Reason},
-    negotiate::{self, BodyFormat, Discovery, Encoding},
-    openapi,
-    request::{self, DeleteOptions, ListOptions, Query, ResourceRequest, Route, Verb, WatchOptions, WriteOptions},
-    resource::{Resource, Scope},
+    negotiate::{self, BodyFormat, Encoding},
+    request::{
+        self, DeleteOptions, ListOptions, Query, ResourceRequest, Route, Verb, WatchOptions, WriteOptions,
+    },
+    resource::Scope,
     server::{
         Core, auth,
         delete::Deleted,
         logs::LogRequest,
         metadata,
         metrics::{RequestLabels, VerbLabels},
+        plain,
         present::Presenter,
         registry::Registry,
+        respond::{add_warnings, error_response, no_such_resource, page_not_found, success, typed},
         target::Target,
         write::{Final, WriteContext, Written},
     },
 };
 
-/// How many warnings an answer carries; headers have a bound of their own in most clients.
-const WARNINGS_MAX: usize = 64;
 /// How many deletions of a collection are under way at once: enough to share the disk's commits.
 const DELETIONS_AT_ONCE: usize = 64;
 
@@ -45,12 +44,19 @@ pub(super) fn router(core: Arc<Core>, trusted: Option<User>) -> Router {
     Router::new().fallback(async move |request: Request| {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
-        let mut labels = RequestLabels { verb: "other", resource: String::new(), code: 0 };
+        let mut labels = RequestLabels {
+            verb: "other",
+            resource: String::new(),
+            code: 0,
+        };
         let encoding = negotiate::error_encoding(&parts.headers);
         let answer = answer(&core, trusted.as_ref(), &parts, body, &mut labels).await;
         let response = answer.unwrap_or_else(|error| error_response(&error, encoding));
         labels.code = response.status().as_u16();
-        core.metrics.seconds.get_or_create(&VerbLabels { verb: labels.verb }).observe(started.elapsed().as_secs_f64());
+        core.metrics
+            .seconds
+            .get_or_create(&VerbLabels { verb: labels.verb })
+            .observe(started.elapsed().as_secs_f64());
         core.metrics.requests.get_or_create(&labels).inc();
         response
     })
@@ -67,70 +73,34 @@ async fn answer(
         Some(user) => user.clone(),
         None => auth::authenticate(&core.tokens, &parts.headers)?,
     };
+    // The body is read whatever comes of the request, so that the connection can carry the next one.
+    let body = body::read(&parts.headers, body).await?;
     let query = Query::parse(parts.uri.query())?;
     let registry = core.registry();
     match Route::parse(parts.uri.path())? {
         Route::Resource(request) => {
-            if registry.find(&request.group, &request.version, &request.resource).is_none() {
+            if registry
+                .find(&request.group, &request.version, &request.resource)
+                .is_none()
+            {
                 return Ok(page_not_found());
             }
-            let call = Call { core, registry, user, parts, query };
-            call.run(&request, body, labels).await
+            let call = Call {
+                core,
+                registry,
+                user,
+                parts,
+                query,
+            };
+            let mut warnings = Vec::new();
+            let encoding = negotiate::error_encoding(&parts.headers);
+            let answer = call.run(&request, &body, labels, &mut warnings).await;
+            let mut response = answer.unwrap_or_else(|error| error_response(&error, encoding));
+            add_warnings(&mut response, &warnings);
+            Ok(response)
         }
-        route => plain(core, &registry, &route, parts),
+        route => plain::answer(core, &registry, &route, parts),
     }
-}
-
-/// Everything that is not about objects.
-fn plain(core: &Core, registry: &Registry, route: &Route, parts: &Parts) -> Result<Response, ApiError> {
-    if parts.method != http::Method::GET && parts.method != http::Method::HEAD {
-        return Err(request::method_not_allowed());
-    }
-    let headers = &parts.headers;
-    let resources = registry.resources();
-    let document = match route {
-        Route::Root => discovery::root_paths(resources),
-        Route::Health(..) => return Ok(text("ok")),
-        Route::Metrics => return Ok(text(core.metrics.render(&core.store.stats()))),
-        Route::Version => discovery::version_info(),
-        Route::ApiRoot | Route::ApisRoot => return discovery_root(resources, route, parts),
-        Route::Group(group) => match discovery::group(resources, group) {
-            Some(group) => group,
-            None => return Ok(page_not_found()),
-        },
-        Route::GroupVersion { group, version } => {
-            discovery::resource_list(resources, group, version).ok_or_else(no_such_resource)?
-        }
-        Route::OpenApiIndex => {
-            let documents = registry.documents();
-            openapi::index(documents.iter().map(|document| (document.path.as_str(), document.hash.as_str())))
-        }
-        Route::OpenApiDocument { group, version } => {
-            let path = openapi::path(group, version);
-            return Ok(match registry.documents().iter().find(|document| document.path == path) {
-                Some(document) => typed(StatusCode::OK, "application/json", document.bytes.clone()),
-                None => page_not_found(),
-            });
-        }
-        Route::OpenApiV2 | Route::Unknown | Route::Resource(_) => return Ok(page_not_found()),
-    };
-    let encoding = negotiate::plain(headers)?;
-    Ok(typed(StatusCode::OK, encoding.content_type(), encoding.encode(&document)?))
-}
-
-/// `/api` or `/apis`, in one document or only the groups.
-fn discovery_root(resources: &[Arc<Resource>], route: &Route, parts: &Parts) -> Result<Response, ApiError> {
-    let root = if *route == Route::ApiRoot { Root::Core } else { Root::Groups };
-    let wanted = negotiate::discovery(&parts.headers)?;
-    let value = match (wanted, root) {
-        (Discovery::Aggregated(version, _), root) => discovery::aggregated(resources, root, version),
-        (Discovery::Legacy(_), Root::Core) => {
-            let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
-            discovery::api_versions(resources, host)
-        }
-        (Discovery::Legacy(_), Root::Groups) => discovery::group_list(resources),
-    };
-    Ok(typed(StatusCode::OK, wanted.content_type(), wanted.encoding().encode(&value)?))
 }
 
 /// One request about objects.
@@ -146,8 +116,9 @@ impl Call<'_> {
     async fn run(
         &self,
         request: &ResourceRequest,
-        body: Body,
+        body: &[u8],
         labels: &mut RequestLabels,
+        warnings: &mut Vec<String>,
     ) -> Result<Response, ApiError> {
         let verb = Verb::of(&self.parts.method, request, &self.query)?;
         labels.verb = verb.as_str();
@@ -159,20 +130,17 @@ impl Call<'_> {
         if !target.served.resource.verbs.contains(&verb.as_str()) {
             return Err(request::method_not_allowed());
         }
-        let deprecated = target.served.version().deprecation_warning.clone();
-        let mut warnings: Vec<String> = deprecated.into_iter().collect();
-        let mut response = match verb {
-            Verb::Get => self.get(&target).await?,
-            Verb::List => self.list(&target).await?,
-            Verb::Watch => self.watch(target).await?,
-            Verb::Create => self.create(&target, body, &mut warnings).await?,
-            Verb::Update => self.update(&target, body, &mut warnings).await?,
-            Verb::Patch => self.patch(&target, body, &mut warnings).await?,
-            Verb::Delete => self.delete(&target, body).await?,
-            Verb::DeleteCollection => self.delete_collection(&target, body).await?,
-        };
-        add_warnings(&mut response, &warnings);
-        Ok(response)
+        warnings.extend(target.served.version().deprecation_warning.clone());
+        match verb {
+            Verb::Get => self.get(&target).await,
+            Verb::List => self.list(&target).await,
+            Verb::Watch => self.watch(target).await,
+            Verb::Create => self.create(&target, body, warnings).await,
+            Verb::Update => self.update(&target, body, warnings).await,
+            Verb::Patch => self.patch(&target, body, warnings).await,
+            Verb::Delete => self.delete(&target, body).await,
+            Verb::DeleteCollection => self.delete_collection(&target, body).await,
+        }
     }
 
     fn target(&self, request: &ResourceRequest) -> Result<Target, ApiError> {
@@ -184,7 +152,7 @@ impl Call<'_> {
         let name = request.name.clone().unwrap_or_default();
         let namespace = match (resource.scope, &request.namespace) {
             (Scope::Namespaced, Some(namespace)) => namespace.clone(),
-            (Scope::Cluster, None) | (Scope::Namespaced, None) => String::new(),
+            (Scope::Cluster | Scope::Namespaced, None) => String::new(),
             // The path of a Namespace itself reads like one inside a namespace.
             (Scope::Cluster, Some(_)) if resource.builtin == Some(Builtin::Namespace) => String::new(),
             (Scope::Cluster, Some(_)) => return Err(no_such_resource()),
@@ -197,16 +165,37 @@ impl Call<'_> {
             Some("status") if served.version().has_status => Endpoint::Status,
             Some("finalize") if resource.builtin == Some(Builtin::Namespace) => Endpoint::Finalize,
             Some("log") if resource.builtin == Some(Builtin::Pod) => Endpoint::Main,
-            Some(_) => return Err(no_such_resource()),
+            Some(_) => {
+                let target = Target {
+                    served: served.clone(),
+                    namespace,
+                    name,
+                    endpoint: Endpoint::Main,
+                };
+                return Err(ApiError::not_found(target.subject()));
+            }
         };
-        Ok(Target { served, namespace, name, endpoint })
+        Ok(Target {
+            served,
+            namespace,
+            name,
+            endpoint,
+        })
     }
 
     fn presenter(&self, target: &Target) -> Result<(Presenter, Encoding), ApiError> {
         let accepted = negotiate::resource(&self.parts.headers)?;
-        let pretty = accepted.encoding == Encoding::Json && negotiate::wants_pretty(&self.query, &self.parts.headers);
-        let encoding = if pretty { Encoding::PrettyJson } else { accepted.encoding };
-        Ok((Presenter::new(target.served.clone(), accepted.shape, &self.query)?, encoding))
+        let pretty =
+            accepted.encoding == Encoding::Json && negotiate::wants_pretty(&self.query, &self.parts.headers);
+        let encoding = if pretty {
+            Encoding::PrettyJson
+        } else {
+            accepted.encoding
+        };
+        Ok((
+            Presenter::new(target.served.clone(), accepted.shape, &self.query)?,
+            encoding,
+        ))
     }
 
     async fn get(&self, target: &Target) -> Result<Response, ApiError> {
@@ -244,46 +233,79 @@ impl Call<'_> {
         Ok(([(header::CONTENT_TYPE, "application/json")], stream).into_response())
     }
 
-    async fn create(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
-        if !target.name.is_empty() || (target.namespace.is_empty() && target.served.resource.scope == Scope::Namespaced) {
+    async fn create(
+        &self,
+        target: &Target,
+        body: &[u8],
+        warnings: &mut Vec<String>,
+    ) -> Result<Response, ApiError> {
+        if !target.name.is_empty()
+            || (target.namespace.is_empty() && target.served.resource.scope == Scope::Namespaced)
+        {
             return Err(request::method_not_allowed());
         }
-        let bytes = body::read(&self.parts.headers, body).await?;
         let resource = &target.served.resource;
         let is_review = resource.verbs == crate::resource::CREATE_ONLY;
         let options = WriteOptions::from_query(&self.query, request::Write::Create)?;
-        let format = negotiate::body_format(&self.parts.headers, is_review)?;
+        let decoded = self.decode(target, body)?;
         if is_review {
-            return self.review(target, format, &bytes);
+            return self.review(target, &decoded.value);
         }
-        let decoded = decode(target, format, &bytes)?;
-        let written = self.context(target, &options, &self.manager(&options)).create(decoded, warnings).await?;
+        let written = self
+            .context(target, &options, &self.manager(&options))
+            .create(decoded, warnings)
+            .await?;
         self.written(target, &written)
     }
 
-    fn review(&self, target: &Target, format: BodyFormat, bytes: &[u8]) -> Result<Response, ApiError> {
-        let object = if format == BodyFormat::Protobuf {
-            protobuf::decode(bytes).map_err(|error| ApiError::bad_request(error.to_string()))?
-        } else {
-            decode(target, format, bytes)?.value
+    fn review(&self, target: &Target, question: &Value) -> Result<Response, ApiError> {
+        let Some(kind) = target.served.resource.builtin else {
+            return Err(no_such_resource());
         };
-        let Some(kind) = target.served.resource.builtin else { return Err(no_such_resource()) };
-        let answer = self.core.review(kind, &self.user, &object);
+        let answer = self.core.review(kind, &self.user, question);
         let (presenter, encoding) = self.presenter(target)?;
         let bytes = presenter.unsaved(&answer, encoding, self.core.clock.now())?;
         Ok(typed(StatusCode::CREATED, encoding.content_type(), bytes))
     }
 
-    async fn update(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
-        let bytes = body::read(&self.parts.headers, body).await?;
+    fn decode(&self, target: &Target, body: &[u8]) -> Result<body::Decoded, ApiError> {
+        let resource = &target.served.resource;
+        let version = &target.served.version().name;
+        match negotiate::body_format(&self.parts.headers, !resource.is_custom())? {
+            BodyFormat::Json => body::decode_object(body, body::Format::Json, resource, version),
+            BodyFormat::Yaml => body::decode_object(body, body::Format::Yaml, resource, version),
+            BodyFormat::Protobuf => {
+                let value =
+                    protobuf::decode(body).map_err(|error| ApiError::bad_request(error.to_string()))?;
+                Ok(body::Decoded {
+                    value,
+                    duplicates: Vec::new(),
+                })
+            }
+        }
+    }
+
+    async fn update(
+        &self,
+        target: &Target,
+        body: &[u8],
+        warnings: &mut Vec<String>,
+    ) -> Result<Response, ApiError> {
         let options = WriteOptions::from_query(&self.query, request::Write::Update)?;
-        let format = negotiate::body_format(&self.parts.headers, false)?;
-        let decoded = decode(target, format, &bytes)?;
-        let written = self.context(target, &options, &self.manager(&options)).update(decoded, warnings).await?;
+        let decoded = self.decode(target, body)?;
+        let written = self
+            .context(target, &options, &self.manager(&options))
+            .update(decoded, warnings)
+            .await?;
         self.written(target, &written)
     }
 
-    async fn patch(&self, target: &Target, body: Body, warnings: &mut Vec<String>) -> Result<Response, ApiError> {
+    async fn patch(
+        &self,
+        target: &Target,
+        body: &[u8],
+        warnings: &mut Vec<String>,
+    ) -> Result<Response, ApiError> {
         let taken = if target.served.resource.is_custom() {
             negotiate::CUSTOM_PATCHES
         } else {
@@ -291,30 +313,44 @@ impl Call<'_> {
         };
         let kind = negotiate::patch_type(&self.parts.headers, taken)?;
         let options = WriteOptions::from_query(&self.query, request::Write::Patch(kind))?;
-        let bytes = body::read(&self.parts.headers, body).await?;
-        let written = self.context(target, &options, &self.manager(&options)).patch(kind, &bytes, warnings).await?;
+        let written = self
+            .context(target, &options, &self.manager(&options))
+            .patch(kind, body, warnings)
+            .await?;
         self.written(target, &written)
     }
 
-    async fn delete_options(&self, body: Body) -> Result<DeleteOptions, ApiError> {
-        let bytes = body::read(&self.parts.headers, body).await?;
-        if bytes.is_empty() {
+    fn delete_options(&self, body: &[u8]) -> Result<DeleteOptions, ApiError> {
+        if body.is_empty() {
             return DeleteOptions::from_query(&self.query);
         }
-        let format = negotiate::body_format(&self.parts.headers, false)?;
-        let decoded = body::decode(&bytes, body::Format::of(format).unwrap_or(body::Format::Json))
-            .map_err(|error| ApiError::bad_request(error.to_string()))?;
-        DeleteOptions::from_body(&decoded.value)
+        let bad = |error: &dyn std::fmt::Display| ApiError::bad_request(error.to_string());
+        let value = match negotiate::body_format(&self.parts.headers, true)? {
+            BodyFormat::Json => {
+                body::decode(body, body::Format::Json)
+                    .map_err(|error| bad(&error))?
+                    .value
+            }
+            BodyFormat::Yaml => {
+                body::decode(body, body::Format::Yaml)
+                    .map_err(|error| bad(&error))?
+                    .value
+            }
+            BodyFormat::Protobuf => protobuf::decode(body).map_err(|error| bad(&error))?,
+        };
+        DeleteOptions::from_body(&value)
     }
 
-    async fn delete(&self, target: &Target, body: Body) -> Result<Response, ApiError> {
-        let options = self.delete_options(body).await?;
+    async fn delete(&self, target: &Target, body: &[u8]) -> Result<Response, ApiError> {
+        let options = self.delete_options(body)?;
         let deleted = self.core.delete(target, &options).await?;
         let (presenter, encoding) = self.presenter(target)?;
         let now = self.core.clock.now();
         let shows_object = matches!(
             target.served.resource.builtin,
-            Some(Builtin::Pod | Builtin::PersistentVolumeClaim | Builtin::ServiceAccount | Builtin::Namespace)
+            Some(
+                Builtin::Pod | Builtin::PersistentVolumeClaim | Builtin::ServiceAccount | Builtin::Namespace
+            )
         );
         let bytes = match &deleted {
             Deleted::Marked(object) => presenter.unsaved(object, encoding, now)?,
@@ -325,8 +361,8 @@ impl Call<'_> {
     }
 
     /// Deletes every object that a list would show, and shows that list.
-    async fn delete_collection(&self, target: &Target, body: Body) -> Result<Response, ApiError> {
-        let options = self.delete_options(body).await?;
+    async fn delete_collection(&self, target: &Target, body: &[u8]) -> Result<Response, ApiError> {
+        let options = self.delete_options(body)?;
         let list = ListOptions::from_query(&self.query)?;
         let (presenter, encoding) = self.presenter(target)?;
         let page = self.core.list(target, &list).await?;
@@ -335,7 +371,10 @@ impl Call<'_> {
             .iter()
             .map(|object| {
                 let found = target.served.present(object);
-                let (namespace, name) = (metadata::text(&found, "namespace"), metadata::text(&found, "name"));
+                let (namespace, name) = (
+                    metadata::text(&found, "namespace"),
+                    metadata::text(&found, "name"),
+                );
                 Target::new(target.served.clone(), namespace, name)
             })
             .collect();
@@ -363,11 +402,17 @@ impl Call<'_> {
         }
         self.core.get(target)?;
         let Some(logs) = &self.core.logs else {
-            return Err(ApiError::new(Reason::ServiceUnavailable, "nothing runs pods here, so there are no logs"));
+            return Err(ApiError::new(
+                Reason::ServiceUnavailable,
+                "nothing runs pods here, so there are no logs",
+            ));
         };
         let flag = |name: &str| self.query.flag(name).unwrap_or(false);
         let count = |name: &str| -> Result<Option<u64>, ApiError> {
-            Ok(self.query.integer(name)?.map(|value| u64::try_from(value).unwrap_or(0)))
+            Ok(self
+                .query
+                .integer(name)?
+                .map(|value| u64::try_from(value).unwrap_or(0)))
         };
         let request = LogRequest {
             namespace: target.namespace.clone(),
@@ -384,84 +429,49 @@ impl Call<'_> {
         Ok(([(header::CONTENT_TYPE, "text/plain")], body).into_response())
     }
 
-    fn context<'c>(&'c self, target: &'c Target, options: &'c WriteOptions, manager: &'c str) -> WriteContext<'c> {
-        WriteContext { core: self.core, target, options, manager }
+    fn context<'c>(
+        &'c self,
+        target: &'c Target,
+        options: &'c WriteOptions,
+        manager: &'c str,
+    ) -> WriteContext<'c> {
+        WriteContext {
+            core: self.core,
+            target,
+            options,
+            manager,
+        }
     }
 
     /// The field manager: the query parameter, else the first word of the user agent.
     fn manager(&self, options: &WriteOptions) -> String {
-        if let Some(manager) = options.field_manager.as_deref().filter(|manager| !manager.is_empty()) {
+        if let Some(manager) = options
+            .field_manager
+            .as_deref()
+            .filter(|manager| !manager.is_empty())
+        {
             return manager.to_owned();
         }
-        let agent = self.parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+        let agent = self
+            .parts
+            .headers
+            .get(header::USER_AGENT)
+            .and_then(|value| value.to_str().ok());
         request::manager_from_user_agent(agent.unwrap_or(""))
     }
 
     fn written(&self, target: &Target, written: &Written) -> Result<Response, ApiError> {
         let (presenter, encoding) = self.presenter(target)?;
         let now = self.core.clock.now();
-        let status = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        let status = if written.created {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        };
         let bytes = match &written.object {
             Final::Stored(object) => presenter.stored(object, encoding, now)?,
             Final::Unsaved(object) => presenter.unsaved(object, encoding, now)?,
         };
         Ok(typed(status, encoding.content_type(), bytes))
-    }
-}
-
-fn decode(target: &Target, format: BodyFormat, bytes: &[u8]) -> Result<body::Decoded, ApiError> {
-    let format = body::Format::of(format).unwrap_or(body::Format::Json);
-    body::decode_object(bytes, format, &target.served.resource, &target.served.version().name)
-}
-
-/// The `Status` that tells of a deletion that is done.
-fn success(target: &Target, object: &Value) -> Value {
-    let resource = &target.served.resource;
-    let mut details = json!({
-        "name": target.name,
-        "kind": resource.plural,
-        "uid": metadata::text(object, "uid"),
-    });
-    if !resource.group.is_empty() {
-        details["group"] = resource.group.as_str().into();
-    }
-    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
-}
-
-fn no_such_resource() -> ApiError {
-    ApiError::new(Reason::NotFound, "the server could not find the requested resource")
-}
-
-/// What Go's multiplexer says of a path that nothing serves. Clients know it by the missing `Status`.
-fn page_not_found() -> Response {
-    (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], "404 page not found\n").into_response()
-}
-
-fn text(body: impl Into<Body>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body.into()).into_response()
-}
-
-fn typed(status: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
-    (status, [(header::CONTENT_TYPE, content_type)], bytes.into()).into_response()
-}
-
-fn error_response(error: &ApiError, encoding: Encoding) -> Response {
-    // A status always has a JSON form; should its YAML fail, an empty body with the right code is what is left.
-    let bytes = encoding.encode(&error.to_status()).unwrap_or_default();
-    let mut response = typed(error.code, encoding.content_type(), bytes);
-    let retry_after = error.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-    if retry_after > 0 {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
-    }
-    response
-}
-
-/// Warnings travel in headers, one each.
-fn add_warnings(response: &mut Response, warnings: &[String]) {
-    for warning in warnings.iter().take(WARNINGS_MAX) {
-        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
     }
 }

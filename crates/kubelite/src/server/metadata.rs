@@ -4,11 +4,18 @@ use serde_json::{Map, Value};
 
 /// A string member of `metadata`; absent, null and non-strings all read as "".
 pub(crate) fn text<'v>(object: &'v Value, field: &str) -> &'v str {
-    object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_str).unwrap_or("")
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or("")
 }
 
 pub(crate) fn number(object: &Value, field: &str) -> Option<i64> {
-    object.get("metadata").and_then(|metadata| metadata.get(field)).and_then(Value::as_i64)
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_i64)
 }
 
 /// `metadata` as a map, made if it is missing or something else.
@@ -18,7 +25,9 @@ pub(crate) fn of(object: &mut Value) -> &mut Map<String, Value> {
 
 /// A member as a map, made if it is missing or something else.
 pub(crate) fn member_map<'v>(object: &'v mut Value, field: &str) -> &'v mut Map<String, Value> {
-    let slot = root(object).entry(field).or_insert_with(|| Value::Object(Map::new()));
+    let slot = root(object)
+        .entry(field)
+        .or_insert_with(|| Value::Object(Map::new()));
     root(slot)
 }
 

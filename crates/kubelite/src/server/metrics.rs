@@ -57,22 +57,74 @@ impl Metrics {
     pub(crate) fn render(&self, stats: &Stats) -> String {
         let mut registry = Registry::default();
         registry.register("apiserver_request", "Requests answered", self.requests.clone());
-        registry.register("apiserver_request_duration_seconds", "Time to the answer's head", self.seconds.clone());
-        registry.register("kubelite_watches_opened", "Watches opened", self.watches_opened.clone());
-        registry.register("kubelite_gc_failures", "Failed steps of garbage collection", self.gc_failures.clone());
-        registry.register("kubelite_namespace_failures", "Failed steps of namespace deletion", self.namespace_failures.clone());
-        registry.register("kubelite_crd_failures", "Failed steps of the definition controller", self.crd_failures.clone());
+        registry.register(
+            "apiserver_request_duration_seconds",
+            "Time to the answer's head",
+            self.seconds.clone(),
+        );
+        registry.register(
+            "kubelite_watches_opened",
+            "Watches opened",
+            self.watches_opened.clone(),
+        );
+        registry.register(
+            "kubelite_gc_failures",
+            "Failed steps of garbage collection",
+            self.gc_failures.clone(),
+        );
+        registry.register(
+            "kubelite_namespace_failures",
+            "Failed steps of namespace deletion",
+            self.namespace_failures.clone(),
+        );
+        registry.register(
+            "kubelite_crd_failures",
+            "Failed steps of the definition controller",
+            self.crd_failures.clone(),
+        );
         let gauges = [
-            ("kubelite_revision", "The newest version in the store", stats.revision),
+            (
+                "kubelite_revision",
+                "The newest version in the store",
+                stats.revision,
+            ),
             ("kubelite_objects", "Stored objects", stats.objects),
-            ("kubelite_object_bytes", "The JSON of all stored objects", stats.bytes),
-            ("kubelite_history_events", "Events kept for watches to resume from", stats.history_events),
-            ("kubelite_history_bytes", "What those events take", stats.history_bytes),
-            ("kubelite_transactions", "Transactions made durable", stats.transactions),
-            ("kubelite_transactions_failed", "Transactions that the disk refused", stats.transactions_failed),
+            (
+                "kubelite_object_bytes",
+                "The JSON of all stored objects",
+                stats.bytes,
+            ),
+            (
+                "kubelite_history_events",
+                "Events kept for watches to resume from",
+                stats.history_events,
+            ),
+            (
+                "kubelite_history_bytes",
+                "What those events take",
+                stats.history_bytes,
+            ),
+            (
+                "kubelite_transactions",
+                "Transactions made durable",
+                stats.transactions,
+            ),
+            (
+                "kubelite_transactions_failed",
+                "Transactions that the disk refused",
+                stats.transactions_failed,
+            ),
             ("kubelite_writes", "Writes in those transactions", stats.writes),
-            ("kubelite_batch_writes_max", "The most writes that one transaction held", stats.batch_writes_max),
-            ("kubelite_watches_dropped", "Watches ended because they fell behind", stats.watches_dropped),
+            (
+                "kubelite_batch_writes_max",
+                "The most writes that one transaction held",
+                stats.batch_writes_max,
+            ),
+            (
+                "kubelite_watches_dropped",
+                "Watches ended because they fell behind",
+                stats.watches_dropped,
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge: Gauge<u64, AtomicU64> = Gauge::default();

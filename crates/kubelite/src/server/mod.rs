@@ -7,15 +7,17 @@ mod auth;
 mod crd;
 mod delete;
 mod gc;
-mod housekeeping;
 mod handler;
+mod housekeeping;
 mod logs;
 mod metadata;
 mod metrics;
 mod namespaces;
+mod plain;
 mod present;
 mod read;
 mod registry;
+mod respond;
 mod reviews;
 mod select;
 mod target;
@@ -35,8 +37,8 @@ pub use self::{
     auth::Token,
     logs::{LogRequest, PodLogs},
 };
-pub use crate::builtin::User;
 use self::{metrics::Metrics, registry::Registry};
+pub use crate::builtin::User;
 use crate::{
     clock::{Clock, Ids, SystemClock},
     error::ApiError,
@@ -59,7 +61,13 @@ pub struct Config {
 impl Config {
     /// A server on the machine's clock that nobody can call over a socket yet.
     pub fn new(store: Store) -> Self {
-        Self { store, clock: Arc::new(SystemClock), ids: Ids::random(), tokens: Vec::new(), logs: None }
+        Self {
+            store,
+            clock: Arc::new(SystemClock),
+            ids: Ids::random(),
+            tokens: Vec::new(),
+            logs: None,
+        }
     }
 }
 
@@ -80,7 +88,10 @@ pub(crate) struct Core {
 
 impl Core {
     fn registry(&self) -> Arc<Registry> {
-        self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.registry
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Resolves when the server is told to stop.
@@ -106,7 +117,10 @@ impl Core {
     /// The definition behind a collection of custom resources.
     fn definition_of(&self, collection: &Collection) -> Option<String> {
         let custom = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
-        custom.iter().find(|(_, resource)| resource.collection == *collection).map(|(name, _)| name.clone())
+        custom
+            .iter()
+            .find(|(_, resource)| resource.collection == *collection)
+            .map(|(name, _)| name.clone())
     }
 
     fn replace_registry(&self, custom: &BTreeMap<String, Arc<Resource>>) {

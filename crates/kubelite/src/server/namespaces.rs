@@ -9,11 +9,7 @@ use crate::{
     error::{ApiError, Cause, Reason},
     request::WriteOptions,
     resource::Scope,
-    server::{
-        Core, metadata,
-        target::Target,
-        write::WriteContext,
-    },
+    server::{Core, metadata, target::Target, write::WriteContext},
     store::{Collection, Event, EventKind, Key},
 };
 
@@ -32,7 +28,12 @@ impl Core {
     pub(crate) async fn make_initial_namespaces(&self) -> Result<(), ApiError> {
         for name in INITIAL {
             if self.namespace(name).is_none() {
-                self.make(&namespaces(), "", json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await?;
+                self.make(
+                    &namespaces(),
+                    "",
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+                )
+                .await?;
             }
         }
         Ok(())
@@ -40,7 +41,9 @@ impl Core {
 
     /// Creates an object of a built-in kind on behalf of the server itself.
     async fn make(&self, collection: &Collection, namespace: &str, object: Value) -> Result<(), ApiError> {
-        let Some(served) = self.registry().of_collection(collection) else { return Ok(()) };
+        let Some(served) = self.registry().of_collection(collection) else {
+            return Ok(());
+        };
         let target = Target::new(served, namespace, "");
         let context = WriteContext {
             core: self,
@@ -48,14 +51,29 @@ impl Core {
             options: &WriteOptions::default(),
             manager: "kube-apiserver",
         };
-        match context.create(Decoded { value: object, duplicates: Vec::new() }, &mut Vec::new()).await {
+        match context
+            .create(
+                Decoded {
+                    value: object,
+                    duplicates: Vec::new(),
+                },
+                &mut Vec::new(),
+            )
+            .await
+        {
             Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
             other => other.map(|_| ()),
         }
     }
 
     fn namespace(&self, name: &str) -> Option<crate::store::Object> {
-        self.store.get(&namespaces(), &Key { namespace: "".into(), name: name.into() })
+        self.store.get(
+            &namespaces(),
+            &Key {
+                namespace: "".into(),
+                name: name.into(),
+            },
+        )
     }
 
     /// An object can only be created in a namespace that is there to stay.
@@ -74,7 +92,9 @@ impl Core {
             return Err(ApiError::not_found(missing));
         };
         if found.meta.deleting {
-            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
             let error = ApiError::forbidden(target.subject_named(metadata::text(object, "name")), why);
             return Err(error.with_cause(Cause {
                 reason: "NamespaceTerminating".to_owned(),
@@ -86,7 +106,9 @@ impl Core {
     }
 
     pub(super) async fn visit_all_namespaces(&self) {
-        let Ok(snapshot) = self.store.snapshot(&namespaces(), None) else { return };
+        let Ok(snapshot) = self.store.snapshot(&namespaces(), None) else {
+            return;
+        };
         for (key, _) in snapshot.iter(None, None) {
             self.visit_namespace(&key.name).await;
         }
@@ -99,26 +121,45 @@ impl Core {
             }
         } else if event.kind == EventKind::Deleted && !event.key.namespace.is_empty() {
             // The last object of a terminating namespace may just have gone.
-            if self.namespace(&event.key.namespace).is_some_and(|namespace| namespace.meta.deleting) {
+            if self
+                .namespace(&event.key.namespace)
+                .is_some_and(|namespace| namespace.meta.deleting)
+            {
                 self.visit_namespace(&event.key.namespace).await;
             }
         }
     }
 
     async fn visit_namespace(&self, name: &str) {
-        let Some(namespace) = self.namespace(name) else { return };
+        let Some(namespace) = self.namespace(name) else {
+            return;
+        };
         let result = if namespace.meta.deleting {
             self.empty_namespace(name).await
         } else {
             let account = Collection::new("", "serviceaccounts");
-            let key = Key { namespace: name.into(), name: "default".into() };
+            let key = Key {
+                namespace: name.into(),
+                name: "default".into(),
+            };
             if self.store.get(&account, &key).is_some() {
                 return;
             }
-            self.make(&account, name, json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})).await
+            self.make(
+                &account,
+                name,
+                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}),
+            )
+            .await
         };
         // A namespace that began to terminate in between gets its next visit from that change.
-        if let Err(error) = result.or_else(|error| if error.reason == Reason::Forbidden { Ok(()) } else { Err(error) }) {
+        if let Err(error) = result.or_else(|error| {
+            if error.reason == Reason::Forbidden {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        }) {
             tracing::warn!(namespace = name, %error, "could not bring the namespace forward");
             self.metrics.namespace_failures.inc();
         }
@@ -128,13 +169,19 @@ impl Core {
         let mut remaining: Vec<(String, usize)> = Vec::new();
         let mut finalizers: Vec<(String, usize)> = Vec::new();
         for collection in self.store.collections() {
-            let Some(served) = self.registry().of_collection(&collection) else { continue };
+            let Some(served) = self.registry().of_collection(&collection) else {
+                continue;
+            };
             if served.resource.scope == Scope::Cluster {
                 continue;
             }
-            let Ok(snapshot) = self.store.snapshot(&collection, None) else { continue };
+            let Ok(snapshot) = self.store.snapshot(&collection, None) else {
+                continue;
+            };
             self.delete_all(&served, &snapshot, Some(name)).await?;
-            let Ok(after) = self.store.snapshot(&collection, None) else { continue };
+            let Ok(after) = self.store.snapshot(&collection, None) else {
+                continue;
+            };
             let mut left = 0;
             for (_, object) in after.iter(Some(name), None) {
                 left += 1;
@@ -145,7 +192,11 @@ impl Core {
             if left > 0 {
                 let group = &served.resource.group;
                 let plural = &served.resource.plural;
-                let full = if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") };
+                let full = if group.is_empty() {
+                    plural.clone()
+                } else {
+                    format!("{plural}.{group}")
+                };
                 remaining.push((full, left));
             }
         }
@@ -157,7 +208,9 @@ impl Core {
     }
 
     async fn finish_namespace(&self, name: &str) -> Result<(), ApiError> {
-        let Some(served) = self.registry().of_collection(&namespaces()) else { return Ok(()) };
+        let Some(served) = self.registry().of_collection(&namespaces()) else {
+            return Ok(());
+        };
         let mut target = Target::new(served, "", name);
         target.endpoint = Endpoint::Finalize;
         self.amend(&target, MANAGER, |namespace| {
@@ -175,22 +228,43 @@ impl Core {
         remaining: &[(String, usize)],
         finalizers: &[(String, usize)],
     ) -> Result<(), ApiError> {
-        let Some(served) = self.registry().of_collection(&namespaces()) else { return Ok(()) };
+        let Some(served) = self.registry().of_collection(&namespaces()) else {
+            return Ok(());
+        };
         let mut target = Target::new(served, "", name);
         target.endpoint = Endpoint::Status;
         let now = clock::seconds(self.clock.now());
         let list = |entries: &[(String, usize)], verb: &str| {
-            let texts: Vec<String> =
-                entries.iter().map(|(what, count)| format!("{what} {verb} {count} resource instances")).collect();
+            let texts: Vec<String> = entries
+                .iter()
+                .map(|(what, count)| format!("{what} {verb} {count} resource instances"))
+                .collect();
             texts.join(", ")
         };
         let content = format!("Some resources are remaining: {}", list(remaining, "has"));
-        let waiting = format!("Some content in the namespace has finalizers remaining: {}", list(finalizers, "in"));
+        let waiting = format!(
+            "Some content in the namespace has finalizers remaining: {}",
+            list(finalizers, "in")
+        );
         let has_finalizers = !finalizers.is_empty();
         self.amend(&target, MANAGER, |namespace| {
-            set_condition(namespace, "NamespaceContentRemaining", true, "SomeResourcesRemain", &content, &now);
+            set_condition(
+                namespace,
+                "NamespaceContentRemaining",
+                true,
+                "SomeResourcesRemain",
+                &content,
+                &now,
+            );
             if has_finalizers {
-                set_condition(namespace, "NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", &waiting, &now);
+                set_condition(
+                    namespace,
+                    "NamespaceFinalizersRemaining",
+                    true,
+                    "SomeFinalizersRemain",
+                    &waiting,
+                    &now,
+                );
             }
         })
         .await

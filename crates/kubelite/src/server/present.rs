@@ -33,11 +33,22 @@ impl Presenter {
             None if wants_table => CompiledColumns::custom(&served.version().columns),
             _ => CompiledColumns::custom(&[]),
         };
-        Ok(Self { served, shape, include, columns, columns_sent: false })
+        Ok(Self {
+            served,
+            shape,
+            include,
+            columns,
+            columns_sent: false,
+        })
     }
 
     /// A stored object.
-    pub(crate) fn stored(&self, object: &Object, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
+    pub(crate) fn stored(
+        &self,
+        object: &Object,
+        encoding: Encoding,
+        now: Timestamp,
+    ) -> Result<Bytes, ApiError> {
         if let (Shape::Object, Encoding::Json, Some(raw)) = (self.shape, encoding, self.served.raw(object)) {
             return Ok(raw.clone());
         }
@@ -46,7 +57,12 @@ impl Presenter {
     }
 
     /// An object that is not stored, or not any more.
-    pub(crate) fn unsaved(&self, object: &Value, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
+    pub(crate) fn unsaved(
+        &self,
+        object: &Value,
+        encoding: Encoding,
+        now: Timestamp,
+    ) -> Result<Bytes, ApiError> {
         let bytes = match self.shape {
             Shape::Object => encoding.encode(object)?,
             Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
@@ -64,7 +80,11 @@ impl Presenter {
         if self.shape == Shape::Object && encoding == Encoding::Json {
             return self.raw_page(page);
         }
-        let objects: Vec<Value> = page.objects.iter().map(|object| self.served.present(object)).collect();
+        let objects: Vec<Value> = page
+            .objects
+            .iter()
+            .map(|object| self.served.present(object))
+            .collect();
         let value = match self.shape {
             Shape::Object => json!({
                 "kind": self.served.resource.list_kind,
@@ -78,9 +98,12 @@ impl Presenter {
                 "metadata": page.metadata,
                 "items": objects.iter().map(|object| partial(object, version)).collect::<Vec<_>>(),
             }),
-            Shape::Table(version) => {
-                dressed(&self.columns.list(&objects, page.metadata.clone(), self.include, now), version)
-            }
+            Shape::Table(version) => dressed(
+                &self
+                    .columns
+                    .list(&objects, page.metadata.clone(), self.include, now),
+                version,
+            ),
         };
         Ok(encoding.encode(&value)?.into())
     }
@@ -89,7 +112,11 @@ impl Presenter {
     fn raw_page(&self, page: &Page) -> Result<Bytes, ApiError> {
         let kind = json!(self.served.resource.list_kind);
         let api_version = json!(self.served.api_version());
-        let metadata = serde_json::to_string(&page.metadata).map_err(ApiError::internal)?;
+        let mut metadata = serde_json::to_value(&page.metadata).map_err(ApiError::internal)?;
+        if self.served.resource.is_custom() && page.metadata.continue_token.is_empty() {
+            // Go writes lists of custom resources from a map, and there this member is always set.
+            metadata["continue"] = "".into();
+        }
         let size: usize = page.objects.iter().map(|object| object.json.len() + 1).sum();
         let mut bytes = BytesMut::with_capacity(size + 512);
         let head = format!(r#"{{"kind":{kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#);
@@ -134,7 +161,10 @@ impl Presenter {
             }
             Shape::Table(version) => {
                 let with_columns = !std::mem::replace(&mut self.columns_sent, true);
-                dressed(&self.columns.event(object, self.include, now, with_columns), version)
+                dressed(
+                    &self.columns.event(object, self.include, now, with_columns),
+                    version,
+                )
             }
         };
         shaped.to_string().into()

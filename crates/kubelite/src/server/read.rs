@@ -48,11 +48,19 @@ impl Core {
                 token.version
             }
         };
-        let snapshot = self.store.snapshot(collection, exact).map_err(|error| match error {
-            SnapshotError::Expired { .. } => expired_list(&options.from),
-            error @ SnapshotError::Future { .. } => snapshot_error(error, requested.unwrap_or(0)),
-        })?;
-        Ok(page(&snapshot, &selection, after.as_ref(), options.limit.map_or(0, NonZeroUsize::get)))
+        let snapshot = self
+            .store
+            .snapshot(collection, exact)
+            .map_err(|error| match error {
+                SnapshotError::Expired { .. } => expired_list(&options.from),
+                error @ SnapshotError::Future { .. } => snapshot_error(error, requested.unwrap_or(0)),
+            })?;
+        Ok(page(
+            &snapshot,
+            &selection,
+            after.as_ref(),
+            options.limit.map_or(0, NonZeroUsize::get),
+        ))
     }
 
     /// Waits until the store has reached a version that a client has seen elsewhere.
@@ -67,13 +75,16 @@ impl Core {
 }
 
 pub(crate) fn too_large(version: u64, current: u64) -> ApiError {
-    ApiError::new(Reason::Timeout, format!("Timeout: Too large resource version: {version}, current: {current}"))
-        .with_cause(Cause {
-            reason: "ResourceVersionTooLarge".to_owned(),
-            message: "Too large resource version".to_owned(),
-            field: String::new(),
-        })
-        .with_retry_after(1)
+    ApiError::new(
+        Reason::Timeout,
+        format!("Timeout: Too large resource version: {version}, current: {current}"),
+    )
+    .with_cause(Cause {
+        reason: "ResourceVersionTooLarge".to_owned(),
+        message: "Too large resource version".to_owned(),
+        field: String::new(),
+    })
+    .with_retry_after(1)
 }
 
 /// A list of a moment that the history no longer reaches.
@@ -91,9 +102,10 @@ fn expired_list(from: &ListFrom) -> ApiError {
 pub(crate) fn snapshot_error(error: SnapshotError, requested: u64) -> ApiError {
     match error {
         SnapshotError::Future { current } => too_large(requested, current),
-        SnapshotError::Expired { oldest } => {
-            ApiError::new(Reason::Expired, format!("too old resource version: {requested} ({oldest})"))
-        }
+        SnapshotError::Expired { oldest } => ApiError::new(
+            Reason::Expired,
+            format!("too old resource version: {requested} ({oldest})"),
+        ),
     }
 }
 
@@ -114,7 +126,10 @@ fn page(snapshot: &Snapshot, selection: &Selection, after: Option<&Key>, limit: 
         objects.push(object.clone());
         last = Some(key);
     }
-    let mut metadata = ListMeta { resource_version: snapshot.revision.to_string(), ..ListMeta::default() };
+    let mut metadata = ListMeta {
+        resource_version: snapshot.revision.to_string(),
+        ..ListMeta::default()
+    };
     if let (true, Some(last)) = (more, last) {
         metadata.continue_token = ContinueToken::after(snapshot.revision, &token_key(last)).encode();
         if selection.selects_all() {
@@ -127,12 +142,19 @@ fn page(snapshot: &Snapshot, selection: &Selection, after: Option<&Key>, limit: 
 
 /// A key as a continue token writes it: `namespace/name`, or the name alone for cluster-scoped kinds.
 fn token_key(key: &Key) -> String {
-    if key.namespace.is_empty() { key.name.to_string() } else { format!("{}/{}", key.namespace, key.name) }
+    if key.namespace.is_empty() {
+        key.name.to_string()
+    } else {
+        format!("{}/{}", key.namespace, key.name)
+    }
 }
 
 /// The key after which a page begins. The token's start is the last key of the page before and a zero byte.
 fn key_of(start: &str) -> Key {
     let last = start.trim_end_matches('\0');
     let (namespace, name) = last.split_once('/').unwrap_or(("", last));
-    Key { namespace: namespace.into(), name: name.into() }
+    Key {
+        namespace: namespace.into(),
+        name: name.into(),
+    }
 }

@@ -42,11 +42,19 @@ impl Registry {
         let mut by_path = HashMap::new();
         for (position, resource) in resources.iter().enumerate() {
             for version in resource.versions.iter().filter(|version| version.served) {
-                let path = (resource.group.clone(), version.name.clone(), resource.plural.clone());
+                let path = (
+                    resource.group.clone(),
+                    version.name.clone(),
+                    resource.plural.clone(),
+                );
                 by_path.insert(path, position);
             }
         }
-        Self { resources, by_path, documents: OnceLock::new() }
+        Self {
+            resources,
+            by_path,
+            documents: OnceLock::new(),
+        }
     }
 
     pub(crate) fn resources(&self) -> &[Arc<Resource>] {
@@ -57,13 +65,20 @@ impl Registry {
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
         let path = (group.to_owned(), version.to_owned(), plural.to_owned());
         let resource = self.resources.get(*self.by_path.get(&path)?)?.clone();
-        let index = resource.versions.iter().position(|served| served.name == version)?;
+        let index = resource
+            .versions
+            .iter()
+            .position(|served| served.name == version)?;
         Some(Served { resource, index })
     }
 
     /// The resource that owns a collection, at the version its objects are stored in.
     pub(crate) fn of_collection(&self, collection: &Collection) -> Option<Served> {
-        let resource = self.resources.iter().find(|resource| resource.collection == *collection)?.clone();
+        let resource = self
+            .resources
+            .iter()
+            .find(|resource| resource.collection == *collection)?
+            .clone();
         let index = resource.versions.iter().position(|version| version.storage)?;
         Some(Served { resource, index })
     }
@@ -72,7 +87,9 @@ impl Registry {
     pub(crate) fn documents(&self) -> &[Document] {
         self.documents.get_or_init(|| {
             let group_versions = discovery::group_versions(&self.resources).into_iter();
-            group_versions.map(|(group, version)| self.make_document(group, version)).collect()
+            group_versions
+                .map(|(group, version)| self.make_document(group, version))
+                .collect()
         })
     }
 
@@ -86,7 +103,11 @@ impl Registry {
         }
         let document = openapi::document(&self.resources, group, version, &components);
         let bytes: Bytes = document.to_string().into();
-        Document { path: openapi::path(group, version), hash: discovery::content_hash(&bytes), bytes }
+        Document {
+            path: openapi::path(group, version),
+            hash: discovery::content_hash(&bytes),
+            bytes,
+        }
     }
 }
 
@@ -109,7 +130,12 @@ impl Served {
 
     /// The version in which objects are stored.
     pub(crate) fn storage_api_version(&self) -> String {
-        let storage = self.resource.versions.iter().find(|version| version.storage).unwrap_or(self.version());
+        let storage = self
+            .resource
+            .versions
+            .iter()
+            .find(|version| version.storage)
+            .unwrap_or(self.version());
         self.resource.api_version(&storage.name)
     }
 }

@@ -16,7 +16,10 @@ impl Core {
                 builtin::self_subject_review(question, user, &clock::seconds(self.clock.now()))
             }
             Builtin::TokenReview => {
-                let secret = question.pointer("/spec/token").and_then(Value::as_str).unwrap_or("");
+                let secret = question
+                    .pointer("/spec/token")
+                    .and_then(Value::as_str)
+                    .unwrap_or("");
                 builtin::token_review(question, auth::identify(&self.tokens, secret))
             }
             _ => builtin::self_subject_access_review(question),

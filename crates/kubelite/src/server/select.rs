@@ -32,7 +32,12 @@ impl Selection {
             .check_fields(|field| is_selectable(&target.served, field))
             .map_err(|error| ApiError::bad_request(error.to_string()))?;
         let namespace = (!target.namespace.is_empty()).then(|| target.namespace.clone());
-        Ok(Self { served: target.served.clone(), namespace, labels, fields })
+        Ok(Self {
+            served: target.served.clone(),
+            namespace,
+            labels,
+            fields,
+        })
     }
 
     /// True when every object of the namespace matches.
@@ -41,10 +46,17 @@ impl Selection {
     }
 
     pub(crate) fn matches(&self, key: &Key, object: &Object) -> bool {
-        if self.namespace.as_deref().is_some_and(|namespace| namespace != &*key.namespace) {
+        if self
+            .namespace
+            .as_deref()
+            .is_some_and(|namespace| namespace != &*key.namespace)
+        {
             return false;
         }
-        if !self.labels.matches(|label| object.meta.labels.get(label).map(String::as_str)) {
+        if !self
+            .labels
+            .matches(|label| object.meta.labels.get(label).map(String::as_str))
+        {
             return false;
         }
         if self.fields.is_empty() {
@@ -53,7 +65,11 @@ impl Selection {
         // Most field selectors name an object, which needs no look inside.
         let is_address = |field: &str| field == "metadata.name" || field == "metadata.namespace";
         let only_address = self.fields.terms().iter().all(|term| is_address(&term.field));
-        let value = if only_address { Value::Null } else { self.served.present(object) };
+        let value = if only_address {
+            Value::Null
+        } else {
+            self.served.present(object)
+        };
         self.fields.matches(|field| {
             Some(match field {
                 "metadata.name" => Cow::Borrowed(&*key.name),
@@ -64,8 +80,11 @@ impl Selection {
     }
 
     fn field(&self, object: &Value, path: &str) -> String {
-        let special =
-            self.served.resource.builtin.and_then(|kind| builtin::selectable_value(kind, path, object));
+        let special = self
+            .served
+            .resource
+            .builtin
+            .and_then(|kind| builtin::selectable_value(kind, path, object));
         special.unwrap_or_else(|| lookup(object, path))
     }
 }
@@ -73,7 +92,11 @@ impl Selection {
 fn is_selectable(served: &Served, field: &str) -> bool {
     field == "metadata.name"
         || (field == "metadata.namespace" && served.resource.scope == crate::resource::Scope::Namespaced)
-        || served.version().selectable.iter().any(|selectable| selectable.path == field)
+        || served
+            .version()
+            .selectable
+            .iter()
+            .any(|selectable| selectable.path == field)
 }
 
 /// A scalar at a dotted path, as text; "" where there is none.

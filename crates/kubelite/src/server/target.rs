@@ -14,11 +14,19 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn new(served: Served, namespace: &str, name: &str) -> Self {
-        Self { served, namespace: namespace.to_owned(), name: name.to_owned(), endpoint: Endpoint::Main }
+        Self {
+            served,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            endpoint: Endpoint::Main,
+        }
     }
 
     pub(crate) fn key(&self) -> Key {
-        Key { namespace: self.namespace.as_str().into(), name: self.name.as_str().into() }
+        Key {
+            namespace: self.namespace.as_str().into(),
+            name: self.name.as_str().into(),
+        }
     }
 
     pub(crate) fn subject(&self) -> Subject<'_> {

@@ -7,7 +7,7 @@ use crate::{
     body::{self, Decoded},
     builtin::{Builtin, Endpoint},
     clock,
-    error::{ApiError, Reason},
+    error::{ApiError, Reason, Subject},
     field::{FieldError, FieldPath},
     patch::{self, PatchKind},
     server::{
@@ -25,13 +25,9 @@ impl WriteContext<'_> {
     ) -> Result<Written, ApiError> {
         let mut object = self.take_in(body, warnings)?;
         self.check_address(&mut object)?;
-        if metadata::text(&object, "name").is_empty() && metadata::text(&object, "generateName").is_empty() {
-            let missing =
-                FieldError::required(FieldPath::new("metadata.name"), "name or generateName is required");
-            return Err(ApiError::invalid(self.target.subject_named(""), &[missing]));
-        }
+        self.track_new(&mut object);
         self.prepare_new(&mut object)?;
-        self.track(None, &mut object);
+        warn_of_finalizers(&object, warnings);
         self.insert(object).await
     }
 
@@ -43,15 +39,22 @@ impl WriteContext<'_> {
     ) -> Result<Written, ApiError> {
         let mut object = self.take_in(body, warnings)?;
         self.check_address(&mut object)?;
-        let absent =
-            self.core.store.get(&self.target.served.resource.collection, &self.target.key()).is_none();
-        if absent && self.creates_on_update() {
+        let absent = self
+            .core
+            .store
+            .get(&self.target.served.resource.collection, &self.target.key())
+            .is_none();
+        let builtin = self.target.served.resource.builtin;
+        if absent && builtin.is_some_and(Builtin::creates_on_update) {
             if !metadata::text(&object, "uid").is_empty() {
-                return Err(ApiError::conflict(self.target.subject(), gone_precondition(&object)));
+                return Err(ApiError::conflict(
+                    self.target.subject(),
+                    gone_precondition(&object),
+                ));
             }
             metadata::of(&mut object).remove("resourceVersion");
+            self.track_new(&mut object);
             self.prepare_new(&mut object)?;
-            self.track(None, &mut object);
             return self.insert(object).await;
         }
         self.until_stored(Ownership::Track, |live| {
@@ -61,30 +64,20 @@ impl WriteContext<'_> {
         .await
     }
 
-    fn creates_on_update(&self) -> bool {
-        matches!(
-            self.target.served.resource.builtin,
-            Some(Builtin::Lease | Builtin::CoreEvent | Builtin::Event)
-        )
-    }
-
     /// An update names the version it was made from, where the kind demands it, and the object it means.
     fn check_version(&self, new: &Value, live: &Value) -> Result<(), ApiError> {
+        let builtin = self.target.served.resource.builtin;
         let uid = metadata::text(new, "uid");
         let live_uid = metadata::text(live, "uid");
         if !uid.is_empty() && uid != live_uid {
             return Err(ApiError::conflict(
                 self.target.subject(),
-                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {live_uid}"),
+                self.wrong_uid(uid, live_uid),
             ));
         }
         let version = metadata::text(new, "resourceVersion");
         if version.is_empty() {
-            let needed = match self.target.served.resource.builtin {
-                Some(kind) => matches!(kind, Builtin::Lease | Builtin::CustomResourceDefinition),
-                None => true,
-            };
-            if !needed {
+            if builtin.is_some_and(Builtin::allows_unconditional_update) {
                 return Ok(());
             }
             let missing = FieldError::invalid(
@@ -92,18 +85,19 @@ impl WriteContext<'_> {
                 0,
                 "must be specified for an update",
             );
-            return Err(ApiError::invalid(self.target.subject(), &[missing]));
+            // Here Kubernetes names the resource where it otherwise names the kind.
+            let subject = Subject {
+                kind: &self.target.served.resource.plural,
+                ..self.target.subject()
+            };
+            return Err(ApiError::invalid(subject, &[missing]));
         }
         if version == metadata::text(live, "resourceVersion") {
             return Ok(());
         }
         if version.parse::<u64>().is_err() {
-            let wrong = FieldError::invalid(
-                FieldPath::new("metadata.resourceVersion"),
-                version,
-                "must be an unsigned integer",
-            );
-            return Err(ApiError::invalid(self.target.subject(), &[wrong]));
+            let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+            return Err(ApiError::new(Reason::Unknown, why));
         }
         Err(ApiError::conflict(self.target.subject(), MODIFIED))
     }
@@ -133,8 +127,15 @@ impl WriteContext<'_> {
             }
             // Another attempt reports the same things again.
             warnings.clear();
-            let mut new = self.take_in(Decoded { value: patched, duplicates: Vec::new() }, warnings)?;
+            let mut new = self.take_in(
+                Decoded {
+                    value: patched,
+                    duplicates: Vec::new(),
+                },
+                warnings,
+            )?;
             self.check_address(&mut new)?;
+            warn_of_finalizers(&new, warnings);
             Ok(new)
         })
         .await
@@ -142,30 +143,60 @@ impl WriteContext<'_> {
 
     /// A patch cannot turn an object into one of another kind.
     fn check_kind(&self, patched: &Value, live: &Value) -> Result<(), ApiError> {
-        for field in ["apiVersion", "kind"] {
-            if patched.get(field) != live.get(field) {
-                let given = patched.get(field).map(ToString::to_string).unwrap_or_default();
-                let expected = live.get(field).map(ToString::to_string).unwrap_or_default();
-                return Err(ApiError::bad_request(format!(
-                    "the {field} in the data ({given}) does not match the expected {field} ({expected})"
-                )));
-            }
+        let served = &self.target.served;
+        let text =
+            |object: &Value, field: &str| object.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
+        let (given, expected) = (text(patched, "apiVersion"), text(live, "apiVersion"));
+        if given != expected {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({given}) does not match the expected API version ({expected})"
+            )));
+        }
+        let kind = text(patched, "kind");
+        if kind != served.resource.kind {
+            return Err(body::wrong_kind(
+                &kind,
+                &served.resource,
+                &served.version().name,
+                patched,
+            ));
         }
         Ok(())
     }
 
+    fn wrong_uid(&self, wanted: &str, found: &str) -> String {
+        let resource = &self.target.served.resource;
+        let group = if resource.is_custom() {
+            format!("{}/", resource.group)
+        } else {
+            String::new()
+        };
+        format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{}/{}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            resource.plural, self.target.namespace, self.target.name
+        )
+    }
+
     /// Server-side apply: creates what is absent, merges into what is there.
     async fn apply(&self, body: &[u8]) -> Result<Written, ApiError> {
-        let served = &self.target.served;
-        let decoded =
-            body::decode_object(body, body::Format::Yaml, &served.resource, &served.version().name)?;
+        let decoded = body::decode(body, body::Format::Yaml).map_err(|error| {
+            ApiError::bad_request(format!(
+                "error decoding YAML: error converting YAML to JSON: {error}"
+            ))
+        })?;
         // Neither pruned nor defaulted: what the schema does not know is an error of its own, and the applier owns what it
         // said, not what it left open.
-        let mut applied = decoded.value;
-        self.check_address(&mut applied)?;
+        let applied = decoded.value;
+        if applied.is_object() {
+            self.check_address(&mut applied.clone())?;
+        }
         // Creating may lose to another creator; then there is something to merge into.
-        let present =
-            self.core.store.get(&self.target.served.resource.collection, &self.target.key()).is_some();
+        let present = self
+            .core
+            .store
+            .get(&self.target.served.resource.collection, &self.target.key())
+            .is_some();
         if !present {
             match self.apply_new(&applied).await {
                 Err(error) if error.reason == Reason::AlreadyExists => {}
@@ -177,9 +208,7 @@ impl WriteContext<'_> {
             if !version.is_empty() && version != metadata::text(live, "resourceVersion") {
                 return Err(ApiError::conflict(self.target.subject(), MODIFIED));
             }
-            let mut merged = self.merge_applied(Some(live), &applied)?;
-            self.fill_defaults(&mut merged);
-            Ok(merged)
+            self.merge_applied(Some(live), &applied)
         })
         .await
     }
@@ -189,10 +218,12 @@ impl WriteContext<'_> {
             return Err(ApiError::not_found(self.target.subject()));
         }
         if !metadata::text(applied, "uid").is_empty() {
-            return Err(ApiError::conflict(self.target.subject(), gone_precondition(applied)));
+            return Err(ApiError::conflict(
+                self.target.subject(),
+                gone_precondition(applied),
+            ));
         }
         let mut object = self.merge_applied(None, applied)?;
-        self.fill_defaults(&mut object);
         self.prepare_new(&mut object)?;
         self.insert(object).await
     }
@@ -201,15 +232,36 @@ impl WriteContext<'_> {
         let time = clock::seconds(self.core.clock.now());
         let api_version = self.target.served.api_version();
         let version = self.target.served.version();
-        apply::apply(
+        let mut merged = apply::apply(
             live,
             applied,
             &version.schema,
             self.writer(&api_version, &time),
             Reset::of(self.target.endpoint.subresource(), version.has_status),
             self.options.force,
+        )?;
+        self.check_address(&mut merged)?;
+        // What is unknown in the result was there before, so nobody needs to hear of it.
+        self.take_in(
+            Decoded {
+                value: merged,
+                duplicates: Vec::new(),
+            },
+            &mut Vec::new(),
         )
-        .map_err(ApiError::from)
+    }
+}
+
+/// Finalizers without a domain are accepted, with a warning.
+fn warn_of_finalizers(object: &Value, warnings: &mut Vec<String>) {
+    let known = ["orphan", "foregroundDeletion", "kubernetes"];
+    for finalizer in metadata::finalizers(object) {
+        if !finalizer.contains('/') && !known.contains(&finalizer) {
+            warnings.push(format!(
+                "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name to avoid accidental \
+                 conflicts with other finalizer writers"
+            ));
+        }
     }
 }
 

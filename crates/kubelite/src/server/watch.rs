@@ -14,13 +14,7 @@ use tokio::time::Instant;
 use crate::{
     error::ApiError,
     request::{WatchFrom, WatchOptions},
-    server::{
-        Core,
-        present::Presenter,
-        read::snapshot_error,
-        select::Selection,
-        target::Target,
-    },
+    server::{Core, present::Presenter, read::snapshot_error, select::Selection, target::Target},
     store::{Event, EventKind, Key, Lagged, Object, SnapshotError, Watch},
 };
 
@@ -63,8 +57,10 @@ impl Core {
         let after = match options.from {
             WatchFrom::State { at_least } => {
                 self.reach(at_least.unwrap_or(0)).await?;
-                let snapshot =
-                    self.store.snapshot(collection, None).map_err(|error| snapshot_error(error, 0))?;
+                let snapshot = self
+                    .store
+                    .snapshot(collection, None)
+                    .map_err(|error| snapshot_error(error, 0))?;
                 let objects = snapshot
                     .iter(selection.namespace.as_deref(), None)
                     .filter(|(key, object)| selection.matches(key, object))
@@ -121,7 +117,10 @@ impl Stream {
             return Some(chunk);
         }
         loop {
-            let last_bookmark = self.deadline.checked_sub(LAST_BOOKMARK_BEFORE_END).unwrap_or(self.deadline);
+            let last_bookmark = self
+                .deadline
+                .checked_sub(LAST_BOOKMARK_BEFORE_END)
+                .unwrap_or(self.deadline);
             let bookmark_at = if Instant::now() < last_bookmark {
                 self.next_bookmark.min(last_bookmark)
             } else {
@@ -155,10 +154,14 @@ impl Stream {
     fn initial_chunk(&mut self) -> Option<Bytes> {
         let mut chunk = BytesMut::new();
         while chunk.len() < CHUNK_BYTES {
-            let Some(object) = self.initial.pop_front() else { break };
+            let Some(object) = self.initial.pop_front() else {
+                break;
+            };
             self.write_event(&mut chunk, "ADDED", &object);
         }
-        if self.initial.is_empty() && let Some(revision) = self.marks_initial_end.take() {
+        if self.initial.is_empty()
+            && let Some(revision) = self.marks_initial_end.take()
+        {
             chunk.extend_from_slice(&self.bookmark(revision, true));
         }
         (!chunk.is_empty()).then(|| chunk.freeze())
@@ -167,7 +170,10 @@ impl Stream {
     fn events_chunk(&mut self, events: &[Arc<Event>]) -> Bytes {
         let mut chunk = BytesMut::new();
         for event in events {
-            let before = event.previous.as_ref().is_some_and(|object| self.selects(&event.key, object));
+            let before = event
+                .previous
+                .as_ref()
+                .is_some_and(|object| self.selects(&event.key, object));
             let after = event.kind != EventKind::Deleted && self.selects(&event.key, &event.object);
             match (before, after) {
                 (false, false) => {}

@@ -3,7 +3,7 @@
 //! The order is that of a Kubernetes API server: decode, report unknown fields, prune, default, fill in metadata, track who
 //! owns which field, validate, commit. Everything up to the commit is computed from the body and the stored object alone.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     apply,
@@ -14,10 +14,7 @@ use crate::{
     field::{FieldError, FieldPath},
     request::{FieldValidation, WriteOptions},
     schema::{self, meta::NameRule},
-    server::{
-        Core, metadata,
-        target::Target,
-    },
+    server::{Core, delete::removable, metadata, target::Target},
     store::{Change, CommitError, Expect, Object, Write},
 };
 
@@ -62,24 +59,45 @@ impl WriteContext<'_> {
 
     /// Reports and drops unknown fields, and refuses values of a type that cannot be decoded.
     pub(crate) fn inspect(&self, body: Decoded, warnings: &mut Vec<String>) -> Result<Value, ApiError> {
-        let Decoded { value: mut object, duplicates } = body;
+        let Decoded {
+            value: mut object,
+            duplicates,
+        } = body;
         if self.options.field_validation == FieldValidation::Ignore {
-            self.prune(&mut object, None);
+            self.coerce(&mut object, None)?;
         } else {
-            let mut problems: Vec<String> =
-                duplicates.into_iter().map(|path| format!("duplicate field {path:?}")).collect();
-            self.prune(&mut object, Some(&mut problems));
+            let mut unknown = Vec::new();
+            self.coerce(&mut object, Some(&mut unknown))?;
+            let mut problems: Vec<String> = duplicates
+                .into_iter()
+                .map(|path| format!("duplicate field {path:?}"))
+                .collect();
+            problems.extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
             self.report_unknown(problems, warnings)?;
-        }
-        if let Some(kind) = self.target.served.resource.builtin {
-            // A value of the wrong type cannot even be decoded here. (A custom resource can; it is invalid later.)
-            builtin::decode(kind, &mut object).map_err(|error| ApiError::bad_request(error.to_string()))?;
         }
         Ok(object)
     }
 
-    fn prune(&self, object: &mut Value, report: Option<&mut Vec<String>>) {
-        schema::prune::prune(object, &self.target.served.version().schema, true, report);
+    /// Drops what the schema does not know, and brings what it knows into the one form in which it is stored. A value of the
+    /// wrong type cannot even be decoded in metadata and in built-in kinds; elsewhere it is invalid later.
+    fn coerce(&self, object: &mut Value, mut unknown: Option<&mut Vec<String>>) -> Result<(), ApiError> {
+        let served = &self.target.served;
+        schema::prune::prune(object, &served.version().schema, true, unknown.as_deref_mut());
+        match served.resource.builtin {
+            Some(kind) => {
+                builtin::decode(kind, object).map_err(|error| ApiError::bad_request(error.to_string()))
+            }
+            None => {
+                let metadata = metadata::root(object).entry("metadata").or_insert(Value::Null);
+                schema::meta::coerce_object_meta(metadata, unknown).map_err(|error| {
+                    ApiError::bad_request(format!(
+                        "{kind} in version {:?} cannot be handled as a {kind}: {error}",
+                        served.version().name,
+                        kind = served.resource.kind
+                    ))
+                })
+            }
+        }
     }
 
     fn report_unknown(&self, problems: Vec<String>, warnings: &mut Vec<String>) -> Result<(), ApiError> {
@@ -91,17 +109,12 @@ impl WriteContext<'_> {
             return Ok(());
         }
         let served = &self.target.served;
-        let text = format!("strict decoding error: {}", problems.join(", "));
-        // Go reports custom resources plainly and built-in kinds with what it tried to decode.
-        Err(ApiError::bad_request(if served.resource.is_custom() {
-            text
-        } else {
-            format!(
-                "{kind} in version {:?} cannot be handled as a {kind}: {text}",
-                served.version().name,
-                kind = served.resource.kind
-            )
-        }))
+        Err(ApiError::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+            served.version().name,
+            problems.join(", "),
+            kind = served.resource.kind
+        )))
     }
 
     pub(crate) fn fill_defaults(&self, object: &mut Value) {
@@ -143,11 +156,18 @@ impl WriteContext<'_> {
         let now = clock::seconds(self.core.clock.now());
         let resource = &self.target.served.resource;
         if !metadata::text(object, "resourceVersion").is_empty() {
-            return Err(ApiError::internal("resourceVersion should not be set on objects to be created"));
+            return Err(ApiError::new(
+                Reason::Unknown,
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
-        for field in
-            ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"]
-        {
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "generation",
+            "resourceVersion",
+        ] {
             metadata::of(object).remove(field);
         }
         let prefix = metadata::text(object, "generateName").to_owned();
@@ -170,28 +190,31 @@ impl WriteContext<'_> {
         if errors.is_empty() {
             return Ok(());
         }
-        Err(ApiError::invalid(self.target.subject_named(metadata::text(object, "name")), &errors))
+        Err(ApiError::invalid(
+            self.target.subject_named(metadata::text(object, "name")),
+            &errors,
+        ))
     }
 
     fn validate_new(&self, object: &Value) -> Vec<FieldError> {
         let version = self.target.served.version();
         match self.target.served.resource.builtin {
             Some(kind) => {
-                let mut errors = builtin::validate_create(kind, object);
+                let mut errors = Vec::new();
                 if kind == Builtin::CustomResourceDefinition {
                     errors.extend(super::crd::check_schemas(object));
                 }
+                errors.extend(builtin::validate_create(kind, object));
                 errors
             }
             None => {
-                let mut errors = schema::meta::check_object_meta(
+                let errors = schema::meta::check_object_meta(
                     object.get("metadata").unwrap_or(&Value::Null),
                     NameRule::Subdomain,
                     !self.target.namespace.is_empty(),
                     &FieldPath::new("metadata"),
                 );
-                errors.extend(schema::check_custom_resource(object, None, &version.schema, &version.rules));
-                errors
+                schema::check_custom_resource(object, None, &version.schema, &version.rules, errors)
             }
         }
     }
@@ -245,22 +268,30 @@ impl WriteContext<'_> {
         let version = self.target.served.version();
         match self.target.served.resource.builtin {
             Some(kind) => {
-                let mut errors = builtin::validate_update(kind, self.target.endpoint, new, old);
-                let changes_spec = self.target.endpoint == Endpoint::Main && new.get("spec") != old.get("spec");
+                let mut errors = Vec::new();
+                let changes_spec =
+                    self.target.endpoint == Endpoint::Main && new.get("spec") != old.get("spec");
                 if kind == Builtin::CustomResourceDefinition && changes_spec {
                     errors.extend(super::crd::check_schemas(new));
                 }
+                errors.extend(builtin::validate_update(kind, self.target.endpoint, new, old));
                 errors
             }
             None => {
                 let none = Value::Null;
-                let (meta, old_meta) = (new.get("metadata").unwrap_or(&none), old.get("metadata").unwrap_or(&none));
+                let (meta, old_meta) = (
+                    new.get("metadata").unwrap_or(&none),
+                    old.get("metadata").unwrap_or(&none),
+                );
                 let path = FieldPath::new("metadata");
                 let namespaced = !self.target.namespace.is_empty();
-                let mut errors = schema::meta::check_object_meta(meta, NameRule::Subdomain, namespaced, &path);
-                errors.extend(schema::meta::check_object_meta_update(meta, old_meta, &path));
-                errors.extend(schema::check_custom_resource(new, Some(old), &version.schema, &version.rules));
-                errors
+                let mut errors =
+                    schema::meta::check_object_meta(meta, NameRule::Subdomain, namespaced, &path);
+                // Kubernetes asks this twice, for all kinds and for this one, and lists the causes twice too.
+                let update = schema::meta::check_object_meta_update(meta, old_meta, &path);
+                errors.extend(update.iter().cloned());
+                errors.extend(update);
+                schema::check_custom_resource(new, Some(old), &version.schema, &version.rules, errors)
             }
         }
     }
@@ -275,10 +306,30 @@ impl WriteContext<'_> {
         }
     }
 
-    pub(crate) fn track(&self, live: Option<&Value>, new: &mut Value) {
+    /// Gives a new object its owner, before the server fills in anything of its own.
+    pub(crate) fn track_new(&self, object: &mut Value) {
+        if self.target.served.version().has_status {
+            metadata::root(object).remove("status");
+        }
+        // Some members are always there in Go's types, so that nobody owns their mere presence.
+        let skeleton = self.target.served.resource.builtin.map(|kind| {
+            let mut empty = json!({});
+            // Nothing in an empty object can be of a wrong type.
+            let _ = builtin::decode(kind, &mut empty);
+            empty
+        });
+        self.track(skeleton.as_ref(), object);
+    }
+
+    fn track(&self, live: Option<&Value>, new: &mut Value) {
         let time = clock::seconds(self.core.clock.now());
         let api_version = self.target.served.api_version();
-        apply::track_update(live, new, &self.target.served.version().schema, self.writer(&api_version, &time));
+        apply::track_update(
+            live,
+            new,
+            &self.target.served.version().schema,
+            self.writer(&api_version, &time),
+        );
     }
 
     /// Stores a new object.
@@ -287,10 +338,18 @@ impl WriteContext<'_> {
         let mut target = self.target.clone();
         target.name = name;
         if self.options.dry_run {
-            if self.core.store.get(&target.served.resource.collection, &target.key()).is_some() {
+            if self
+                .core
+                .store
+                .get(&target.served.resource.collection, &target.key())
+                .is_some()
+            {
                 return Err(ApiError::already_exists(target.subject()));
             }
-            return Ok(Written { object: Final::Unsaved(object), created: true });
+            return Ok(Written {
+                object: Final::Unsaved(object),
+                created: true,
+            });
         }
         let write = Write {
             collection: target.served.resource.collection.clone(),
@@ -298,9 +357,16 @@ impl WriteContext<'_> {
             expect: Expect::Absent,
             change: Change::Put(target.served.to_storage(object)),
         };
-        let stored =
-            self.core.store.commit(write).await.map_err(|error| self.commit_error(error, &target))?;
-        Ok(Written { object: Final::Stored(stored), created: true })
+        let stored = self
+            .core
+            .store
+            .commit(write)
+            .await
+            .map_err(|error| commit_error(error, &target))?;
+        Ok(Written {
+            object: Final::Stored(stored),
+            created: true,
+        })
     }
 
     /// Stores a changed object over the one it was computed from; `None` when somebody else was faster.
@@ -308,19 +374,29 @@ impl WriteContext<'_> {
         let finished = metadata::is_deleting(&new)
             && metadata::finalizers(&new).is_empty()
             && metadata::number(&new, "deletionGracePeriodSeconds").unwrap_or(0) == 0
-            && self.core.removable(self.target, &new);
+            && removable(self.target, &new);
         if self.options.dry_run {
-            return Ok(Some(Written { object: Final::Unsaved(new), created: false }));
+            return Ok(Some(Written {
+                object: Final::Unsaved(new),
+                created: false,
+            }));
         }
         let new = self.target.served.to_storage(new);
         let write = Write {
             collection: self.target.served.resource.collection.clone(),
             key: self.target.key(),
             expect: Expect::Revision(old.revision),
-            change: if finished { Change::Delete(new) } else { Change::Put(new) },
+            change: if finished {
+                Change::Delete(new)
+            } else {
+                Change::Put(new)
+            },
         };
         match self.core.store.commit(write).await {
-            Ok(stored) => Ok(Some(Written { object: Final::Stored(stored), created: false })),
+            Ok(stored) => Ok(Some(Written {
+                object: Final::Stored(stored),
+                created: false,
+            })),
             Err(CommitError::Conflict { current }) => {
                 // The winner may not be durable yet, and reading before it is would only lose again. If it never becomes
                 // durable, the next attempt finds the old state and may win.
@@ -328,26 +404,24 @@ impl WriteContext<'_> {
                 Ok(None)
             }
             Err(CommitError::NotFound) => Ok(None),
-            Err(error) => Err(self.commit_error(error, self.target)),
-        }
-    }
-
-    pub(crate) fn commit_error(&self, error: CommitError, target: &Target) -> ApiError {
-        match error {
-            CommitError::Exists => ApiError::already_exists(target.subject()),
-            CommitError::NotFound => ApiError::not_found(target.subject()),
-            CommitError::Conflict { .. } => ApiError::conflict(target.subject(), MODIFIED),
-            other => storage_error(&other),
+            Err(error) => Err(commit_error(error, self.target)),
         }
     }
 
     /// Computes a new object from the current one until the result is stored. A result equal to what is there is not written.
-    pub(crate) async fn until_stored<F>(&self, ownership: Ownership, mut attempt: F) -> Result<Written, ApiError>
+    pub(crate) async fn until_stored<F>(
+        &self,
+        ownership: Ownership,
+        mut attempt: F,
+    ) -> Result<Written, ApiError>
     where
         F: FnMut(&Value) -> Result<Value, ApiError>,
     {
         for _ in 0..COMMIT_ATTEMPTS_MAX {
-            let Some(old) = self.core.store.get(&self.target.served.resource.collection, &self.target.key())
+            let Some(old) = self
+                .core
+                .store
+                .get(&self.target.served.resource.collection, &self.target.key())
             else {
                 return Err(ApiError::not_found(self.target.subject()));
             };
@@ -356,13 +430,25 @@ impl WriteContext<'_> {
             self.prepare_change(&mut new, &live, ownership)?;
             apply::keep_times_of_noop(&live, &mut new);
             if new == live {
-                return Ok(Written { object: Final::Stored(old), created: false });
+                return Ok(Written {
+                    object: Final::Stored(old),
+                    created: false,
+                });
             }
             if let Some(written) = self.replace(&old, new).await? {
                 return Ok(written);
             }
         }
         Err(ApiError::conflict(self.target.subject(), MODIFIED))
+    }
+}
+
+fn commit_error(error: CommitError, target: &Target) -> ApiError {
+    match error {
+        CommitError::Exists => ApiError::already_exists(target.subject()),
+        CommitError::NotFound => ApiError::not_found(target.subject()),
+        CommitError::Conflict { .. } => ApiError::conflict(target.subject(), MODIFIED),
+        other => storage_error(&other),
     }
 }
 
@@ -396,7 +482,12 @@ fn carry_over(new: &mut Value, old: &Value) {
     if metadata::text(new, "uid").is_empty() {
         metadata::carry(new, old, "uid");
     }
-    for field in ["creationTimestamp", "deletionTimestamp", "selfLink", "resourceVersion"] {
+    for field in [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "selfLink",
+        "resourceVersion",
+    ] {
         metadata::carry(new, old, field);
     }
     if metadata::number(new, "deletionGracePeriodSeconds").is_none() {
@@ -406,8 +497,11 @@ fn carry_over(new: &mut Value, old: &Value) {
 
 /// Whether two objects differ only in `metadata` and, where it has an endpoint of its own, `status`.
 fn same_but_metadata_and_status(one: &Value, two: &Value, split_status: bool) -> bool {
-    let (Value::Object(one), Value::Object(two)) = (one, two) else { return one == two };
+    let (Value::Object(one), Value::Object(two)) = (one, two) else {
+        return one == two;
+    };
     let counts = |field: &str| field != "metadata" && !(split_status && field == "status");
-    one.iter().all(|(field, value)| !counts(field) || two.get(field) == Some(value))
+    one.iter()
+        .all(|(field, value)| !counts(field) || two.get(field) == Some(value))
         && two.keys().all(|field| !counts(field) || one.contains_key(field))
 }

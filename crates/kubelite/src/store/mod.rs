@@ -85,10 +85,15 @@ impl Object {
 
 impl Object {
     /// The same object as if it had been written at another revision, for a watch that sees it leave its selection.
+    #[must_use]
     pub fn at_revision(&self, revision: u64) -> Self {
         let mut value = self.value();
         value["metadata"]["resourceVersion"] = revision.to_string().into();
-        Self { revision, json: value.to_string().into(), meta: self.meta.clone() }
+        Self {
+            revision,
+            json: value.to_string().into(),
+            meta: self.meta.clone(),
+        }
     }
 }
 

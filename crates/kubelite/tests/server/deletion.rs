@@ -4,8 +4,8 @@ use kubelite::store::{Limits, Store};
 use serde_json::{Value, json};
 
 use crate::support::{
-    CONFIG_MAPS, DEFINITIONS, MERGE, NAMESPACES, PODS, TestServer, WIDGETS, condition, config_map, definition, name,
-    names, pod, sized, uid, version, widget,
+    CONFIG_MAPS, DEFINITIONS, MERGE, NAMESPACES, PODS, TestServer, WIDGETS, condition, config_map,
+    definition, name, names, pod, sized, uid, version, widget,
 };
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
@@ -41,7 +41,9 @@ impl TestServer {
 
     async fn release(&self, name: &str) {
         let patch = json!({ "metadata": { "finalizers": null } });
-        self.patch(&format!("{CONFIG_MAPS}/{name}"), MERGE, &patch).await.ok();
+        self.patch(&format!("{CONFIG_MAPS}/{name}"), MERGE, &patch)
+            .await
+            .ok();
     }
 
     async fn remaining(&self, path: &str) -> Vec<String> {
@@ -51,7 +53,8 @@ impl TestServer {
     }
 
     async fn delete_by(&self, path: &str, propagation: &str) -> Value {
-        let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation });
+        let options =
+            json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation });
         self.delete_with(path, &options).await.ok()
     }
 }
@@ -71,8 +74,14 @@ async fn object_that_nothing_holds_is_gone_at_once() {
             "details": { "name": "a", "kind": "configmaps", "uid": uid(&made) },
         })
     );
-    server.get(&format!("{CONFIG_MAPS}/a")).await.fails(404, "NotFound");
-    let message = server.delete(&format!("{CONFIG_MAPS}/a")).await.fails(404, "NotFound");
+    server
+        .get(&format!("{CONFIG_MAPS}/a"))
+        .await
+        .fails(404, "NotFound");
+    let message = server
+        .delete(&format!("{CONFIG_MAPS}/a"))
+        .await
+        .fails(404, "NotFound");
     assert_eq!(message, "configmaps \"a\" not found");
 }
 
@@ -84,17 +93,29 @@ async fn finalizers_hold_an_object_until_the_last_is_removed() {
     object["metadata"]["finalizers"] = json!(["example.com/one", "example.com/two"]);
     let made = server.post(WIDGETS, &object).await.created();
     let path = format!("{WIDGETS}/a");
-    let watch = server.watch(&format!("{WIDGETS}?resourceVersion={}&timeoutSeconds=100", version(&made))).await;
+    let watch = server
+        .watch(&format!(
+            "{WIDGETS}?resourceVersion={}&timeoutSeconds=100",
+            version(&made)
+        ))
+        .await;
 
     let marked = server.delete(&path).await.ok();
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
     assert_eq!(marked["metadata"]["generation"], 2);
     let again = server.delete(&path).await.ok();
     assert_eq!(again, marked, "asking again changes nothing");
-    let changed = server.patch(&path, MERGE, &json!({ "spec": { "size": 2 } })).await.ok();
-    assert_eq!(changed["metadata"]["deletionTimestamp"], marked["metadata"]["deletionTimestamp"]);
+    let changed = server
+        .patch(&path, MERGE, &json!({ "spec": { "size": 2 } }))
+        .await
+        .ok();
+    assert_eq!(
+        changed["metadata"]["deletionTimestamp"],
+        marked["metadata"]["deletionTimestamp"]
+    );
 
-    let more = json!({ "metadata": { "finalizers": ["example.com/one", "example.com/two", "example.com/three"] } });
+    let more =
+        json!({ "metadata": { "finalizers": ["example.com/one", "example.com/two", "example.com/three"] } });
     let message = server.patch(&path, MERGE, &more).await.fails(422, "Invalid");
     assert_eq!(
         message,
@@ -108,7 +129,10 @@ async fn finalizers_hold_an_object_until_the_last_is_removed() {
     let gone = server.put(&path, &last).await.ok();
     assert_eq!(gone["metadata"].get("finalizers"), None);
     server.get(&path).await.fails(404, "NotFound");
-    assert_eq!(watch.summaries().await, ["MODIFIED a", "MODIFIED a", "MODIFIED a", "DELETED a"]);
+    assert_eq!(
+        watch.summaries().await,
+        ["MODIFIED a", "MODIFIED a", "MODIFIED a", "DELETED a"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,24 +141,47 @@ async fn pod_on_a_node_gets_its_grace_and_others_do_not() {
     server.post(PODS, &pod("pending")).await.created();
     let gone = server.delete(&format!("{PODS}/pending")).await.ok();
     assert_eq!(gone["kind"], "Pod", "a pod is shown as it was, not as a status");
-    server.get(&format!("{PODS}/pending")).await.fails(404, "NotFound");
+    server
+        .get(&format!("{PODS}/pending"))
+        .await
+        .fails(404, "NotFound");
 
     let mut object = pod("running");
     object["spec"]["nodeName"] = "node".into();
     let path = format!("{PODS}/running");
     let made = server.post(PODS, &object).await.created();
     let seconds = |pod: &Value, field: &str| -> i64 {
-        pod["metadata"][field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second()
+        pod["metadata"][field]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+            .as_second()
     };
     let marked = server.delete(&path).await.ok();
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
-    assert_eq!(seconds(&marked, "deletionTimestamp") - seconds(&made, "creationTimestamp"), 30);
-    let shorter = server.delete_with(&path, &json!({ "gracePeriodSeconds": 5 })).await.ok();
+    assert_eq!(
+        seconds(&marked, "deletionTimestamp") - seconds(&made, "creationTimestamp"),
+        30
+    );
+    let shorter = server
+        .delete_with(&path, &json!({ "gracePeriodSeconds": 5 }))
+        .await
+        .ok();
     assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 5);
-    assert_eq!(seconds(&shorter, "deletionTimestamp") - seconds(&made, "creationTimestamp"), 5);
-    let longer = server.delete_with(&path, &json!({ "gracePeriodSeconds": 60 })).await.ok();
+    assert_eq!(
+        seconds(&shorter, "deletionTimestamp") - seconds(&made, "creationTimestamp"),
+        5
+    );
+    let longer = server
+        .delete_with(&path, &json!({ "gracePeriodSeconds": 60 }))
+        .await
+        .ok();
     assert_eq!(longer, shorter, "grace is never prolonged");
-    server.delete_with(&path, &json!({ "gracePeriodSeconds": 0 })).await.ok();
+    server
+        .delete_with(&path, &json!({ "gracePeriodSeconds": 0 }))
+        .await
+        .ok();
     server.get(&path).await.fails(404, "NotFound");
 }
 
@@ -146,7 +193,10 @@ async fn background_deletion_takes_dependents_along_to_any_depth() {
     server.dependent("grandchild", &[owned_by(&child, false)]).await;
     server.owner("stranger").await;
     server.delete(&format!("{CONFIG_MAPS}/owner")).await.ok();
-    server.get(&format!("{CONFIG_MAPS}/owner")).await.fails(404, "NotFound");
+    server
+        .get(&format!("{CONFIG_MAPS}/owner"))
+        .await
+        .fails(404, "NotFound");
     assert_eq!(server.remaining(CONFIG_MAPS).await, ["stranger"]);
 }
 
@@ -160,7 +210,9 @@ async fn foreground_deletion_waits_for_the_dependents_that_block() {
     let blocking = server.post(CONFIG_MAPS, &blocking).await.created();
     server.dependent("quick", &[owned_by(&owner, true)]).await;
     server.dependent("below", &[owned_by(&blocking, true)]).await;
-    let marked = server.delete_by(&format!("{CONFIG_MAPS}/owner"), "Foreground").await;
+    let marked = server
+        .delete_by(&format!("{CONFIG_MAPS}/owner"), "Foreground")
+        .await;
     assert_eq!(marked["metadata"]["finalizers"], json!(["foregroundDeletion"]));
     assert_eq!(server.remaining(CONFIG_MAPS).await, ["blocking", "owner"]);
     let waiting = server.get(&format!("{CONFIG_MAPS}/blocking")).await.ok();
@@ -177,10 +229,15 @@ async fn foreground_deletion_does_not_wait_for_dependents_that_do_not_block() {
     held["metadata"]["ownerReferences"] = json!([owned_by(&owner, false)]);
     held["metadata"]["finalizers"] = json!(["example.com/held"]);
     server.post(CONFIG_MAPS, &held).await.created();
-    server.delete_by(&format!("{CONFIG_MAPS}/owner"), "Foreground").await;
+    server
+        .delete_by(&format!("{CONFIG_MAPS}/owner"), "Foreground")
+        .await;
     assert_eq!(server.remaining(CONFIG_MAPS).await, ["held"]);
     let held = server.get(&format!("{CONFIG_MAPS}/held")).await.ok();
-    assert!(held["metadata"]["deletionTimestamp"].is_string(), "it goes too, but nobody waits for it");
+    assert!(
+        held["metadata"]["deletionTimestamp"].is_string(),
+        "it goes too, but nobody waits for it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,54 +256,93 @@ async fn orphans_stay_and_forget_their_owner() {
 async fn reference_that_leads_nowhere_is_no_reason_to_stay() {
     let server = TestServer::start().await;
     let owner = server.owner("owner").await;
-    server.post(NAMESPACES, &json!({ "metadata": { "name": "other" } })).await.created();
+    server
+        .post(NAMESPACES, &json!({ "metadata": { "name": "other" } }))
+        .await
+        .created();
     let reference = |change: Value| {
         let mut reference = owned_by(&owner, false);
-        reference.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        reference
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         reference
     };
     let cases = [
         ("right", reference(json!({})), true),
-        ("absent", reference(json!({ "uid": "4c8e2d9a-0000-4000-8000-000000000000" })), false),
+        (
+            "absent",
+            reference(json!({ "uid": "4c8e2d9a-0000-4000-8000-000000000000" })),
+            false,
+        ),
         ("other-name", reference(json!({ "name": "somebody" })), false),
         ("other-kind", reference(json!({ "kind": "Secret" })), false),
         // Nobody can tell whether an owner of an unknown kind is there, so its dependents are left alone.
-        ("unknown-kind", reference(json!({ "apiVersion": "apps/v1", "kind": "Deployment" })), true),
+        (
+            "unknown-kind",
+            reference(json!({ "apiVersion": "apps/v1", "kind": "Deployment" })),
+            true,
+        ),
     ];
     for (name, reference, stays) in cases {
         server.dependent(name, &[reference]).await;
-        assert_eq!(server.remaining(CONFIG_MAPS).await.contains(&name.to_owned()), stays, "{name}");
+        assert_eq!(
+            server.remaining(CONFIG_MAPS).await.contains(&name.to_owned()),
+            stays,
+            "{name}"
+        );
     }
     // An owner in another namespace is none.
     let mut foreign = config_map("foreign");
     foreign["metadata"]["ownerReferences"] = json!([owned_by(&owner, false)]);
-    server.post("/api/v1/namespaces/other/configmaps", &foreign).await.created();
-    assert_eq!(server.remaining("/api/v1/namespaces/other/configmaps").await, [] as [&str; 0]);
+    server
+        .post("/api/v1/namespaces/other/configmaps", &foreign)
+        .await
+        .created();
+    assert_eq!(
+        server.remaining("/api/v1/namespaces/other/configmaps").await,
+        [] as [&str; 0]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_of_two_owners_is_enough_to_stay() {
     let server = TestServer::start().await;
     let (one, two) = (server.owner("one").await, server.owner("two").await);
-    server.dependent("child", &[owned_by(&one, true), owned_by(&two, true)]).await;
+    server
+        .dependent("child", &[owned_by(&one, true), owned_by(&two, true)])
+        .await;
     server.delete(&format!("{CONFIG_MAPS}/one")).await.ok();
     assert_eq!(server.remaining(CONFIG_MAPS).await, ["child", "two"]);
     let child = server.get(&format!("{CONFIG_MAPS}/child")).await.ok();
-    assert_eq!(child["metadata"]["ownerReferences"], json!([owned_by(&two, true)]));
+    assert_eq!(
+        child["metadata"]["ownerReferences"],
+        json!([owned_by(&two, true)])
+    );
 
     // An owner that waits for its dependents does not wait for one that another keeps.
     let three = server.owner("three").await;
-    server.dependent("shared", &[owned_by(&two, true), owned_by(&three, true)]).await;
-    server.delete_by(&format!("{CONFIG_MAPS}/three"), "Foreground").await;
+    server
+        .dependent("shared", &[owned_by(&two, true), owned_by(&three, true)])
+        .await;
+    server
+        .delete_by(&format!("{CONFIG_MAPS}/three"), "Foreground")
+        .await;
     assert_eq!(server.remaining(CONFIG_MAPS).await, ["child", "shared", "two"]);
-    server.delete_by(&format!("{CONFIG_MAPS}/two"), "Background").await;
+    server
+        .delete_by(&format!("{CONFIG_MAPS}/two"), "Background")
+        .await;
     assert_eq!(server.remaining(CONFIG_MAPS).await, [] as [&str; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn job_leaves_its_pods_unless_told_otherwise() {
     let server = TestServer::start().await;
-    for (propagation, left) in [(None, true), (Some("Background"), false), (Some("Foreground"), false)] {
+    for (propagation, left) in [
+        (None, true),
+        (Some("Background"), false),
+        (Some("Foreground"), false),
+    ] {
         let job = json!({
             "metadata": { "name": "job" },
             "spec": { "template": { "spec": {
@@ -273,17 +369,26 @@ async fn job_leaves_its_pods_unless_told_otherwise() {
 async fn namespace_goes_after_everything_in_it() {
     let server = TestServer::start().await;
     server.define(definition(&sized())).await;
-    server.post(NAMESPACES, &json!({ "metadata": { "name": "doomed" } })).await.created();
+    server
+        .post(NAMESPACES, &json!({ "metadata": { "name": "doomed" } }))
+        .await
+        .created();
     let inside = "/api/v1/namespaces/doomed/configmaps";
     server.post(inside, &config_map("free")).await.created();
     let mut held = config_map("held");
     held["metadata"]["finalizers"] = json!(["example.com/held"]);
     server.post(inside, &held).await.created();
-    server.post("/apis/example.com/v1/namespaces/doomed/widgets", &widget("w")).await.created();
+    server
+        .post("/apis/example.com/v1/namespaces/doomed/widgets", &widget("w"))
+        .await
+        .created();
 
     let path = format!("{NAMESPACES}/doomed");
     let answer = server.delete(&path).await.ok();
-    assert_eq!((&answer["kind"], &answer["status"]["phase"]), (&json!("Namespace"), &json!("Terminating")));
+    assert_eq!(
+        (&answer["kind"], &answer["status"]["phase"]),
+        (&json!("Namespace"), &json!("Terminating"))
+    );
     let refused = server.post(inside, &config_map("late")).await;
     assert_eq!(
         refused.body["details"]["causes"],
@@ -299,7 +404,12 @@ async fn namespace_goes_after_everything_in_it() {
          terminated"
     );
     assert_eq!(server.remaining(inside).await, ["held"]);
-    assert_eq!(server.remaining("/apis/example.com/v1/namespaces/doomed/widgets").await, [] as [&str; 0]);
+    assert_eq!(
+        server
+            .remaining("/apis/example.com/v1/namespaces/doomed/widgets")
+            .await,
+        [] as [&str; 0]
+    );
 
     let waiting = server.get(&path).await.ok();
     let says = |type_: &str| {
@@ -307,10 +417,16 @@ async fn namespace_goes_after_everything_in_it() {
         let text = |field: &str| condition[field].as_str().unwrap().to_owned();
         (text("status"), text("reason"), text("message"))
     };
-    let triple = |status: &str, reason: &str, message: &str| (status.to_owned(), reason.to_owned(), message.to_owned());
+    let triple = |status: &str, reason: &str, message: &str| {
+        (status.to_owned(), reason.to_owned(), message.to_owned())
+    };
     assert_eq!(
         says("NamespaceContentRemaining"),
-        triple("True", "SomeResourcesRemain", "Some resources are remaining: configmaps. has 1 resource instances")
+        triple(
+            "True",
+            "SomeResourcesRemain",
+            "Some resources are remaining: configmaps. has 1 resource instances"
+        )
     );
     assert_eq!(
         says("NamespaceFinalizersRemaining"),
@@ -322,17 +438,31 @@ async fn namespace_goes_after_everything_in_it() {
     );
     assert_eq!(
         says("NamespaceDeletionContentFailure"),
-        triple("False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+        triple(
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization"
+        )
     );
-    assert_eq!(server.delete(&path).await.ok(), waiting, "asking again changes nothing");
+    assert_eq!(
+        server.delete(&path).await.ok(),
+        waiting,
+        "asking again changes nothing"
+    );
 
     let free = json!({ "metadata": { "finalizers": null } });
     server.patch(&format!("{inside}/held"), MERGE, &free).await.ok();
     server.settle().await;
     server.get(&path).await.fails(404, "NotFound");
-    let message = server.post(inside, &config_map("late")).await.fails(404, "NotFound");
+    let message = server
+        .post(inside, &config_map("late"))
+        .await
+        .fails(404, "NotFound");
     assert_eq!(message, "namespaces \"doomed\" not found");
-    server.post(NAMESPACES, &json!({ "metadata": { "name": "doomed" } })).await.created();
+    server
+        .post(NAMESPACES, &json!({ "metadata": { "name": "doomed" } }))
+        .await
+        .created();
     assert_eq!(server.remaining(inside).await, [] as [&str; 0]);
 }
 
@@ -346,12 +476,21 @@ async fn definition_goes_after_its_objects_and_is_served_no_more() {
     server.post(WIDGETS, &held).await.created();
     let path = format!("{DEFINITIONS}/widgets.example.com");
     let marked = server.delete(&path).await.ok();
-    assert_eq!(marked["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
+    assert_eq!(
+        marked["metadata"]["finalizers"],
+        json!(["customresourcecleanup.apiextensions.k8s.io"])
+    );
     assert_eq!(server.remaining(WIDGETS).await, ["held"]);
     let waiting = server.get(&path).await.ok();
-    assert_eq!(condition(&waiting, "Terminating").map(|condition| &condition["status"]), Some(&json!("True")));
     assert_eq!(
-        server.post(WIDGETS, &widget("late")).await.fails(403, "Forbidden"),
+        condition(&waiting, "Terminating").map(|condition| &condition["status"]),
+        Some(&json!("True"))
+    );
+    assert_eq!(
+        server
+            .post(WIDGETS, &widget("late"))
+            .await
+            .fails(403, "Forbidden"),
         "widgets.example.com \"late\" is forbidden: create not allowed while custom resource definition is terminating"
     );
 
@@ -391,7 +530,8 @@ async fn preconditions_name_the_object_that_is_meant() {
             version(&made)
         )
     );
-    let right = json!({ "preconditions": { "uid": uid(&made), "resourceVersion": version(&made).to_string() } });
+    let right =
+        json!({ "preconditions": { "uid": uid(&made), "resourceVersion": version(&made).to_string() } });
     server.delete_with(&path, &right).await.ok();
 }
 
@@ -411,8 +551,14 @@ async fn impossible_delete_options_are_refused_as_kubernetes_refuses_them() {
         ),
     ];
     for (options, message) in cases {
-        let answer = server.delete_with(&format!("{CONFIG_MAPS}/a"), &options).await.fails(422, "Invalid");
-        assert_eq!(answer, format!("DeleteOptions.meta.k8s.io \"\" is invalid: {message}"));
+        let answer = server
+            .delete_with(&format!("{CONFIG_MAPS}/a"), &options)
+            .await
+            .fails(422, "Invalid");
+        assert_eq!(
+            answer,
+            format!("DeleteOptions.meta.k8s.io \"\" is invalid: {message}")
+        );
     }
     server.get(&format!("{CONFIG_MAPS}/a")).await.ok();
 }
@@ -426,10 +572,19 @@ async fn collection_is_deleted_as_far_as_it_is_selected() {
         server.post(CONFIG_MAPS, &object).await.created();
     }
     let before = server.version().await;
-    let list = server.delete(&format!("{CONFIG_MAPS}?labelSelector=colour%3Dred&dryRun=All")).await.ok();
-    assert_eq!((names(&list), &list["kind"]), (vec!["a", "c"], &json!("ConfigMapList")));
+    let list = server
+        .delete(&format!("{CONFIG_MAPS}?labelSelector=colour%3Dred&dryRun=All"))
+        .await
+        .ok();
+    assert_eq!(
+        (names(&list), &list["kind"]),
+        (vec!["a", "c"], &json!("ConfigMapList"))
+    );
     assert_eq!(server.version().await, before, "a dry run leaves no trace");
-    let list = server.delete(&format!("{CONFIG_MAPS}?labelSelector=colour%3Dred")).await.ok();
+    let list = server
+        .delete(&format!("{CONFIG_MAPS}?labelSelector=colour%3Dred"))
+        .await
+        .ok();
     assert_eq!(names(&list), ["a", "c"]);
     assert_eq!(server.remaining(CONFIG_MAPS).await, ["b"]);
 
@@ -446,11 +601,23 @@ async fn dry_run_of_a_deletion_shows_what_would_happen() {
     let free = server.owner("free").await;
     server.held("held").await;
     let before = server.version().await;
-    let answer = server.delete(&format!("{CONFIG_MAPS}/free?dryRun=All")).await.ok();
-    assert_eq!((&answer["status"], &answer["details"]["uid"]), (&json!("Success"), &free["metadata"]["uid"]));
-    let answer = server.delete_with(&format!("{CONFIG_MAPS}/held"), &json!({ "dryRun": ["All"] })).await.ok();
+    let answer = server
+        .delete(&format!("{CONFIG_MAPS}/free?dryRun=All"))
+        .await
+        .ok();
+    assert_eq!(
+        (&answer["status"], &answer["details"]["uid"]),
+        (&json!("Success"), &free["metadata"]["uid"])
+    );
+    let answer = server
+        .delete_with(&format!("{CONFIG_MAPS}/held"), &json!({ "dryRun": ["All"] }))
+        .await
+        .ok();
     assert!(answer["metadata"]["deletionTimestamp"].is_string());
-    let answer = server.delete(&format!("{NAMESPACES}/kube-public?dryRun=All")).await.ok();
+    let answer = server
+        .delete(&format!("{NAMESPACES}/kube-public?dryRun=All"))
+        .await
+        .ok();
     assert_eq!(answer["status"]["phase"], "Terminating");
     server.settle().await;
     assert_eq!(server.version().await, before);
@@ -459,11 +626,16 @@ async fn dry_run_of_a_deletion_shows_what_would_happen() {
 #[tokio::test(start_paused = true)]
 async fn server_that_lost_track_of_changes_looks_at_everything_once() {
     // The garbage collector can follow two changes at a time; a hundred at once are too many for it.
-    let limits = Limits { follow_events: 2, ..Limits::default() };
+    let limits = Limits {
+        follow_events: 2,
+        ..Limits::default()
+    };
     let server = TestServer::on(Store::in_memory(limits)).await;
     let owner = server.owner("owner").await;
     for number in 0..100 {
-        server.dependent(&format!("child-{number}"), &[owned_by(&owner, false)]).await;
+        server
+            .dependent(&format!("child-{number}"), &[owned_by(&owner, false)])
+            .await;
     }
     server.delete(&format!("{CONFIG_MAPS}/owner")).await.ok();
     assert_eq!(server.remaining(CONFIG_MAPS).await, [] as [&str; 0]);

@@ -14,8 +14,8 @@ use k8s_openapi::{
 use kube::{
     Api, Client, CustomResource, CustomResourceExt, Resource, ResourceExt,
     api::{
-        DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy,
-        WatchEvent, WatchParams,
+        DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy, WatchEvent,
+        WatchParams,
     },
     core::{GroupVersionKind, PartialObjectMeta, PartialObjectMetaExt},
     discovery::{Discovery, Scope, verbs},
@@ -61,7 +61,9 @@ struct GadgetStatus {
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it never happened")
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("it never happened")
 }
 
 /// A server that knows gadgets, established as a kube-rs program does it.
@@ -69,13 +71,32 @@ async fn with_gadgets() -> (TestServer, Client) {
     let server = TestServer::start().await;
     let client = server.client();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    definitions.patch(Gadget::crd_name(), &PatchParams::apply("tests"), &Patch::Apply(Gadget::crd())).await.unwrap();
-    soon(await_condition(definitions, Gadget::crd_name(), conditions::is_crd_established())).await.unwrap();
+    definitions
+        .patch(
+            Gadget::crd_name(),
+            &PatchParams::apply("tests"),
+            &Patch::Apply(Gadget::crd()),
+        )
+        .await
+        .unwrap();
+    soon(await_condition(
+        definitions,
+        Gadget::crd_name(),
+        conditions::is_crd_established(),
+    ))
+    .await
+    .unwrap();
     (server, client)
 }
 
 fn gadget(name: &str, size: i64) -> Gadget {
-    Gadget::new(name, GadgetSpec { size, secret: String::new() })
+    Gadget::new(
+        name,
+        GadgetSpec {
+            size,
+            secret: String::new(),
+        },
+    )
 }
 
 fn gadgets(client: &Client) -> Api<Gadget> {
@@ -95,20 +116,31 @@ async fn mirror(gadget: Arc<Gadget>, client: Arc<Client>) -> Result<Action, kube
             owner_references: Some(vec![gadget.controller_owner_ref(&()).unwrap()]),
             ..ObjectMeta::default()
         },
-        data: Some(BTreeMap::from([("size".to_owned(), gadget.spec.size.to_string())])),
+        data: Some(BTreeMap::from([(
+            "size".to_owned(),
+            gadget.spec.size.to_string(),
+        )])),
         ..ConfigMap::default()
     };
     let apply = PatchParams::apply("mirror").force();
-    config_maps(&client).patch(&name, &apply, &Patch::Apply(&mirrored)).await?;
+    config_maps(&client)
+        .patch(&name, &apply, &Patch::Apply(&mirrored))
+        .await?;
     let secrets: Api<Secret> = Api::default_namespaced((*client).clone());
-    let secret = if gadget.spec.secret.is_empty() { None } else { secrets.get_opt(&gadget.spec.secret).await? };
+    let secret = if gadget.spec.secret.is_empty() {
+        None
+    } else {
+        secrets.get_opt(&gadget.spec.secret).await?
+    };
     let password = secret.and_then(|secret| secret.data?.get("password").map(|bytes| bytes.0.clone()));
     let status = GadgetStatus {
         size: gadget.spec.size,
         password: String::from_utf8(password.unwrap_or_default()).unwrap(),
     };
     let patch = json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "status": status });
-    gadgets(&client).patch_status(&name, &apply, &Patch::Apply(&patch)).await?;
+    gadgets(&client)
+        .patch_status(&name, &apply, &Patch::Apply(&patch))
+        .await?;
     Ok(Action::await_change())
 }
 
@@ -122,14 +154,21 @@ fn start_mirror(client: &Client) -> tokio::task::JoinHandle<()> {
     let controller = Controller::new(gadgets(client), watcher::Config::default())
         .owns(config_maps(client), watcher::Config::default())
         .watches(secrets, watcher::Config::default(), mapper)
-        .run(mirror, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::new(client.clone()));
+        .run(
+            mirror,
+            |_, _, _| Action::requeue(Duration::from_secs(5)),
+            Arc::new(client.clone()),
+        );
     tokio::spawn(controller.for_each(|result| async move {
         result.expect("a reconcile failed");
     }))
 }
 
 fn has_status(size: i64, password: &str) -> impl Fn(Option<&Gadget>) -> bool {
-    let expected = GadgetStatus { size, password: password.to_owned() };
+    let expected = GadgetStatus {
+        size,
+        password: password.to_owned(),
+    };
     move |gadget| gadget.and_then(|gadget| gadget.status.as_ref()) == Some(&expected)
 }
 
@@ -139,17 +178,24 @@ async fn controller_reconciles_its_objects_what_they_own_and_what_they_use() {
     let controller = start_mirror(&client);
     let api = gadgets(&client);
     for name in ["a", "b", "c"] {
-        api.create(&PostParams::default(), &gadget(name, 3)).await.unwrap();
+        api.create(&PostParams::default(), &gadget(name, 3))
+            .await
+            .unwrap();
     }
     for name in ["a", "b", "c"] {
-        soon(await_condition(api.clone(), name, has_status(3, ""))).await.unwrap();
+        soon(await_condition(api.clone(), name, has_status(3, "")))
+            .await
+            .unwrap();
     }
 
     // What is owned is put right again.
     let (maps, drift) = (config_maps(&client), json!({ "data": { "size": "9" } }));
-    maps.patch("a", &PatchParams::default(), &Patch::Merge(&drift)).await.unwrap();
+    maps.patch("a", &PatchParams::default(), &Patch::Merge(&drift))
+        .await
+        .unwrap();
     let right = |map: Option<&ConfigMap>| {
-        map.and_then(|map| map.data.as_ref()).is_some_and(|data| data.get("size").is_some_and(|size| size == "3"))
+        map.and_then(|map| map.data.as_ref())
+            .is_some_and(|data| data.get("size").is_some_and(|size| size == "3"))
     };
     soon(await_condition(maps.clone(), "a", right)).await.unwrap();
     maps.delete("b", &DeleteParams::default()).await.unwrap();
@@ -157,14 +203,18 @@ async fn controller_reconciles_its_objects_what_they_own_and_what_they_use() {
 
     // What is used is looked at again when it changes.
     let used = json!({ "spec": { "secret": "s" } });
-    api.patch("c", &PatchParams::default(), &Patch::Merge(&used)).await.unwrap();
+    api.patch("c", &PatchParams::default(), &Patch::Merge(&used))
+        .await
+        .unwrap();
     let secret: Secret = serde_json::from_value(
         json!({ "metadata": { "name": "s", "labels": { "gadget": "c" } }, "stringData": { "password": "xyzzy" } }),
     )
     .unwrap();
     let secrets: Api<Secret> = Api::default_namespaced(client.clone());
     secrets.create(&PostParams::default(), &secret).await.unwrap();
-    soon(await_condition(api.clone(), "c", has_status(3, "xyzzy"))).await.unwrap();
+    soon(await_condition(api.clone(), "c", has_status(3, "xyzzy")))
+        .await
+        .unwrap();
 
     // Once everything is as it should be, the controller rests: applying the same thing again is no change.
     server.settle().await;
@@ -173,7 +223,9 @@ async fn controller_reconciles_its_objects_what_they_own_and_what_they_use() {
     assert_eq!(server.version().await, rest);
 
     // What is owned goes with its owner.
-    delete_and_finalize(api, "a", &DeleteParams::default()).await.unwrap();
+    delete_and_finalize(api, "a", &DeleteParams::default())
+        .await
+        .unwrap();
     server.settle().await;
     assert!(maps.get_opt("a").await.unwrap().is_none());
     controller.abort();
@@ -194,7 +246,10 @@ where
 
 fn config_map(name: &str) -> ConfigMap {
     ConfigMap {
-        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
         ..ConfigMap::default()
     }
 }
@@ -203,25 +258,40 @@ fn config_map(name: &str) -> ConfigMap {
 async fn watcher_lists_and_then_follows_in_each_of_its_ways() {
     let ways = [
         ("pages", watcher::Config::default().page_size(2)),
-        ("one list from the cache", watcher::Config::default().any_semantic()),
+        (
+            "one list from the cache",
+            watcher::Config::default().any_semantic(),
+        ),
         ("a streamed list", watcher::Config::default().streaming_lists()),
     ];
     for (way, config) in ways {
         let server = TestServer::start().await;
         let api = config_maps(&server.client());
         for name in ["a", "b", "c"] {
-            api.create(&PostParams::default(), &config_map(name)).await.unwrap();
+            api.create(&PostParams::default(), &config_map(name))
+                .await
+                .unwrap();
         }
         let mut stream = watcher(api.clone(), config).default_backoff().boxed();
         let first = take(&mut stream, 5).await;
-        assert_eq!(first, ["Init", "InitApply(a)", "InitApply(b)", "InitApply(c)", "InitDone"], "{way}");
-        api.create(&PostParams::default(), &config_map("d")).await.unwrap();
+        assert_eq!(
+            first,
+            ["Init", "InitApply(a)", "InitApply(b)", "InitApply(c)", "InitDone"],
+            "{way}"
+        );
+        api.create(&PostParams::default(), &config_map("d"))
+            .await
+            .unwrap();
         api.delete("a", &DeleteParams::default()).await.unwrap();
         assert_eq!(take(&mut stream, 2).await, ["Apply(d)", "Delete(a)"], "{way}");
 
         // Its watches end after some minutes and are opened again where they left off.
-        tokio::time::timeout(Duration::from_hours(3), stream.next()).await.expect_err("something happened");
-        api.create(&PostParams::default(), &config_map("e")).await.unwrap();
+        tokio::time::timeout(Duration::from_hours(3), stream.next())
+            .await
+            .expect_err("something happened");
+        api.create(&PostParams::default(), &config_map("e"))
+            .await
+            .unwrap();
         assert_eq!(take(&mut stream, 1).await, ["Apply(e)"], "{way}");
     }
 }
@@ -230,12 +300,18 @@ async fn watcher_lists_and_then_follows_in_each_of_its_ways() {
 async fn watcher_that_fell_out_of_the_history_starts_over() {
     let server = TestServer::with_history(4).await;
     let api = config_maps(&server.client());
-    api.create(&PostParams::default(), &config_map("a")).await.unwrap();
-    let mut stream = watcher(api.clone(), watcher::Config::default()).default_backoff().boxed();
+    api.create(&PostParams::default(), &config_map("a"))
+        .await
+        .unwrap();
+    let mut stream = watcher(api.clone(), watcher::Config::default())
+        .default_backoff()
+        .boxed();
     assert_eq!(take(&mut stream, 3).await, ["Init", "InitApply(a)", "InitDone"]);
     for number in 0..20 {
         let change = json!({ "data": { "number": number.to_string() } });
-        api.patch("a", &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+        api.patch("a", &PatchParams::default(), &Patch::Merge(&change))
+            .await
+            .unwrap();
     }
     // The watcher has to notice, list and go on, without an endless loop of errors.
     let again = loop {
@@ -253,12 +329,18 @@ async fn watcher_that_fell_out_of_the_history_starts_over() {
 async fn reflector_holds_what_the_server_holds() {
     let server = TestServer::start().await;
     let api = config_maps(&server.client());
-    api.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    api.create(&PostParams::default(), &config_map("a"))
+        .await
+        .unwrap();
     let (reader, writer) = reflector::store();
-    let follow = watcher(api.clone(), watcher::Config::default()).default_backoff().reflect(writer);
+    let follow = watcher(api.clone(), watcher::Config::default())
+        .default_backoff()
+        .reflect(writer);
     let task = tokio::spawn(follow.touched_objects().for_each(|_| async {}));
     soon(reader.wait_until_ready()).await.unwrap();
-    api.create(&PostParams::default(), &config_map("b")).await.unwrap();
+    api.create(&PostParams::default(), &config_map("b"))
+        .await
+        .unwrap();
     api.delete("a", &DeleteParams::default()).await.unwrap();
     server.settle().await;
     let names: Vec<String> = reader.state().iter().map(|map| map.name_any()).collect();
@@ -303,7 +385,10 @@ async fn finalizer_is_added_waits_for_the_cleanup_and_is_removed() {
     other.metadata.finalizers = Some(vec!["example.com/other".to_owned()]);
     let other = api.create(&PostParams::default(), &other).await.unwrap();
     assert_eq!(run(other).await, "nothing");
-    assert_eq!(api.get("b").await.unwrap().finalizers(), ["example.com/other", FINALIZER]);
+    assert_eq!(
+        api.get("b").await.unwrap().finalizers(),
+        ["example.com/other", FINALIZER]
+    );
     api.delete("b", &DeleteParams::default()).await.unwrap();
     assert_eq!(run(api.get("b").await.unwrap()).await, "cleanup");
     assert_eq!(api.get("b").await.unwrap().finalizers(), ["example.com/other"]);
@@ -312,8 +397,14 @@ async fn finalizer_is_added_waits_for_the_cleanup_and_is_removed() {
 #[tokio::test(start_paused = true)]
 async fn recorder_that_publishes_twice_makes_a_series() {
     let (_server, client) = with_gadgets().await;
-    let regarding = gadgets(&client).create(&PostParams::default(), &gadget("a", 1)).await.unwrap();
-    let reporter = Reporter { controller: "tests".to_owned(), instance: Some("tests-0".to_owned()) };
+    let regarding = gadgets(&client)
+        .create(&PostParams::default(), &gadget("a", 1))
+        .await
+        .unwrap();
+    let reporter = Reporter {
+        controller: "tests".to_owned(),
+        instance: Some("tests-0".to_owned()),
+    };
     let recorder = Recorder::new(client.clone(), reporter);
     let event = Event {
         type_: EventType::Normal,
@@ -323,7 +414,10 @@ async fn recorder_that_publishes_twice_makes_a_series() {
         secondary: None,
     };
     for _ in 0..3 {
-        recorder.publish(&event, &regarding.object_ref(&())).await.unwrap();
+        recorder
+            .publish(&event, &regarding.object_ref(&()))
+            .await
+            .unwrap();
     }
     let events: Api<KubeEvent> = Api::default_namespaced(client.clone());
     let found = events.list(&ListParams::default()).await.unwrap().items;
@@ -334,7 +428,11 @@ async fn recorder_that_publishes_twice_makes_a_series() {
     // The same object in the core group, where kubectl looks for it.
     let core: Api<k8s_openapi::api::core::v1::Event> = Api::default_namespaced(client);
     let fields = format!("involvedObject.uid={}", regarding.uid().unwrap());
-    let same = core.list(&ListParams::default().fields(&fields)).await.unwrap().items;
+    let same = core
+        .list(&ListParams::default().fields(&fields))
+        .await
+        .unwrap()
+        .items;
     assert_eq!(same.len(), 1);
     assert_eq!(same[0].message.as_deref(), Some("made a copy"));
     assert_eq!(same[0].involved_object.name.as_deref(), Some("a"));
@@ -345,7 +443,11 @@ async fn entry_creates_what_is_absent_and_changes_what_is_there() {
     let server = TestServer::start().await;
     let api = config_maps(&server.client());
     let count = async || {
-        let mut entry = api.entry("counter").await.unwrap().or_insert(|| config_map("counter"));
+        let mut entry = api
+            .entry("counter")
+            .await
+            .unwrap()
+            .or_insert(|| config_map("counter"));
         let data = entry.get_mut().data.get_or_insert_default();
         let next = data.get("count").map_or(0, |count| count.parse::<u32>().unwrap()) + 1;
         data.insert("count".to_owned(), next.to_string());
@@ -360,27 +462,56 @@ async fn entry_creates_what_is_absent_and_changes_what_is_there() {
 async fn apply_owns_conflicts_and_forces_on_main_and_status() {
     let (_server, client) = with_gadgets().await;
     let api = gadgets(&client);
-    let spec = |size: i64| json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "spec": { "size": size } });
-    let status = |size: i64| json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "status": { "size": size } });
+    let spec =
+        |size: i64| json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "spec": { "size": size } });
+    let status =
+        |size: i64| json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "status": { "size": size } });
     let (one, two) = (PatchParams::apply("one"), PatchParams::apply("two"));
     let created = api.patch("a", &one, &Patch::Apply(spec(1))).await.unwrap();
-    let shown = api.patch_status("a", &one, &Patch::Apply(status(5))).await.unwrap();
-    assert_eq!((shown.spec.size, shown.status.unwrap().size, shown.metadata.generation), (1, 5, Some(1)));
+    let shown = api
+        .patch_status("a", &one, &Patch::Apply(status(5)))
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            shown.spec.size,
+            shown.status.unwrap().size,
+            shown.metadata.generation
+        ),
+        (1, 5, Some(1))
+    );
     assert_ne!(created.metadata.resource_version, shown.metadata.resource_version);
 
     for error in [
         api.patch("a", &two, &Patch::Apply(spec(2))).await.unwrap_err(),
-        api.patch_status("a", &two, &Patch::Apply(status(6))).await.unwrap_err(),
+        api.patch_status("a", &two, &Patch::Apply(status(6)))
+            .await
+            .unwrap_err(),
     ] {
-        let kube::Error::Api(refused) = error else { panic!("{error}") };
+        let kube::Error::Api(refused) = error else {
+            panic!("{error}")
+        };
         assert_eq!((refused.code, refused.reason.as_str()), (409, "Conflict"));
-        assert!(refused.message.contains("conflict with \"one\""), "{}", refused.message);
+        assert!(
+            refused.message.contains("conflict with \"one\""),
+            "{}",
+            refused.message
+        );
     }
-    let taken = api.patch("a", &two.clone().force(), &Patch::Apply(spec(2))).await.unwrap();
-    let taken_status = api.patch_status("a", &two.force(), &Patch::Apply(status(6))).await.unwrap();
+    let taken = api
+        .patch("a", &two.clone().force(), &Patch::Apply(spec(2)))
+        .await
+        .unwrap();
+    let taken_status = api
+        .patch_status("a", &two.force(), &Patch::Apply(status(6)))
+        .await
+        .unwrap();
     assert_eq!((taken.spec.size, taken_status.status.unwrap().size), (2, 6));
-    let managers: Vec<String> =
-        taken.managed_fields().iter().map(|entry| entry.manager.clone().unwrap_or_default()).collect();
+    let managers: Vec<String> = taken
+        .managed_fields()
+        .iter()
+        .map(|entry| entry.manager.clone().unwrap_or_default())
+        .collect();
     assert_eq!(managers, ["one", "two"], "one still owns the status");
 }
 
@@ -389,7 +520,12 @@ async fn delete_tells_of_objects_that_are_gone_and_of_objects_that_wait() {
     let (server, client) = with_gadgets().await;
     let api = gadgets(&client);
     let made = api.create(&PostParams::default(), &gadget("a", 1)).await.unwrap();
-    let gone = api.delete("a", &DeleteParams::default()).await.unwrap().right().expect("a status");
+    let gone = api
+        .delete("a", &DeleteParams::default())
+        .await
+        .unwrap()
+        .right()
+        .expect("a status");
     assert_eq!(gone.details.unwrap().uid, made.uid().unwrap());
 
     let mut held = gadget("b", 1);
@@ -399,18 +535,24 @@ async fn delete_tells_of_objects_that_are_gone_and_of_objects_that_wait() {
     server.settle().await;
     assert!(!waiting.is_finished());
     let free = json!({ "metadata": { "finalizers": null } });
-    api.patch("b", &PatchParams::default(), &Patch::Merge(&free)).await.unwrap();
+    api.patch("b", &PatchParams::default(), &Patch::Merge(&free))
+        .await
+        .unwrap();
     soon(waiting).await.unwrap();
 
     api.create(&PostParams::default(), &gadget("c", 1)).await.unwrap();
     api.create(&PostParams::default(), &gadget("d", 1)).await.unwrap();
-    api.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    api.delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await
+        .unwrap();
     assert!(api.list(&ListParams::default()).await.unwrap().items.is_empty());
 }
 
 async fn delete_and_finalize_owned(api: Api<Gadget>, name: &str) {
-    let options =
-        DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
+    let options = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Foreground),
+        ..DeleteParams::default()
+    };
     delete_and_finalize(api, name, &options).await.unwrap();
 }
 
@@ -426,13 +568,20 @@ async fn metadata_alone_is_enough_for_who_asks_for_no_more() {
     assert_eq!(listed.items.len(), 1);
 
     let version = made.resource_version().unwrap();
-    let mut events = api.watch_metadata(&WatchParams::default(), &version).await.unwrap().boxed();
+    let mut events = api
+        .watch_metadata(&WatchParams::default(), &version)
+        .await
+        .unwrap()
+        .boxed();
     let labels = ObjectMeta {
         labels: Some(BTreeMap::from([("colour".to_owned(), "blue".to_owned())])),
         ..ObjectMeta::default()
     };
     let patch = labels.into_request_partial::<Gadget>();
-    let patched = api.patch_metadata("a", &PatchParams::apply("tests"), &Patch::Apply(&patch)).await.unwrap();
+    let patched = api
+        .patch_metadata("a", &PatchParams::apply("tests"), &Patch::Apply(&patch))
+        .await
+        .unwrap();
     assert_eq!(patched.labels()["colour"], "blue");
     match soon(events.try_next()).await.unwrap() {
         Some(WatchEvent::Modified(seen)) => assert_eq!(seen.resource_version(), patched.resource_version()),
@@ -440,8 +589,13 @@ async fn metadata_alone_is_enough_for_who_asks_for_no_more() {
     }
 
     let partial: Api<PartialObjectMeta<Gadget>> = Api::default_namespaced(client);
-    let mut stream = watcher(partial, watcher::Config::default()).applied_objects().boxed();
-    assert_eq!(soon(stream.try_next()).await.unwrap().unwrap().labels()["colour"], "blue");
+    let mut stream = watcher(partial, watcher::Config::default())
+        .applied_objects()
+        .boxed();
+    assert_eq!(
+        soon(stream.try_next()).await.unwrap().unwrap().labels()["colour"],
+        "blue"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -456,8 +610,16 @@ async fn discovery_finds_the_same_in_both_of_its_ways() {
         assert_eq!(capabilities.scope, Scope::Namespaced);
         assert!(capabilities.supports_operation(verbs::WATCH));
         assert_eq!(capabilities.subresources.len(), 1);
-        assert!(found.resolve_gvk(&GroupVersionKind::gvk("", "v1", "Pod")).is_some());
-        assert!(found.resolve_gvk(&GroupVersionKind::gvk("", "v1", "Service")).is_none());
+        assert!(
+            found
+                .resolve_gvk(&GroupVersionKind::gvk("", "v1", "Pod"))
+                .is_some()
+        );
+        assert!(
+            found
+                .resolve_gvk(&GroupVersionKind::gvk("", "v1", "Service"))
+                .is_none()
+        );
     }
     let summary = |found: &Discovery| {
         let mut all = Vec::new();
@@ -481,8 +643,14 @@ async fn of_two_that_want_a_lease_one_gets_it() {
     let server = TestServer::start().await;
     let api: Api<Lease> = Api::default_namespaced(server.client());
     let lease = Lease {
-        metadata: ObjectMeta { name: Some("leader".to_owned()), ..ObjectMeta::default() },
-        spec: Some(LeaseSpec { holder_identity: Some("one".to_owned()), ..LeaseSpec::default() }),
+        metadata: ObjectMeta {
+            name: Some("leader".to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some("one".to_owned()),
+            ..LeaseSpec::default()
+        }),
     };
     api.create(&PostParams::default(), &lease).await.unwrap();
     let second = api.create(&PostParams::default(), &lease).await.unwrap_err();
@@ -498,7 +666,9 @@ async fn of_two_that_want_a_lease_one_gets_it() {
     };
     let (two, three) = futures::join!(claim("two"), claim("three"));
     assert_eq!(two.unwrap().spec.unwrap().holder_identity.as_deref(), Some("two"));
-    let kube::Error::Api(lost) = three.unwrap_err() else { panic!("not an answer of the server") };
+    let kube::Error::Api(lost) = three.unwrap_err() else {
+        panic!("not an answer of the server")
+    };
     assert!(lost.is_conflict(), "{lost:?}");
     assert_eq!(
         lost.message,
@@ -515,11 +685,17 @@ async fn condition_of_a_pod_is_awaited() {
     api.create(&PostParams::default(), &pod).await.unwrap();
     let waiting = tokio::spawn({
         let api = api.clone();
-        async move { await_condition(api, "a", conditions::is_pod_running()).await.unwrap() }
+        async move {
+            await_condition(api, "a", conditions::is_pod_running())
+                .await
+                .unwrap()
+        }
     });
     server.settle().await;
     assert!(!waiting.is_finished());
     let running = json!({ "status": { "phase": "Running" } });
-    api.patch_status("a", &PatchParams::default(), &Patch::Merge(&running)).await.unwrap();
+    api.patch_status("a", &PatchParams::default(), &Patch::Merge(&running))
+        .await
+        .unwrap();
     assert!(soon(waiting).await.unwrap().is_some());
 }

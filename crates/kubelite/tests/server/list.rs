@@ -4,13 +4,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::{
-    CONFIG_MAPS, MERGE, NAMESPACES, PODS, TestServer, WIDGETS, config_map, definition, name, names, pod, version,
+    CONFIG_MAPS, MERGE, NAMESPACES, PODS, TestServer, WIDGETS, config_map, definition, name, names, pod,
+    version,
 };
 
 impl TestServer {
     async fn fill_numbered(&self, count: usize) {
         for number in 0..count {
-            self.post(CONFIG_MAPS, &config_map(&format!("m{number:02}"))).await.created();
+            self.post(CONFIG_MAPS, &config_map(&format!("m{number:02}")))
+                .await
+                .created();
         }
     }
 }
@@ -21,7 +24,12 @@ fn encoded(text: &str) -> String {
 
 /// Names and versions, which together tell one state of a collection from another.
 fn state(list: &Value) -> Vec<(String, u64)> {
-    list["items"].as_array().unwrap().iter().map(|item| (name(item).to_owned(), version(item))).collect()
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| (name(item).to_owned(), version(item)))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,15 +42,33 @@ async fn pages_show_one_moment_whatever_is_written_between_them() {
     let mut round = 0;
     while let Some(token) = page["metadata"]["continue"].as_str() {
         // Before each page something comes, something changes and something goes, ahead of the page and behind it.
-        server.post(CONFIG_MAPS, &config_map(&format!("m0{round}-new"))).await.created();
-        server.post(CONFIG_MAPS, &config_map(&format!("z{round}"))).await.created();
+        server
+            .post(CONFIG_MAPS, &config_map(&format!("m0{round}-new")))
+            .await
+            .created();
+        server
+            .post(CONFIG_MAPS, &config_map(&format!("z{round}")))
+            .await
+            .created();
         let patch = json!({ "data": { "round": round.to_string() } });
         for name in ["m00", "m08", "m09"] {
-            server.patch(&format!("{CONFIG_MAPS}/{name}"), MERGE, &patch).await;
+            server
+                .patch(&format!("{CONFIG_MAPS}/{name}"), MERGE, &patch)
+                .await;
         }
-        server.delete(&format!("{CONFIG_MAPS}/m0{}", 9 - round)).await.ok();
-        page = server.get(&format!("{CONFIG_MAPS}?limit=3&continue={token}")).await.ok();
-        assert_eq!(version(&page), version(&whole), "each page tells the version of the first");
+        server
+            .delete(&format!("{CONFIG_MAPS}/m0{}", 9 - round))
+            .await
+            .ok();
+        page = server
+            .get(&format!("{CONFIG_MAPS}?limit=3&continue={token}"))
+            .await
+            .ok();
+        assert_eq!(
+            version(&page),
+            version(&whole),
+            "each page tells the version of the first"
+        );
         collected.extend(state(&page));
         round += 1;
     }
@@ -54,9 +80,15 @@ async fn pages_show_one_moment_whatever_is_written_between_them() {
 async fn pages_run_across_namespaces_in_order() {
     let server = TestServer::start().await;
     for namespace in ["b", "a", "a-b"] {
-        server.post(NAMESPACES, &json!({ "metadata": { "name": namespace } })).await.created();
+        server
+            .post(NAMESPACES, &json!({ "metadata": { "name": namespace } }))
+            .await
+            .created();
         for name in ["x", "y"] {
-            server.post(&format!("{NAMESPACES}/{namespace}/configmaps"), &config_map(name)).await.created();
+            server
+                .post(&format!("{NAMESPACES}/{namespace}/configmaps"), &config_map(name))
+                .await
+                .created();
         }
     }
     let mut seen = Vec::new();
@@ -64,9 +96,15 @@ async fn pages_run_across_namespaces_in_order() {
     loop {
         let page = server.get(&path).await.ok();
         for item in page["items"].as_array().unwrap() {
-            seen.push(format!("{}/{}", item["metadata"]["namespace"].as_str().unwrap(), name(item)));
+            seen.push(format!(
+                "{}/{}",
+                item["metadata"]["namespace"].as_str().unwrap(),
+                name(item)
+            ));
         }
-        let Some(token) = page["metadata"]["continue"].as_str() else { break };
+        let Some(token) = page["metadata"]["continue"].as_str() else {
+            break;
+        };
         path = format!("/api/v1/configmaps?limit=1&continue={token}");
     }
     assert_eq!(seen, ["a/x", "a/y", "a-b/x", "a-b/y", "b/x", "b/y"]);
@@ -87,7 +125,11 @@ async fn remaining_items_are_counted_only_where_the_count_is_known() {
     ];
     for (query, remaining) in cases {
         let list = server.get(&format!("{CONFIG_MAPS}?{query}")).await.ok();
-        assert_eq!(list["metadata"].get("remainingItemCount"), remaining.map(Value::from).as_ref(), "{query}");
+        assert_eq!(
+            list["metadata"].get("remainingItemCount"),
+            remaining.map(Value::from).as_ref(),
+            "{query}"
+        );
         let more = query.starts_with("limit=2") || query == "limit=4";
         assert_eq!(list["metadata"].get("continue").is_some(), more, "{query}");
     }
@@ -101,13 +143,29 @@ async fn page_of_a_moment_that_is_forgotten_is_refused() {
     let token = page["metadata"]["continue"].as_str().unwrap();
     for number in 0..10 {
         let patch = json!({ "data": { "number": number.to_string() } });
-        server.patch(&format!("{CONFIG_MAPS}/m00"), MERGE, &patch).await.ok();
+        server
+            .patch(&format!("{CONFIG_MAPS}/m00"), MERGE, &patch)
+            .await
+            .ok();
     }
-    let message = server.get(&format!("{CONFIG_MAPS}?limit=1&continue={token}")).await.fails(410, "Expired");
-    assert!(message.starts_with("The provided continue parameter is too old"), "{message}");
+    let message = server
+        .get(&format!("{CONFIG_MAPS}?limit=1&continue={token}"))
+        .await
+        .fails(410, "Expired");
+    assert!(
+        message.starts_with("The provided continue parameter is too old"),
+        "{message}"
+    );
     let old = version(&page);
-    let exact = server.get(&format!("{CONFIG_MAPS}?resourceVersion={old}&resourceVersionMatch=Exact")).await;
-    assert_eq!(exact.fails(410, "Expired"), "The resourceVersion for the provided list is too old.");
+    let exact = server
+        .get(&format!(
+            "{CONFIG_MAPS}?resourceVersion={old}&resourceVersionMatch=Exact"
+        ))
+        .await;
+    assert_eq!(
+        exact.fails(410, "Expired"),
+        "The resourceVersion for the provided list is too old."
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,10 +180,16 @@ async fn version_and_match_decide_which_state_a_list_shows() {
         (String::new(), &now),
         ("resourceVersion=0".to_owned(), &now),
         (format!("resourceVersion={old}"), &now),
-        (format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan"), &now),
+        (
+            format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan"),
+            &now,
+        ),
         (format!("resourceVersion={old}&resourceVersionMatch=Exact"), &then),
         (format!("resourceVersion={old}&limit=5"), &then),
-        (format!("resourceVersion={old}&limit=5&resourceVersionMatch=NotOlderThan"), &now),
+        (
+            format!("resourceVersion={old}&limit=5&resourceVersionMatch=NotOlderThan"),
+            &now,
+        ),
     ];
     for (query, expected) in cases {
         let list = server.get(&format!("{CONFIG_MAPS}?{query}")).await.ok();
@@ -133,7 +197,10 @@ async fn version_and_match_decide_which_state_a_list_shows() {
         assert_eq!(version(&list) == old, *expected == then, "{query}");
     }
     // A get waits for a version in the same way, but shows only what is there now.
-    server.get(&format!("{CONFIG_MAPS}/new?resourceVersion={old}")).await.ok();
+    server
+        .get(&format!("{CONFIG_MAPS}/new?resourceVersion={old}"))
+        .await
+        .ok();
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +216,10 @@ async fn version_of_the_future_is_awaited_three_seconds() {
         let begun = Instant::now();
         let answer = server.get(&path).await;
         assert_eq!(answer.headers["retry-after"], "1");
-        assert_eq!(answer.body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+        assert_eq!(
+            answer.body["details"]["causes"][0]["reason"],
+            "ResourceVersionTooLarge"
+        );
         answer.fails(504, "Timeout");
         assert_eq!(begun.elapsed().as_secs(), 3, "{path}");
     }
@@ -243,7 +313,10 @@ async fn label_selectors_of_every_form_select() {
         ("colour=red,colour=blue", &[]),
     ];
     for (selector, expected) in cases {
-        let list = server.get(&format!("{CONFIG_MAPS}?labelSelector={}", encoded(selector))).await.ok();
+        let list = server
+            .get(&format!("{CONFIG_MAPS}?labelSelector={}", encoded(selector)))
+            .await
+            .ok();
         assert_eq!(names(&list), expected, "{selector}");
     }
 }
@@ -251,14 +324,21 @@ async fn label_selectors_of_every_form_select() {
 #[tokio::test(start_paused = true)]
 async fn field_selectors_of_built_in_kinds_select() {
     let server = TestServer::start().await;
-    for (name, node, phase) in [("a", "one", "Running"), ("b", "two", "Running"), ("c", "", "Pending")] {
+    for (name, node, phase) in [
+        ("a", "one", "Running"),
+        ("b", "two", "Running"),
+        ("c", "", "Pending"),
+    ] {
         let mut object = pod(name);
         if !node.is_empty() {
             object["spec"]["nodeName"] = node.into();
         }
         server.post(PODS, &object).await.created();
         let patch = json!({ "status": { "phase": phase } });
-        server.patch(&format!("{PODS}/{name}/status"), MERGE, &patch).await.ok();
+        server
+            .patch(&format!("{PODS}/{name}/status"), MERGE, &patch)
+            .await
+            .ok();
     }
     let cases: [(&str, &[&str]); 11] = [
         ("metadata.name=a", &["a"]),
@@ -274,15 +354,33 @@ async fn field_selectors_of_built_in_kinds_select() {
         ("spec.serviceAccountName=absent", &[]),
     ];
     for (selector, expected) in cases {
-        let list = server.get(&format!("{PODS}?fieldSelector={}", encoded(selector))).await.ok();
+        let list = server
+            .get(&format!("{PODS}?fieldSelector={}", encoded(selector)))
+            .await
+            .ok();
         assert_eq!(names(&list), expected, "{selector}");
     }
     let secrets = "/api/v1/namespaces/default/secrets";
-    server.post(secrets, &json!({ "metadata": { "name": "plain" } })).await.created();
-    server.post(secrets, &json!({ "metadata": { "name": "odd" }, "type": "example.com/odd" })).await.created();
-    let list = server.get(&format!("{secrets}?fieldSelector=type%3Dexample.com%2Fodd")).await.ok();
+    server
+        .post(secrets, &json!({ "metadata": { "name": "plain" } }))
+        .await
+        .created();
+    server
+        .post(
+            secrets,
+            &json!({ "metadata": { "name": "odd" }, "type": "example.com/odd" }),
+        )
+        .await
+        .created();
+    let list = server
+        .get(&format!("{secrets}?fieldSelector=type%3Dexample.com%2Fodd"))
+        .await
+        .ok();
     assert_eq!(names(&list), ["odd"]);
-    let list = server.get(&format!("{NAMESPACES}?fieldSelector=status.phase%3DTerminating")).await.ok();
+    let list = server
+        .get(&format!("{NAMESPACES}?fieldSelector=status.phase%3DTerminating"))
+        .await
+        .ok();
     assert_eq!(names(&list), [] as [&str; 0]);
 }
 
@@ -306,8 +404,7 @@ async fn field_selectors_of_a_custom_kind_are_those_it_declares() {
         ("b", json!({ "colour": "blue", "size": 7, "new": false })),
         ("c", json!({})),
     ] {
-        let body =
-            json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": name }, "spec": spec });
+        let body = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": name }, "spec": spec });
         server.post(WIDGETS, &body).await.created();
     }
     let cases: [(&str, &[&str]); 7] = [
@@ -320,10 +417,15 @@ async fn field_selectors_of_a_custom_kind_are_those_it_declares() {
         ("spec.colour=red,metadata.name=b", &[]),
     ];
     for (selector, expected) in cases {
-        let list = server.get(&format!("{WIDGETS}?fieldSelector={}", encoded(selector))).await.ok();
+        let list = server
+            .get(&format!("{WIDGETS}?fieldSelector={}", encoded(selector)))
+            .await
+            .ok();
         assert_eq!(names(&list), expected, "{selector}");
     }
-    let message =
-        server.get(&format!("{WIDGETS}?fieldSelector=spec.hidden%3Dx")).await.fails(400, "BadRequest");
+    let message = server
+        .get(&format!("{WIDGETS}?fieldSelector=spec.hidden%3Dx"))
+        .await
+        .fails(400, "BadRequest");
     assert_eq!(message, "field label not supported: spec.hidden");
 }

@@ -49,7 +49,10 @@ impl TestServer {
 
     /// A server that remembers only the last `events` changes of each collection.
     pub(crate) async fn with_history(events: usize) -> Self {
-        let limits = Limits { history_events_per_collection: events, ..Limits::default() };
+        let limits = Limits {
+            history_events_per_collection: events,
+            ..Limits::default()
+        };
         Self::on(Store::in_memory(limits)).await
     }
 
@@ -97,28 +100,36 @@ impl TestServer {
 
     /// A get or list in another form than plain JSON.
     pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Answer {
-        let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty()).unwrap();
+        let request = Request::get(path)
+            .header(header::ACCEPT, accept)
+            .body(Body::empty())
+            .unwrap();
         self.send(request).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.send(request(Method::POST, path, JSON, body.to_string())).await
+        self.send(request(Method::POST, path, JSON, body.to_string()))
+            .await
     }
 
     pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.send(request(Method::PUT, path, JSON, body.to_string())).await
+        self.send(request(Method::PUT, path, JSON, body.to_string()))
+            .await
     }
 
     pub(crate) async fn patch(&self, path: &str, content_type: &str, body: &Value) -> Answer {
-        self.send(request(Method::PATCH, path, content_type, body.to_string())).await
+        self.send(request(Method::PATCH, path, content_type, body.to_string()))
+            .await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Answer {
-        self.send(request(Method::DELETE, path, JSON, Body::empty())).await
+        self.send(request(Method::DELETE, path, JSON, Body::empty()))
+            .await
     }
 
     pub(crate) async fn delete_with(&self, path: &str, options: &Value) -> Answer {
-        self.send(request(Method::DELETE, path, JSON, options.to_string())).await
+        self.send(request(Method::DELETE, path, JSON, options.to_string()))
+            .await
     }
 
     /// Opens a watch. `path` carries its query, without `watch`.
@@ -129,18 +140,31 @@ impl TestServer {
     pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Events {
         let joint = if path.contains('?') { '&' } else { '?' };
         let uri = format!("{path}{joint}watch=true");
-        let response =
-            self.raw(Request::get(uri).header(header::ACCEPT, accept).body(Body::empty()).unwrap()).await;
+        let response = self
+            .raw(
+                Request::get(uri)
+                    .header(header::ACCEPT, accept)
+                    .body(Body::empty())
+                    .unwrap(),
+            )
+            .await;
         if response.status() != 200 {
             panic!("the watch was refused: {:?}", Answer::read(response).await);
         }
-        Events { body: response.into_body().into_data_stream(), bytes: Vec::new() }
+        Events {
+            body: response.into_body().into_data_stream(),
+            bytes: Vec::new(),
+        }
     }
 
     /// The version of the newest change.
     pub(crate) async fn version(&self) -> u64 {
         let list = self.get(NAMESPACES).await.ok();
-        list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+        list["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 }
 
@@ -192,7 +216,12 @@ impl Answer {
     #[track_caller]
     pub(crate) fn fails(self, code: u16, reason: &str) -> String {
         assert_eq!(
-            (self.code, &self.body["kind"], &self.body["code"], &self.body["reason"]),
+            (
+                self.code,
+                &self.body["kind"],
+                &self.body["code"],
+                &self.body["reason"]
+            ),
             (code, &json!("Status"), &json!(code), &json!(reason)),
             "{}",
             self.text
@@ -216,7 +245,9 @@ pub(crate) struct Event {
 impl Event {
     /// `ADDED a`, `BOOKMARK`, `ERROR`.
     pub(crate) fn summary(&self) -> String {
-        format!("{} {}", self.type_, name(&self.object)).trim_end().to_owned()
+        format!("{} {}", self.type_, name(&self.object))
+            .trim_end()
+            .to_owned()
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -238,7 +269,10 @@ impl Events {
                 let line: Vec<u8> = self.bytes.drain(..=end).collect();
                 let mut line: Value = serde_json::from_slice(&line).unwrap();
                 let type_ = line["type"].as_str().unwrap().to_owned();
-                return Some(Event { type_, object: line["object"].take() });
+                return Some(Event {
+                    type_,
+                    object: line["object"].take(),
+                });
             }
             match self.body.next().await {
                 Some(chunk) => self.bytes.extend_from_slice(&chunk.unwrap()),
@@ -286,7 +320,8 @@ pub(crate) fn uid(object: &Value) -> &str {
 /// The version of an object or a list as a number, so that versions can be compared.
 pub(crate) fn version(object: &Value) -> u64 {
     let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no version: {object}"))
+    text.and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| panic!("no version: {object}"))
 }
 
 /// The names in a list.

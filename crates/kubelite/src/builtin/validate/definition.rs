@@ -321,7 +321,7 @@ fn selectable(errors: &mut Errors, version: &Value, path: &FieldPath) {
         return;
     }
     let Some(schema) = at(version, "schema.openAPIV3Schema") else {
-        let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
+        let detail = "may only be set when validations.schema is included";
         errors.invalid(path.clone(), "", detail);
         return;
     };

@@ -23,7 +23,8 @@ impl Errors {
 
     /// Invalid, without the value: it would be long and say nothing.
     pub(super) fn inconsistent(&mut self, path: FieldPath, detail: impl Into<String>) {
-        self.0.push(FieldError::new(path, Problem::InvalidOmitted, detail));
+        self.0
+            .push(FieldError::new(path, Problem::InvalidOmitted, detail));
     }
 
     pub(super) fn forbidden(&mut self, path: FieldPath, detail: impl Into<String>) {
