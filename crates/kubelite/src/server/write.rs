@@ -187,6 +187,7 @@ impl WriteContext<'_> {
             }
         }
         self.core.check_namespace(self.target, object)?;
+        self.core.check_definition(self.target, object)?;
         let errors = self.validate_new(object);
         if errors.is_empty() {
             return Ok(());
