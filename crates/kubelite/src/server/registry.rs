@@ -129,14 +129,9 @@ impl Served {
     }
 
     /// The version in which objects are stored.
-    pub(crate) fn storage_api_version(&self) -> String {
-        let storage = self
-            .resource
-            .versions
-            .iter()
-            .find(|version| version.storage)
-            .unwrap_or(self.version());
-        self.resource.api_version(&storage.name)
+    fn storage(&self) -> &Version {
+        let stored = self.resource.versions.iter().find(|version| version.storage);
+        stored.unwrap_or(self.version())
     }
 }
 
@@ -151,10 +146,11 @@ impl Served {
     /// A stored object as this version shows it.
     pub(crate) fn present(&self, object: &Object) -> Value {
         let mut value = object.value();
-        let version = self.version();
-        if object.revision < version.since_revision {
-            schema::prune::prune(&mut value, &version.schema, true, None);
-            schema::default::default_in_place(&mut value, &version.schema);
+        let storage = self.storage();
+        if object.revision < storage.since_revision {
+            // The definition has changed since, perhaps even the version in which objects are stored.
+            self.dress(&mut value, storage);
+            schema::default::default_in_place(&mut value, &storage.schema);
         }
         self.present_value(value)
     }
@@ -165,19 +161,28 @@ impl Served {
             return builtin::to_events_v1(&value);
         }
         if !self.version().storage {
-            value["apiVersion"] = self.api_version().into();
+            self.dress(&mut value, self.version());
         }
         value
     }
 
-    /// An object of this version in the form in which it is stored.
+    /// An object of this version in the form in which it is stored. What the stored version does not know is lost, as in
+    /// every conversion that only changes the version.
     pub(crate) fn to_storage(&self, mut value: Value) -> Value {
         if self.resource.builtin == Some(Builtin::Event) {
             return builtin::to_core(&value);
         }
         if !self.version().storage {
-            value["apiVersion"] = self.storage_api_version().into();
+            let storage = self.storage();
+            self.dress(&mut value, storage);
+            schema::default::default_in_place(&mut value, &storage.schema);
         }
         value
+    }
+
+    /// Makes an object one of another version.
+    fn dress(&self, value: &mut Value, version: &Version) {
+        value["apiVersion"] = self.resource.api_version(&version.name).into();
+        schema::prune::prune(value, &version.schema, true, None);
     }
 }
