@@ -19,7 +19,7 @@ test: need-cargo ## Run everything that must hold, install what that needs, and 
 	@scripts/suites.sh $(LINTS) $(TESTS)
 
 bench: need-cargo ## Measure kubelite and print the settings beside the figures
-	cargo bench --locked --package kubelite
+	cargo bench --locked --package kubelite --bench api
 
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)

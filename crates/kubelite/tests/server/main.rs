@@ -15,3 +15,4 @@ mod kube_runtime;
 mod list;
 mod support;
 mod watch;
+mod writes;
