@@ -310,7 +310,7 @@ async fn count_events(body: Body, count: usize) -> Result<()> {
     let mut seen = 0;
     while seen < count {
         let chunk: Bytes = chunks.next().await.context("a watch ended early")??;
-        seen += chunk.iter().filter(|byte| **byte == b'\n').count();
+        seen += chunk.split(|byte| *byte == b'\n').count() - 1;
     }
     ensure!(seen == count, "a watch saw {seen} events instead of {count}");
     Ok(())
