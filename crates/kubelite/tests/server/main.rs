@@ -11,8 +11,10 @@
 )]
 
 mod deletion;
+mod durability;
 mod kube_runtime;
 mod list;
+mod no_panics;
 mod support;
 mod watch;
 mod writes;

@@ -44,18 +44,25 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) async fn start() -> Self {
-        Self::on(Store::in_memory(Limits::default())).await
+        Self::settled(Limits::default()).await
     }
 
     /// A server that remembers only the last `events` changes of each collection.
     pub(crate) async fn with_history(events: usize) -> Self {
-        let limits = Limits {
+        Self::settled(Limits {
             history_events_per_collection: events,
             ..Limits::default()
-        };
-        Self::on(Store::in_memory(limits)).await
+        })
+        .await
     }
 
+    async fn settled(limits: Limits) -> Self {
+        let this = Self::on(Store::in_memory(limits)).await;
+        this.settle().await;
+        this
+    }
+
+    /// A server on a store that may be on disk, where paused time would not wait for the disk: it has not settled.
     pub(crate) async fn on(store: Store) -> Self {
         let start: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
         let config = Config {
@@ -66,9 +73,7 @@ impl TestServer {
         };
         let server = Server::start(config).await.unwrap();
         let router = server.local(User::system("tester"));
-        let this = Self { server, router };
-        this.settle().await;
-        this
+        Self { server, router }
     }
 
     pub(crate) fn client(&self) -> Client {
