@@ -17,6 +17,8 @@ use crate::{
     store::{Change, CommitError, Expect, Object, Snapshot, Write},
 };
 
+/// The namespaces without which a cluster does not work.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// How often a deletion is tried again when the object changes under it.
 const DELETE_ATTEMPTS_MAX: usize = 100;
 /// How many deletions of a whole namespace or kind are under way at once: enough to share the disk's commits.
@@ -167,6 +169,12 @@ impl Core {
 
     /// A namespace is first marked, then emptied by its controller, then removed.
     fn namespace_step(&self, target: &Target, live: &Value) -> Result<Step, ApiError> {
+        if IMMORTAL_NAMESPACES.contains(&target.name.as_str()) {
+            return Err(ApiError::forbidden(
+                target.subject(),
+                "this namespace may not be deleted",
+            ));
+        }
         if !metadata::is_deleting(live) {
             let mut marked = live.clone();
             let now = clock::seconds(self.clock.now());
