@@ -216,11 +216,11 @@ impl Core {
             "lastTransitionTime": now,
         });
         let status = metadata::member_map(&mut marked, "status");
-        let conditions = status
-            .entry("conditions")
-            .or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(list) = conditions {
-            list.push(condition);
+        match status.get_mut("conditions") {
+            Some(Value::Array(list)) => list.push(condition),
+            _ => {
+                status.insert("conditions".to_owned(), json!([condition]));
+            }
         }
         marked
     }
