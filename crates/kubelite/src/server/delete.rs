@@ -17,6 +17,8 @@ use crate::{
     store::{Change, CommitError, Expect, Object, Snapshot, Write},
 };
 
+/// The namespaces without which a cluster does not work.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// How often a deletion is tried again when the object changes under it.
 const DELETE_ATTEMPTS_MAX: usize = 100;
 /// How many deletions of a whole namespace or kind are under way at once: enough to share the disk's commits.
@@ -196,11 +198,11 @@ impl Core {
             "lastTransitionTime": now,
         });
         let status = metadata::member_map(&mut marked, "status");
-        let conditions = status
-            .entry("conditions")
-            .or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(list) = conditions {
-            list.push(condition);
+        match status.get_mut("conditions") {
+            Some(Value::Array(list)) => list.push(condition),
+            _ => {
+                status.insert("conditions".to_owned(), json!([condition]));
+            }
         }
         marked
     }
@@ -285,6 +287,10 @@ fn namespace_finalizers(namespace: &Value) -> usize {
 }
 
 fn check_preconditions(target: &Target, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
+    let is_namespace = target.served.resource.builtin == Some(Builtin::Namespace);
+    if is_namespace && IMMORTAL_NAMESPACES.contains(&target.name.as_str()) {
+        return Err(ApiError::forbidden(target.subject(), "this namespace may not be deleted"));
+    }
     // Here, and only here, Kubernetes names the kind where it otherwise names the resource.
     let subject = Subject {
         resource: &target.served.resource.kind,

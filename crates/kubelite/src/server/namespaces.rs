@@ -230,8 +230,13 @@ impl Core {
         let mut target = Target::new(served, "", name);
         target.endpoint = Endpoint::Finalize;
         self.amend(&target, MANAGER, |namespace| {
-            if let Some(Value::Array(finalizers)) = namespace.pointer_mut("/spec/finalizers") {
+            let spec = metadata::member_map(namespace, "spec");
+            if let Some(Value::Array(finalizers)) = spec.get_mut("finalizers") {
                 finalizers.retain(|finalizer| finalizer != FINALIZER);
+                // An empty list is written as none at all.
+                if finalizers.is_empty() {
+                    spec.remove("finalizers");
+                }
             }
         })
         .await
