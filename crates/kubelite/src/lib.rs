@@ -17,6 +17,7 @@ pub mod error;
 pub mod field;
 pub mod jsonpath;
 pub mod kubeconfig;
+pub mod names;
 pub mod negotiate;
 pub mod node;
 pub mod openapi;

@@ -48,7 +48,7 @@ impl Core {
             };
             let live = target.served.present(&old);
             check_preconditions(target, options, &live)?;
-            let step = self.deletion_step(target, options, &live)?;
+            let step = self.deletion_step(target, options, &live);
             let (change, outcome) = match step {
                 Step::Nothing => return Ok(Deleted::Marked(live)),
                 Step::Remove(last) => (Change::Delete(target.served.to_storage(last)), Outcome::Gone),
@@ -85,16 +85,11 @@ impl Core {
         Err(ApiError::conflict(target.subject(), MODIFIED))
     }
 
-    fn deletion_step(
-        &self,
-        target: &Target,
-        options: &DeleteOptions,
-        live: &Value,
-    ) -> Result<Step, ApiError> {
+    fn deletion_step(&self, target: &Target, options: &DeleteOptions, live: &Value) -> Step {
         match target.served.resource.builtin {
-            Some(Builtin::Namespace) => return self.namespace_step(target, live),
+            Some(Builtin::Namespace) => return self.namespace_step(live),
             Some(Builtin::CustomResourceDefinition) if !metadata::is_deleting(live) => {
-                return Ok(Step::Mark(self.terminating_definition(live)));
+                return Step::Mark(self.terminating_definition(live));
             }
             _ => {}
         }
@@ -108,7 +103,7 @@ impl Core {
         let kind = target.served.resource.builtin;
         let grace = kind.map_or(0, |kind| builtin::grace_period(kind, live, wanted.or(running)));
         if metadata::is_deleting(live) {
-            return Ok(self.deletion_again(live, &finalizers, grace));
+            return self.deletion_again(live, &finalizers, grace);
         }
         let mut marked = live.clone();
         if finalizers.is_empty() && grace == 0 {
@@ -116,11 +111,11 @@ impl Core {
             if kind == Some(Builtin::Pod) {
                 self.mark(&mut marked, 0);
             }
-            return Ok(Step::Remove(marked));
+            return Step::Remove(marked);
         }
         self.mark(&mut marked, grace);
         metadata::set_finalizers(&mut marked, finalizers);
-        Ok(Step::Mark(marked))
+        Step::Mark(marked)
     }
 
     /// A second request for something already marked can only shorten its grace or change how it propagates.
@@ -166,26 +161,19 @@ impl Core {
     }
 
     /// A namespace is first marked, then emptied by its controller, then removed.
-    fn namespace_step(&self, target: &Target, live: &Value) -> Result<Step, ApiError> {
+    fn namespace_step(&self, live: &Value) -> Step {
         if !metadata::is_deleting(live) {
             let mut marked = live.clone();
             let now = clock::seconds(self.clock.now());
             metadata::set(&mut marked, "deletionTimestamp", now);
             metadata::member_map(&mut marked, "status").insert("phase".to_owned(), "Terminating".into());
-            return Ok(Step::Mark(marked));
+            return Step::Mark(marked);
         }
-        if namespace_finalizers(live) > 0 {
-            return Err(ApiError::conflict(
-                target.subject(),
-                "The system is ensuring all content is removed from this namespace.  Upon completion, this \
-                 namespace will automatically be purged by the system.",
-            ));
-        }
-        Ok(if metadata::finalizers(live).is_empty() {
+        if namespace_finalizers(live) == 0 && metadata::finalizers(live).is_empty() {
             Step::Remove(live.clone())
         } else {
             Step::Nothing
-        })
+        }
     }
 
     fn terminating_definition(&self, live: &Value) -> Value {
@@ -215,14 +203,6 @@ impl Core {
             list.push(condition);
         }
         marked
-    }
-
-    /// Whether an update that left a marked object without finalizers may remove it.
-    pub(crate) fn removable(&self, target: &Target, object: &Value) -> bool {
-        match target.served.resource.builtin {
-            Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
-            _ => true,
-        }
     }
 
     /// Deletes everything in a snapshot, or in one namespace of it, that is not being deleted already.
@@ -274,6 +254,14 @@ impl Core {
             Err(error) if error.code == http::StatusCode::CONFLICT => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether an update that left a marked object without finalizers may remove it.
+pub(crate) fn removable(target: &Target, object: &Value) -> bool {
+    match target.served.resource.builtin {
+        Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
+        _ => true,
     }
 }
 
