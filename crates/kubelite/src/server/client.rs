@@ -64,12 +64,7 @@ impl Client {
         self.core.stopping().await;
     }
 
-    pub(crate) async fn create(
-        &self,
-        kind: Builtin,
-        namespace: &str,
-        object: Value,
-    ) -> Result<(), ApiError> {
+    pub(crate) async fn create(&self, kind: Builtin, namespace: &str, object: Value) -> Result<(), ApiError> {
         let target = self.target(kind, &Key::new(namespace, ""), Endpoint::Main)?;
         let body = Decoded {
             value: object,
@@ -114,10 +109,7 @@ impl Client {
             };
             context.take_in(body, &mut Vec::new())
         };
-        context
-            .until_stored(Ownership::Track, attempt)
-            .await
-            .map(|_| ())
+        context.until_stored(Ownership::Track, attempt).await.map(|_| ())
     }
 
     /// Deletes an object if it still has this UID. One that is gone already is as good as deleted.

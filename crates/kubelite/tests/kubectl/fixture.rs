@@ -61,7 +61,11 @@ impl PodLogs for FixedLogs {
         }
         let tail = request.tail_lines.and_then(|lines| usize::try_from(lines).ok());
         let skipped = LOG_LINES.len() - tail.unwrap_or(usize::MAX).min(LOG_LINES.len());
-        let time = if request.timestamps { "2026-03-01T10:00:00.000000000Z " } else { "" };
+        let time = if request.timestamps {
+            "2026-03-01T10:00:00.000000000Z "
+        } else {
+            ""
+        };
         let lines: Vec<_> = LOG_LINES[skipped..]
             .iter()
             .map(|line| Ok::<_, ApiError>(format!("{time}{}: {line}\n", request.container)))

@@ -26,18 +26,28 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 enum Passed {
     Advance(i64),
-    Exchange { request: Request, answer: Answer, streamed: Vec<u8>, until: usize },
+    Exchange {
+        request: Request,
+        answer: Answer,
+        streamed: Vec<u8>,
+        until: usize,
+    },
 }
 
 impl Recorder {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { steps: Mutex::default(), begun: watch::Sender::new(0) })
+        Arc::new(Self {
+            steps: Mutex::default(),
+            begun: watch::Sender::new(0),
+        })
     }
 
     /// The same service, with every exchange written down.
     pub(crate) fn before(self: &Arc<Self>, service: Router) -> Router {
         let recorder = self.clone();
-        Router::new().fallback(async move |request: extract::Request| recorder.clone().pass(service.clone(), request).await)
+        Router::new().fallback(async move |request: extract::Request| {
+            recorder.clone().pass(service.clone(), request).await
+        })
     }
 
     pub(crate) fn advance(&self, seconds: i64) {
@@ -53,9 +63,10 @@ impl Recorder {
     pub(crate) async fn received(&self, position: usize, text: &str) {
         let mut begun = self.begun.subscribe();
         let is_there = |_: &usize| {
-            self.steps().iter().skip(position).any(
-                |step| matches!(step, Passed::Exchange { request, .. } if request.uri.contains(text)),
-            )
+            self.steps()
+                .iter()
+                .skip(position)
+                .any(|step| matches!(step, Passed::Exchange { request, .. } if request.uri.contains(text)))
         };
         // The sender lives as long as `self`.
         let _ = begun.wait_for(is_there).await;
@@ -76,7 +87,11 @@ impl Recorder {
 
     async fn pass(self: Arc<Self>, service: Router, request: extract::Request) -> Response {
         let (parts, body) = request.into_parts();
-        let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let bytes = body
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
         let streams = is_watch(&parts.uri.to_string());
         let index = self.begin(Passed::Exchange {
             request: taken_down(&parts, &bytes),
@@ -93,10 +108,16 @@ impl Recorder {
         self.answered(index, Answer::new(response.status(), response.headers()));
         let (parts, body) = response.into_parts();
         if streams {
-            let body = body.into_data_stream().inspect_ok(move |chunk| self.sent(index, chunk));
+            let body = body
+                .into_data_stream()
+                .inspect_ok(move |chunk| self.sent(index, chunk));
             return Response::from_parts(parts, Body::from_stream(body));
         }
-        let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let bytes = body
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
         self.sent(index, &bytes);
         Response::from_parts(parts, Body::from(bytes))
     }
@@ -140,8 +161,10 @@ impl Recorder {
                 }
             }
         }
-        let lines: Vec<String> =
-            finished.iter().map(|step| serde_json::to_string(step).expect("a step has a JSON form")).collect();
+        let lines: Vec<String> = finished
+            .iter()
+            .map(|step| serde_json::to_string(step).expect("a step has a JSON form"))
+            .collect();
         lines.join("\n") + "\n"
     }
 }
@@ -150,7 +173,12 @@ impl Passed {
     fn to_step(&self) -> Step {
         match self {
             Self::Advance(seconds) => Step::Advance(*seconds),
-            Self::Exchange { request, answer, streamed, until } => {
+            Self::Exchange {
+                request,
+                answer,
+                streamed,
+                until,
+            } => {
                 let watch = is_watch(&request.uri);
                 let body = if watch {
                     Some(Content::lines(streamed))
@@ -161,7 +189,10 @@ impl Passed {
                 };
                 Step::Exchange(Exchange {
                     request: request.clone(),
-                    answer: Answer { body, ..answer.clone() },
+                    answer: Answer {
+                        body,
+                        ..answer.clone()
+                    },
                     until: watch.then_some(*until),
                 })
             }
@@ -173,14 +204,20 @@ impl Passed {
 /// the random length of a watch.
 fn taken_down(parts: &http::request::Parts, body: &Bytes) -> Request {
     let header = |name| {
-        let value = parts.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        let value = parts
+            .headers
+            .get(name)
+            .and_then(|value: &http::HeaderValue| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
     let content_type = header(http::header::CONTENT_TYPE);
-    let noise = Regex::new(r"\?hash=[0-9A-F]+$|&timeout=[0-9a-z]+|&timeoutSeconds=[0-9]+").expect("the pattern is valid");
+    let noise = Regex::new(r"\?hash=[0-9A-F]+$|&timeout=[0-9a-z]+|&timeoutSeconds=[0-9]+")
+        .expect("the pattern is valid");
     Request {
         method: parts.method.to_string(),
-        uri: noise.replace_all(&parts.uri.path_and_query().map_or("/", |path| path.as_str()), "").into_owned(),
+        uri: noise
+            .replace_all(&parts.uri.path_and_query().map_or("/", |path| path.as_str()), "")
+            .into_owned(),
         accept: header(http::header::ACCEPT),
         body: Content::of(body, &content_type),
         content_type,

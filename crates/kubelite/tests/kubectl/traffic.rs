@@ -91,7 +91,10 @@ impl Answer {
         let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
         Self {
             status: status.as_u16(),
-            content_type: headers.get(http::header::CONTENT_TYPE).map(text).unwrap_or_default(),
+            content_type: headers
+                .get(http::header::CONTENT_TYPE)
+                .map(text)
+                .unwrap_or_default(),
             warnings: headers.get_all(http::header::WARNING).iter().map(text).collect(),
             body: None,
         }
@@ -176,7 +179,10 @@ impl Symbols {
         let shown = SYMBOL.replace_all(&text, |captures: &Captures<'_>| {
             let symbol = &captures[0];
             // A value that no answer has shown is one that the client made up.
-            self.value_of.get(symbol).cloned().unwrap_or_else(|| symbol.to_owned())
+            self.value_of
+                .get(symbol)
+                .cloned()
+                .unwrap_or_else(|| symbol.to_owned())
         });
         serde_json::from_str(&shown).expect("values do not change the form")
     }

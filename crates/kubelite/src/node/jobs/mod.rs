@@ -60,6 +60,15 @@ struct Memory {
     failures: u32,
 }
 
+/// Who controls a pod.
+enum Owner {
+    Job(Key),
+    /// Something that is not a Job, and whose business the finalizer is.
+    Other,
+    /// No one, or a Job that is gone.
+    Nobody,
+}
+
 /// What came of looking at one Job.
 struct Visit {
     key: Key,
@@ -81,14 +90,19 @@ impl Jobs {
     }
 
     pub(super) fn next(&self) -> Option<Timestamp> {
-        [self.timers.next(), self.strays.next()].into_iter().flatten().min()
+        [self.timers.next(), self.strays.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Makes due what a change concerns.
     pub(super) fn note(&mut self, event: &Event) {
         if event.collection == self.jobs {
             match event.kind {
-                EventKind::Added | EventKind::Modified => self.timers.add(event.key.clone(), self.client.now()),
+                EventKind::Added | EventKind::Modified => {
+                    self.timers.add(event.key.clone(), self.client.now())
+                }
                 EventKind::Deleted => self.note_gone(&event.key, &event.object),
             }
         } else if event.collection == self.pods {
@@ -128,16 +142,29 @@ impl Jobs {
     }
 
     fn note_pod(&mut self, key: &Key, pod: &Object, stays: bool) {
-        let controller = pod.meta.owners.iter().find(|owner| owner.controller);
-        let of_job = controller.filter(|owner| owner.kind == "Job" && owner.api_version == "batch/v1");
-        let job = of_job.and_then(|owner| self.client.store().find_uid(&owner.uid));
-        if let Some((collection, job, _)) = job
-            && collection == self.jobs
-        {
-            let at = self.client.now().saturating_add(self.delay);
-            self.timers.add(job, at.unwrap_or(Timestamp::MAX));
-        } else if stays && tracked(pod) && (controller.is_none() || of_job.is_some()) {
-            self.strays.add(key.clone(), self.client.now());
+        match self.owner_of(key, pod) {
+            Owner::Job(job) => {
+                let at = self.client.now().saturating_add(self.delay);
+                self.timers.add(job, at.unwrap_or(Timestamp::MAX));
+            }
+            Owner::Nobody if stays && tracked(pod) => self.strays.add(key.clone(), self.client.now()),
+            Owner::Nobody | Owner::Other => {}
+        }
+    }
+
+    /// Who controls a pod. A Job of another namespace cannot, whatever the reference says.
+    fn owner_of(&self, key: &Key, pod: &Object) -> Owner {
+        let Some(owner) = pod.meta.owners.iter().find(|owner| owner.controller) else {
+            return Owner::Nobody;
+        };
+        if owner.kind != "Job" || owner.api_version != "batch/v1" {
+            return Owner::Other;
+        }
+        match self.client.store().find_uid(&owner.uid) {
+            Some((collection, job, _)) if collection == self.jobs && job.namespace == key.namespace => {
+                Owner::Job(job)
+            }
+            _ => Owner::Nobody,
         }
     }
 
@@ -169,8 +196,7 @@ impl Jobs {
             let Some(object) = self.client.store().get(&self.pods, &key) else {
                 continue;
             };
-            let owner = object.meta.owners.iter().find(|owner| owner.controller);
-            if owner.is_some_and(|owner| self.client.store().find_uid(&owner.uid).is_some()) {
+            if !matches!(self.owner_of(&key, &object), Owner::Nobody) {
                 continue;
             }
             if let Err(error) = self.release(&key, &object.meta.uid).await {
@@ -190,7 +216,7 @@ impl Jobs {
         let Some(object) = self.client.store().get(&self.jobs, &key) else {
             return nothing(key);
         };
-        let Some((job, pods)) = self.observe(&object) else {
+        let Some((job, pods)) = self.observe(&key, &object) else {
             return nothing(key);
         };
         let known = self.memories.get(&key);
@@ -224,13 +250,12 @@ impl Jobs {
     }
 
     /// A Job and the pods that it controls.
-    fn observe(&self, object: &Object) -> Option<(Job, Vec<Pod>)> {
-        let uid = &object.meta.uid;
+    fn observe(&self, key: &Key, object: &Object) -> Option<(Job, Vec<Pod>)> {
         let job: Job = parse(object)?;
-        let owned = self.client.store().dependents(uid).into_iter();
-        let pods = owned.filter(|(collection, _, pod)| {
-            let owners = &pod.meta.owners;
-            *collection == self.pods && owners.iter().any(|owner| owner.controller && owner.uid == *uid)
+        let owned = self.client.store().dependents(&object.meta.uid).into_iter();
+        let pods = owned.filter(|(collection, pod_key, pod)| {
+            *collection == self.pods
+                && matches!(self.owner_of(pod_key, pod), Owner::Job(owner) if owner == *key)
         });
         let pods = pods.map(|(_, _, pod)| parse(&pod)).collect::<Option<Vec<_>>>()?;
         Some((job, pods))
@@ -253,12 +278,13 @@ impl Jobs {
                     if released {
                         self.release(&pod_key, &pod.uid).await?;
                     }
-                    self.client
-                        .delete(Builtin::Pod, &pod_key, &pod.uid, None)
-                        .await?;
+                    self.client.delete(Builtin::Pod, &pod_key, &pod.uid, None).await?;
                 }
                 Effect::WriteStatus(mut status) => {
-                    status.active = status.active.map(|active| active - unmade).filter(|left| *left > 0);
+                    status.active = status
+                        .active
+                        .map(|active| active - unmade)
+                        .filter(|left| *left > 0);
                     self.write_status(key, job, &status).await?;
                 }
                 Effect::ReleasePod(PodRef { name, uid }) => {
@@ -274,7 +300,10 @@ impl Jobs {
         let created = self.client.create(Builtin::Pod, &key.namespace, object).await;
         let Err(error) = &created else { return created };
         let causes = error.details.iter().flat_map(|details| &details.causes);
-        if causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating") {
+        if causes
+            .into_iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+        {
             // The Job goes with its namespace, and needs no pod for that.
             return Ok(());
         }

@@ -178,7 +178,11 @@ impl<'a> Draft<'a> {
             now,
             only_ended,
             active: number(pods.iter().filter(|pod| pod.is_active()).count()),
-            ready: number(pods.iter().filter(|pod| pod.is_active() && pod.is_ready()).count()),
+            ready: number(
+                pods.iter()
+                    .filter(|pod| pod.is_active() && pod.is_ready())
+                    .count(),
+            ),
             terminating: number(pods.iter().filter(|pod| pod.is_terminating()).count()),
             succeeded: status.succeeded.unwrap_or_default().saturating_add(succeeded),
             failed: status.failed.unwrap_or_default().saturating_add(failed),

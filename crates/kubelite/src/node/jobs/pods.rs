@@ -75,7 +75,11 @@ impl<'a> PodView<'a> {
             })
             .or_else(|| {
                 let deadline = self.pod.metadata.deletion_timestamp.as_ref()?.0;
-                let grace = self.pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
+                let grace = self
+                    .pod
+                    .metadata
+                    .deletion_grace_period_seconds
+                    .unwrap_or_default();
                 deadline.checked_sub(SignedDuration::from_secs(grace)).ok()
             })
             .or_else(|| Some(self.pod.metadata.creation_timestamp.as_ref()?.0))

@@ -1,7 +1,9 @@
 //! The pod failure policy: what a Job makes of a failed pod.
 
 use k8s_openapi::api::{
-    batch::v1::{PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern},
+    batch::v1::{
+        PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
+    },
     core::v1::{ContainerStatus, Pod, PodCondition, PodStatus},
 };
 
@@ -61,7 +63,12 @@ fn container_that_matches<'s>(
             .is_none_or(|name| *name == container.name)
     });
     named
-        .filter_map(|container| Some((container, container.state.as_ref()?.terminated.as_ref()?.exit_code)))
+        .filter_map(|container| {
+            Some((
+                container,
+                container.state.as_ref()?.terminated.as_ref()?.exit_code,
+            ))
+        })
         .find(|(_, code)| {
             let listed = codes.values.contains(code);
             *code != 0
