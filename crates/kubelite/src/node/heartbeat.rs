@@ -45,12 +45,15 @@ impl Heartbeat {
         Some(self.next_renewal.min(self.next_report))
     }
 
-    /// A node that somebody deleted is registered again.
+    /// A node that somebody deleted is registered again, and so is the Lease that goes with it.
     pub(super) fn note(&mut self, event: &Event) {
-        let own = event.collection == collection(Builtin::Node) && *event.key.name == *self.name;
-        if own && event.kind == EventKind::Deleted {
-            self.next_renewal = Timestamp::MIN;
+        if event.kind != EventKind::Deleted || *event.key.name != *self.name {
+            return;
+        }
+        if event.collection == collection(Builtin::Node) {
             self.next_report = Timestamp::MIN;
+        } else if event.collection == collection(Builtin::Lease) && *event.key.namespace == *LEASE_NAMESPACE {
+            self.next_renewal = Timestamp::MIN;
         }
     }
 

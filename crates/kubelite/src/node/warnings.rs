@@ -94,3 +94,47 @@ fn event(about: About<'_>, reason: &str, message: &str, component: &str, now: &s
         "reportingInstance": "",
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        server::{Config, Server},
+        store::{Limits, Store},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn repeated_warning_counts_up_on_one_event() {
+        let server = Server::start(Config::new(Store::in_memory(Limits::default())))
+            .await
+            .unwrap();
+        let client = server.client("kube-controller-manager");
+        let key = Key::new("default", "j");
+        let about = About {
+            kind: Builtin::Job,
+            key: &key,
+            uid: "u",
+        };
+        let long = "é".repeat(MESSAGE_BYTES_MAX);
+        for message in ["no", "no", &long] {
+            warn(&client, about, "FailedCreate", message, "job-controller").await;
+        }
+        let events = client
+            .store()
+            .snapshot(&super::super::collection(Builtin::CoreEvent), None)
+            .unwrap();
+        let mut found: Vec<(i64, usize)> = events
+            .iter(Some("default"), None)
+            .map(|(_, event)| {
+                let event = event.value();
+                assert_eq!(event["involvedObject"]["kind"], "Job");
+                (
+                    event["count"].as_i64().unwrap(),
+                    event["message"].as_str().unwrap().len(),
+                )
+            })
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [(1, MESSAGE_BYTES_MAX), (2, 2)]);
+    }
+}
