@@ -41,8 +41,8 @@ impl Heartbeat {
         }
     }
 
-    pub(super) fn next(&self) -> Option<Timestamp> {
-        Some(self.next_renewal.min(self.next_report))
+    pub(super) fn next(&self) -> Timestamp {
+        self.next_renewal.min(self.next_report)
     }
 
     /// A node that somebody deleted is registered again, and so is the Lease that goes with it.

@@ -12,7 +12,6 @@ mod warnings;
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::{sync::watch as signal, task::JoinHandle};
 
 use self::{heartbeat::Heartbeat, jobs::Jobs, scheduler::Scheduler, ttl::Ttl};
@@ -156,13 +155,11 @@ impl Controllers {
 
     /// Sleeps until something is due.
     async fn sleep(&self) {
-        let times: [Option<Timestamp>; 3] = [self.jobs.next(), self.ttl.next(), self.heartbeat.next()];
-        let left = times
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|at| at.duration_since(self.client.now()));
-        let left = left.map_or(SLEEP_MAX, |left| left.try_into().unwrap_or(Duration::ZERO));
+        let times = [self.jobs.next(), self.ttl.next()].into_iter().flatten();
+        let next = times.fold(self.heartbeat.next(), Ord::min);
+        let left = next.duration_since(self.client.now());
+        // What is due already is negative.
+        let left = Duration::try_from(left).unwrap_or(Duration::ZERO);
         tokio::time::sleep(left.min(SLEEP_MAX)).await;
     }
 }

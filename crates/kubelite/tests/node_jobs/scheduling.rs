@@ -22,12 +22,12 @@ fn refusal(pod: &Pod) -> Option<(String, String)> {
     })
 }
 
-fn refused(what: &str, preemption: &str) -> Option<(String, String)> {
+fn refused(what: &str, preemption: &str) -> (String, String) {
     let message = format!(
         "0/1 nodes are available: 1 {what}. no new claims to deallocate, preemption: 0/1 nodes are available: 1 \
          {preemption}."
     );
-    Some(("Unschedulable".to_owned(), message))
+    ("Unschedulable".to_owned(), message)
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +48,7 @@ async fn pods_beyond_the_capacity_wait_their_turn() {
             let pod = cluster.pods_of(later).await.remove(0);
             assert_eq!(pod.spec.as_ref().unwrap().node_name, None);
             assert_eq!(phase(&pod), "Pending");
-            assert_eq!(refusal(&pod), waits, "{later}");
+            assert_eq!(refusal(&pod).as_ref(), Some(&waits), "{later}");
         }
         let pod = cluster.pods_of(job).await.remove(0);
         assert_eq!(
@@ -103,10 +103,10 @@ async fn node_selector_and_cordon_keep_a_pod_waiting_until_the_node_changes() {
     cluster.create("ssd", wish(json!({"disk": "ssd"}))).await;
     let unhelpful = "Preemption is not helpful for scheduling";
     let mismatch = refused("node(s) didn't match Pod's node affinity/selector", unhelpful);
-    assert_eq!(refusal(&cluster.pods_of("ssd").await[0]), mismatch);
+    assert_eq!(refusal(&cluster.pods_of("ssd").await[0]), Some(mismatch));
     patch(json!({"spec": {"unschedulable": true}})).await;
     let cordoned = refused("node(s) were unschedulable", unhelpful);
-    assert_eq!(refusal(&cluster.pods_of("ssd").await[0]), cordoned);
+    assert_eq!(refusal(&cluster.pods_of("ssd").await[0]), Some(cordoned));
     patch(json!({"metadata": {"labels": {"disk": "ssd"}}, "spec": {"unschedulable": null}})).await;
     let pod = cluster.pods_of("ssd").await.remove(0);
     assert_eq!(refusal(&pod), None);

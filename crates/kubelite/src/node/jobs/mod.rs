@@ -40,7 +40,7 @@ const RETRY_DELAY_MAX: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug)]
 pub(super) struct Jobs {
     client: Client,
-    jobs: Collection,
+    collection: Collection,
     pods: Collection,
     /// How long a change of a pod waits for others before the Job is looked at.
     delay: SignedDuration,
@@ -80,7 +80,7 @@ impl Jobs {
     pub(super) fn new(client: Client, delay: Duration) -> Self {
         Self {
             client,
-            jobs: collection(Builtin::Job),
+            collection: collection(Builtin::Job),
             pods: collection(Builtin::Pod),
             delay: SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX),
             timers: Timers::default(),
@@ -98,10 +98,10 @@ impl Jobs {
 
     /// Makes due what a change concerns.
     pub(super) fn note(&mut self, event: &Event) {
-        if event.collection == self.jobs {
+        if event.collection == self.collection {
             match event.kind {
                 EventKind::Added | EventKind::Modified => {
-                    self.timers.add(event.key.clone(), self.client.now())
+                    self.timers.add(event.key.clone(), self.client.now());
                 }
                 EventKind::Deleted => self.note_gone(&event.key, &event.object),
             }
@@ -117,7 +117,7 @@ impl Jobs {
     /// Makes everything due.
     pub(super) fn note_everything(&mut self) {
         let now = self.client.now();
-        let Ok(snapshot) = self.client.store().snapshot(&self.jobs, None) else {
+        let Ok(snapshot) = self.client.store().snapshot(&self.collection, None) else {
             return;
         };
         for (key, _) in snapshot.iter(None, None) {
@@ -161,7 +161,7 @@ impl Jobs {
             return Owner::Other;
         }
         match self.client.store().find_uid(&owner.uid) {
-            Some((collection, job, _)) if collection == self.jobs && job.namespace == key.namespace => {
+            Some((collection, job, _)) if collection == self.collection && job.namespace == key.namespace => {
                 Owner::Job(job)
             }
             _ => Owner::Nobody,
@@ -213,7 +213,7 @@ impl Jobs {
             memory: None,
             wake_at: None,
         };
-        let Some(object) = self.client.store().get(&self.jobs, &key) else {
+        let Some(object) = self.client.store().get(&self.collection, &key) else {
             return nothing(key);
         };
         let Some((job, pods)) = self.observe(&key, &object) else {

@@ -100,10 +100,11 @@ fn short(plan: &JobPlan) -> Vec<Value> {
         Effect::WriteStatus(status) => {
             let mut status = serde_json::to_value(status).unwrap();
             let map = status.as_object_mut().unwrap();
-            map.retain(|name, value| !(name == "startTime" && value == START));
-            map.retain(|name, value| {
-                !(matches!(name.as_str(), "ready" | "terminating") && *value == 0)
-                    && !(name == "uncountedTerminatedPods" && *value == json!({}))
+            map.retain(|name, value| match name.as_str() {
+                "startTime" => value != START,
+                "ready" | "terminating" => *value != 0,
+                "uncountedTerminatedPods" => *value != json!({}),
+                _ => true,
             });
             if let Some(Value::Array(conditions)) = map.get_mut("conditions") {
                 for condition in conditions {
