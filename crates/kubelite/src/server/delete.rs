@@ -226,32 +226,32 @@ impl Core {
             .collect();
         futures::stream::iter(found)
             .map(|(target, object)| async move {
-                self.delete_found(&target, &object, Some(Propagation::Background))
-                    .await
+                let same = Preconditions {
+                    uid: Some(object.meta.uid.clone()),
+                    resource_version: None,
+                };
+                self.delete_found(&target, same, Propagation::Background).await
             })
             .buffer_unordered(DELETIONS_AT_ONCE)
             .try_collect::<()>()
             .await
     }
 
-    /// Deletes an object that a controller inside the server found, if it is still the same one.
+    /// Deletes an object that a controller inside the server found, if it is still what was found.
     pub(crate) async fn delete_found(
         &self,
         target: &Target,
-        found: &Object,
-        propagation: Option<Propagation>,
+        found: Preconditions,
+        propagation: Propagation,
     ) -> Result<(), ApiError> {
         let options = DeleteOptions {
-            propagation,
-            preconditions: Preconditions {
-                uid: Some(found.meta.uid.clone()),
-                resource_version: None,
-            },
+            propagation: Some(propagation),
+            preconditions: found,
             ..DeleteOptions::default()
         };
         match self.delete(target, &options).await {
             Ok(_) => Ok(()),
-            // Gone already, or replaced by another object of that name: nothing left to do here.
+            // Gone already, replaced by another object of that name, or changed, which is an event of its own.
             Err(error) if error.code == http::StatusCode::NOT_FOUND => Ok(()),
             Err(error) if error.code == http::StatusCode::CONFLICT => Ok(()),
             Err(error) => Err(error),
