@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use crate::{
     builtin::{self, Builtin},
     clock,
-    error::{ApiError, Subject},
+    error::{ApiError, Reason, Subject},
     request::{DeleteOptions, Preconditions, Propagation},
     server::{
         Core, metadata,
+        read::Page,
         registry::Served,
         target::Target,
-        write::{MODIFIED, storage_error},
+        write::{MODIFIED, WINNER_WAIT, storage_error},
     },
     store::{Change, CommitError, Expect, Object, Snapshot, Write},
 };
@@ -23,8 +24,6 @@ const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"]
 const DELETE_ATTEMPTS_MAX: usize = 100;
 /// How many deletions of a whole namespace or kind are under way at once: enough to share the disk's commits.
 const DELETIONS_AT_ONCE: usize = 64;
-/// How long to wait for the write that was faster to become durable.
-const WINNER_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
@@ -237,6 +236,37 @@ impl Core {
             .await
     }
 
+    /// Deletes every object of a page; one that somebody else deleted first is as good as deleted.
+    pub(crate) async fn delete_page(
+        &self,
+        target: &Target,
+        page: &Page,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let found: Vec<Target> = page
+            .objects
+            .iter()
+            .map(|object| {
+                let found = target.served.present(object);
+                let (namespace, name) = (
+                    metadata::text(&found, "namespace"),
+                    metadata::text(&found, "name"),
+                );
+                Target::new(target.served.clone(), namespace, name)
+            })
+            .collect();
+        futures::stream::iter(found)
+            .map(|one| async move {
+                match self.delete(&one, options).await {
+                    Err(error) if error.reason == Reason::NotFound => Ok(()),
+                    other => other.map(|_| ()),
+                }
+            })
+            .buffer_unordered(DELETIONS_AT_ONCE)
+            .try_collect::<()>()
+            .await
+    }
+
     /// Deletes an object that a controller inside the server found, if it is still what was found.
     pub(crate) async fn delete_found(
         &self,
@@ -289,7 +319,10 @@ fn namespace_finalizers(namespace: &Value) -> usize {
 fn check_preconditions(target: &Target, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
     let is_namespace = target.served.resource.builtin == Some(Builtin::Namespace);
     if is_namespace && IMMORTAL_NAMESPACES.contains(&target.name.as_str()) {
-        return Err(ApiError::forbidden(target.subject(), "this namespace may not be deleted"));
+        return Err(ApiError::forbidden(
+            target.subject(),
+            "this namespace may not be deleted",
+        ));
     }
     // Here, and only here, Kubernetes names the kind where it otherwise names the resource.
     let subject = Subject {

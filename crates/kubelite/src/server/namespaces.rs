@@ -139,10 +139,16 @@ impl Core {
                 self.visit_namespace(&event.key.name).await;
             }
         } else if event.kind == EventKind::Deleted && !event.key.namespace.is_empty() {
-            // The last object of a terminating namespace may just have gone.
+            // The last object of its kind in a terminating namespace may just have gone. While there are others of the kind,
+            // looking at everything again would tell nothing new.
+            let is_last = || {
+                let snapshot = self.store.snapshot(&event.collection, None);
+                snapshot.is_ok_and(|left| left.iter(Some(&event.key.namespace), None).next().is_none())
+            };
             if self
                 .namespace(&event.key.namespace)
                 .is_some_and(|namespace| namespace.meta.deleting)
+                && is_last()
             {
                 self.visit_namespace(&event.key.namespace).await;
             }
