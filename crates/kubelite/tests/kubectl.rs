@@ -7,7 +7,11 @@
 //! `cargo test` leaves this file out, because it needs a kubectl of the release that kubelite answers as: `make kubectl-tests`
 //! gets one and names it in `JANGAR_TEST_KUBECTL`.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 #[path = "kubectl/fixture.rs"]
 mod fixture;
@@ -87,7 +91,11 @@ async fn every_command_of_the_script_prints_what_the_transcript_says() {
         return;
     }
     let expected = fs::read_to_string(format!("{FILES}/transcript.txt")).expect("the transcript can be read");
-    if let Some(place) = expected.lines().zip(transcript.lines()).position(|(one, other)| one != other) {
+    if let Some(place) = expected
+        .lines()
+        .zip(transcript.lines())
+        .position(|(one, other)| one != other)
+    {
         let printed = concat!(env!("CARGO_TARGET_TMPDIR"), "/transcript.txt");
         fs::write(printed, &transcript).expect("what was printed can be written");
         let line = |text: &str| text.lines().nth(place).unwrap_or_default().to_owned();
@@ -98,7 +106,11 @@ async fn every_command_of_the_script_prints_what_the_transcript_says() {
             line(&transcript),
         );
     }
-    assert_eq!(expected.lines().count(), transcript.lines().count(), "one transcript is longer");
+    assert_eq!(
+        expected.lines().count(),
+        transcript.lines().count(),
+        "one transcript is longer"
+    );
 }
 
 /// A server on a thread of its own: it has one thread only, so that what follows from a write is done before its answer
@@ -116,13 +128,22 @@ impl Running {
         let (recorder, clock) = (Recorder::new(), Arc::new(ManualClock::new()));
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = mpsc::channel();
-        let (inner_recorder, inner_clock, directory) = (recorder.clone(), clock.clone(), directory.to_owned());
+        let (inner_recorder, inner_clock, directory) =
+            (recorder.clone(), clock.clone(), directory.to_owned());
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
             runtime.block_on(serve(&directory, inner_clock, &inner_recorder, ready, stopped));
         });
         started.recv().expect("the server is ready");
-        Self { recorder, clock, stop, thread }
+        Self {
+            recorder,
+            clock,
+            stop,
+            thread,
+        }
     }
 
     fn stop(self) {
@@ -151,7 +172,9 @@ async fn serve(
         token: TOKEN,
         namespace: "default",
     };
-    kubeconfig.write(&directory.join("kubeconfig")).expect("the kubeconfig can be written");
+    kubeconfig
+        .write(&directory.join("kubeconfig"))
+        .expect("the kubeconfig can be written");
     ready.send(()).expect("the test waits");
     let config = Arc::new(identity.server_config().expect("a TLS configuration"));
     let router = recorder.before(server.router());

@@ -1,18 +1,20 @@
 //! Stands before the server and writes down what passes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use axum::{Router, body::Body, extract, response::Response};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use http_body_util::BodyExt;
-use regex::Regex;
+use regex::{Captures, Regex};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
 use crate::{
-    fixture::settle,
-    traffic::{Answer, Content, Exchange, Request, Step, Symbols, is_watch, keeps_body},
+    fixture::{TOKEN, settle},
+    traffic::{
+        Answer, Content, Exchange, Request, Step, Symbols, VOLATILE, is_watch, keeps_body, matched, rewritten,
+    },
 };
 
 /// What has passed so far.
@@ -26,18 +28,33 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 enum Passed {
     Advance(i64),
-    Exchange { request: Request, answer: Answer, streamed: Vec<u8>, until: usize },
+    Exchange(Box<Passing>),
+}
+
+/// An exchange, which may still be under way.
+#[derive(Debug)]
+struct Passing {
+    request: Request,
+    answer: Answer,
+    sent: Vec<u8>,
+    /// How many steps had begun when something was last sent.
+    until: usize,
 }
 
 impl Recorder {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { steps: Mutex::default(), begun: watch::Sender::new(0) })
+        Arc::new(Self {
+            steps: Mutex::default(),
+            begun: watch::Sender::new(0),
+        })
     }
 
     /// The same service, with every exchange written down.
     pub(crate) fn before(self: &Arc<Self>, service: Router) -> Router {
         let recorder = self.clone();
-        Router::new().fallback(async move |request: extract::Request| recorder.clone().pass(service.clone(), request).await)
+        Router::new().fallback(async move |request: extract::Request| {
+            recorder.clone().pass(service.clone(), request).await
+        })
     }
 
     pub(crate) fn advance(&self, seconds: i64) {
@@ -53,9 +70,10 @@ impl Recorder {
     pub(crate) async fn received(&self, position: usize, text: &str) {
         let mut begun = self.begun.subscribe();
         let is_there = |_: &usize| {
-            self.steps().iter().skip(position).any(
-                |step| matches!(step, Passed::Exchange { request, .. } if request.uri.contains(text)),
-            )
+            self.steps()
+                .iter()
+                .skip(position)
+                .any(|step| matches!(step, Passed::Exchange(exchange) if exchange.request.uri.contains(text)))
         };
         // The sender lives as long as `self`.
         let _ = begun.wait_for(is_there).await;
@@ -76,14 +94,18 @@ impl Recorder {
 
     async fn pass(self: Arc<Self>, service: Router, request: extract::Request) -> Response {
         let (parts, body) = request.into_parts();
-        let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let bytes = body
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
         let streams = is_watch(&parts.uri.to_string());
-        let index = self.begin(Passed::Exchange {
+        let index = self.begin(Passed::Exchange(Box::new(Passing {
             request: taken_down(&parts, &bytes),
             answer: Answer::default(),
-            streamed: Vec::new(),
+            sent: Vec::new(),
             until: 0,
-        });
+        })));
         let request = extract::Request::from_parts(parts, Body::from(bytes));
         let response = match service.oneshot(request).await {
             Ok(response) => response,
@@ -93,27 +115,33 @@ impl Recorder {
         self.answered(index, Answer::new(response.status(), response.headers()));
         let (parts, body) = response.into_parts();
         if streams {
-            let body = body.into_data_stream().inspect_ok(move |chunk| self.sent(index, chunk));
+            let body = body
+                .into_data_stream()
+                .inspect_ok(move |chunk| self.sent(index, chunk));
             return Response::from_parts(parts, Body::from_stream(body));
         }
-        let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let bytes = body
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
         self.sent(index, &bytes);
         Response::from_parts(parts, Body::from(bytes))
     }
 
-    fn answered(&self, index: usize, given: Answer) {
-        if let Some(Passed::Exchange { answer, until, .. }) = self.steps().get_mut(index) {
-            *answer = given;
-            *until = index + 1;
+    fn answered(&self, index: usize, answer: Answer) {
+        if let Some(Passed::Exchange(exchange)) = self.steps().get_mut(index) {
+            exchange.answer = answer;
+            exchange.until = index + 1;
         }
     }
 
     fn sent(&self, index: usize, chunk: &Bytes) {
         let mut steps = self.steps();
         let begun = steps.len();
-        if let Some(Passed::Exchange { streamed, until, .. }) = steps.get_mut(index) {
-            streamed.extend_from_slice(chunk);
-            *until = begun;
+        if let Some(Passed::Exchange(exchange)) = steps.get_mut(index) {
+            exchange.sent.extend_from_slice(chunk);
+            exchange.until = begun;
         }
     }
 
@@ -122,15 +150,21 @@ impl Recorder {
         let mut symbols = Symbols::default();
         let mut finished: Vec<Step> = Vec::new();
         for passed in self.steps().iter() {
-            let step = passed.to_step();
-            finished.push(match step {
-                // What a watch sent is hidden when the replay compares it: after the last step that it told of.
-                Step::Exchange(exchange) if exchange.until.is_some() => {
-                    let request = symbols.hide(&exchange.request);
-                    Step::Exchange(Exchange { request, ..exchange })
+            let mut step = passed.to_step();
+            if let Step::Exchange(exchange) = &mut step {
+                let referring = referring(&exchange.request, &symbols);
+                assert_eq!(
+                    symbols.resolve(&referring),
+                    exchange.request,
+                    "the replay would send something else"
+                );
+                exchange.request = referring;
+                if exchange.until.is_none() {
+                    exchange.answer = symbols.hide(&exchange.answer);
                 }
-                step => symbols.hide(&step),
-            });
+            }
+            finished.push(step);
+            // What a watch sent is hidden when the replay compares it: after the last step that it told of.
             let begun = finished.len();
             for step in &mut finished {
                 if let Step::Exchange(exchange) = step
@@ -140,48 +174,92 @@ impl Recorder {
                 }
             }
         }
-        let lines: Vec<String> =
-            finished.iter().map(|step| serde_json::to_string(step).expect("a step has a JSON form")).collect();
+        let lines: Vec<String> = finished
+            .iter()
+            .map(|step| serde_json::to_string(step).expect("a step has a JSON form"))
+            .collect();
         lines.join("\n") + "\n"
     }
 }
 
 impl Passed {
     fn to_step(&self) -> Step {
-        match self {
-            Self::Advance(seconds) => Step::Advance(*seconds),
-            Self::Exchange { request, answer, streamed, until } => {
-                let watch = is_watch(&request.uri);
-                let body = if watch {
-                    Some(Content::lines(streamed))
-                } else if keeps_body(&request.uri) {
-                    Content::of(streamed, &answer.content_type)
-                } else {
-                    None
-                };
-                Step::Exchange(Exchange {
-                    request: request.clone(),
-                    answer: Answer { body, ..answer.clone() },
-                    until: watch.then_some(*until),
-                })
-            }
-        }
+        let exchange = match self {
+            Self::Advance(seconds) => return Step::Advance(*seconds),
+            Self::Exchange(exchange) => exchange,
+        };
+        let Passing {
+            request,
+            answer,
+            sent,
+            until,
+        } = &**exchange;
+        let watch = is_watch(&request.uri);
+        let body = if watch {
+            Some(Content::lines(sent))
+        } else if keeps_body(&request.uri) {
+            Content::of(sent, &answer.content_type)
+        } else {
+            None
+        };
+        Step::Exchange(Box::new(Exchange {
+            request: request.clone(),
+            answer: Answer {
+                body,
+                ..answer.clone()
+            },
+            until: watch.then_some(*until),
+        }))
     }
 }
 
-/// What the server can act on, and nothing that differs from run to run: the token, the hash of an OpenAPI document and
-/// the random length of a watch.
+/// A request with symbols in place of the values that earlier answers have shown. All others are the client's own.
+fn referring(request: &Request, symbols: &Symbols) -> Request {
+    rewritten(request, &VOLATILE, |captures| {
+        let (kind, value) = matched(captures);
+        match symbols.of_value.get(&(kind, value.to_owned())) {
+            Some(symbol) => captures[0].replace(value, symbol),
+            None => captures[0].to_owned(),
+        }
+    })
+}
+
+/// What kubectl adds to a URI by chance: the hash of an OpenAPI document and the length of a watch.
+static CHANCE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\?hash=[0-9A-F]+$|&timeout=[0-9a-z]+|&timeoutSeconds=[0-9]+").expect("the pattern is valid")
+});
+static FIELD_SELECTOR: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("fieldSelector=([^&]+)").expect("the pattern is valid"));
+
+/// The URI in one form of those that mean the same: the terms of a field selector come in the order of a Go map.
+fn canonical(uri: &str) -> String {
+    let uri = CHANCE.replace_all(uri, "");
+    let ordered = FIELD_SELECTOR.replace(&uri, |captures: &Captures<'_>| {
+        let mut terms: Vec<&str> = captures[1].split("%2C").collect();
+        terms.sort_unstable();
+        format!("fieldSelector={}", terms.join("%2C"))
+    });
+    ordered.into_owned()
+}
+
+/// What the server can act on.
 fn taken_down(parts: &http::request::Parts, body: &Bytes) -> Request {
     let header = |name| {
-        let value = parts.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        let value = parts
+            .headers
+            .get(name)
+            .and_then(|value: &http::HeaderValue| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
     let content_type = header(http::header::CONTENT_TYPE);
-    let noise = Regex::new(r"\?hash=[0-9A-F]+$|&timeout=[0-9a-z]+|&timeoutSeconds=[0-9]+").expect("the pattern is valid");
     Request {
         method: parts.method.to_string(),
-        uri: noise.replace_all(&parts.uri.path_and_query().map_or("/", |path| path.as_str()), "").into_owned(),
+        uri: canonical(parts.uri.path_and_query().map_or("/", |path| path.as_str())),
         accept: header(http::header::ACCEPT),
+        stranger: header(http::header::AUTHORIZATION)
+            .strip_prefix("Bearer ")
+            .filter(|token| *token != TOKEN)
+            .map(ToOwned::to_owned),
         body: Content::of(body, &content_type),
         content_type,
     }

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 /// No command of the script takes seconds; one that takes this long waits for something that never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What the transcript says then. It is not an error by itself, so that the rest of the script still shows what it can.
 const IN_VAIN: &str = "waited in vain\n";
 
@@ -52,13 +52,21 @@ fn parse(script: &str) -> Vec<Line> {
         lines.push(match word {
             "" if rest.is_empty() => continue,
             "" => {
-                let Some(Line::Run { input, .. }) = lines.last_mut() else { panic!("input for no command: {line}") };
-                input.push_str(line.strip_prefix("    ").expect("input is indented by four spaces"));
+                let Some(Line::Run { input, .. }) = lines.last_mut() else {
+                    panic!("input for no command: {line}")
+                };
+                input.push_str(
+                    line.strip_prefix("    ")
+                        .expect("input is indented by four spaces"),
+                );
                 input.push('\n');
                 continue;
             }
             "#" => Line::Remark(rest),
-            "$" => Line::Run { command: rest, input: String::new() },
+            "$" => Line::Run {
+                command: rest,
+                input: String::new(),
+            },
             "&" => Line::Beside { command: rest },
             "until" => Line::Until(rest),
             "received" => Line::Received(rest),
@@ -87,13 +95,22 @@ pub(crate) async fn run(script: &str, directory: &Path, server: &impl Server) ->
         let text = match line {
             Line::Remark(text) => format!("\n# {text}\n"),
             Line::Run { command, input } => {
-                format!("\n$ {command}\n{}", within(run_to_end(&command, &input, directory)).await)
+                format!(
+                    "\n$ {command}\n{}",
+                    within(run_to_end(&command, &input, directory)).await
+                )
             }
             Line::Beside { command } => {
                 let position = server.position();
-                let mut child = shell(&command, directory).spawn().expect("a shell can be started");
+                let mut child = shell(&command, directory)
+                    .spawn()
+                    .expect("a shell can be started");
                 let stdout = child.stdout.take().expect("the output is piped");
-                beside = Some(Beside { child, lines: BufReader::new(stdout).lines(), position });
+                beside = Some(Beside {
+                    child,
+                    lines: BufReader::new(stdout).lines(),
+                    position,
+                });
                 format!("\n& {command}\n")
             }
             Line::Until(text) => {
@@ -125,7 +142,9 @@ pub(crate) async fn run(script: &str, directory: &Path, server: &impl Server) ->
 }
 
 async fn within(printing: impl Future<Output = String>) -> String {
-    timeout(PATIENCE, printing).await.unwrap_or_else(|_| IN_VAIN.to_owned())
+    timeout(PATIENCE, printing)
+        .await
+        .unwrap_or_else(|_| IN_VAIN.to_owned())
 }
 
 /// A shell in the directory that finds kubectl there, and nothing of the user's own configuration.
@@ -151,7 +170,10 @@ fn shell(command: &str, directory: &Path) -> Command {
 }
 
 async fn run_to_end(command: &str, input: &str, directory: &Path) -> String {
-    let mut child = shell(command, directory).stdin(Stdio::piped()).spawn().expect("a shell can be started");
+    let mut child = shell(command, directory)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a shell can be started");
     let mut stdin = child.stdin.take().expect("the input is piped");
     // A command that fails early does not read its input.
     let _ = stdin.write_all(input.as_bytes()).await;
@@ -171,7 +193,11 @@ fn add_end(printed: &mut String, stderr: &[u8], code: Option<i32>) {
         let _ = writeln!(printed, "stderr: {line}");
     }
     if code != Some(0) {
-        let _ = writeln!(printed, "exit code: {}", code.map_or_else(|| "none".to_owned(), |code| code.to_string()));
+        let _ = writeln!(
+            printed,
+            "exit code: {}",
+            code.map_or_else(|| "none".to_owned(), |code| code.to_string())
+        );
     }
 }
 
@@ -200,7 +226,10 @@ async fn finish(mut beside: Beside) -> String {
 /// out with the clock of the machine, and the names of temporary files.
 static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let masks = [
-        ("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
+        (
+            "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            "<uid>",
+        ),
         (r#"("?resourceVersion"?: ?)"[0-9]+""#, "$1<version>"),
         ("(Resource Version: +)[0-9]+", "$1<version>"),
         (r"generated-[a-z0-9]{5}\b", "generated-<name>"),
@@ -208,17 +237,29 @@ static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"https://127\.0\.0\.1:[0-9]+", "<server>"),
         (r"(LIVE|MERGED)-[0-9]+", "$1"),
         (r"(kubectl-edit-)[0-9]+", "$1"),
+        // The time and the process in kubectl's own log.
+        (r"stderr: ([IWE])[0-9]{4} [0-9:.]+ +[0-9]+ ", "stderr: $1 "),
         // The times of the files that `diff` compares.
         (r"\t20[0-9-]+ [0-9:.]+ \+0000", ""),
+        (r#""platform": "[^"]+""#, r#""platform": "<platform>""#),
+        // The ages of pods in `describe node`.
+        (r"(?m)(\(0%\)) +(?:[0-9]+[a-z]+)+$", "$1  <age>"),
         // The rows of an event list in `describe`.
-        (r"(?m)^(  (?:Normal|Warning) +\S+ +)(?:[0-9]+[a-z]+)+(?: \(x[0-9]+ over (?:[0-9]+[a-z]+)+\))? +", "$1<age>  "),
+        (
+            r"(?m)^(  (?:Normal|Warning) +\S+ +)(?:[0-9]+[a-z]+)+(?: \(x[0-9]+ over (?:[0-9]+[a-z]+)+\))? +",
+            "$1<age>  ",
+        ),
         ("  Reason +Age +From", "  Reason  Age  From"),
         ("  ------ +---- +----", "  ------  ----  ----"),
     ];
-    masks.map(|(pattern, shown)| (Regex::new(pattern).expect("the pattern is valid"), shown)).into()
+    masks
+        .map(|(pattern, shown)| (Regex::new(pattern).expect("the pattern is valid"), shown))
+        .into()
 });
 
 fn mask(text: &str, directory: &Path) -> String {
     let start = text.replace(&directory.display().to_string(), "<directory>");
-    MASKS.iter().fold(start, |text, (pattern, shown)| pattern.replace_all(&text, *shown).into_owned())
+    MASKS.iter().fold(start, |text, (pattern, shown)| {
+        pattern.replace_all(&text, *shown).into_owned()
+    })
 }
