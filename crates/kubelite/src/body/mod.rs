@@ -16,8 +16,7 @@ pub use self::{
 };
 use crate::{
     error::{ApiError, Reason, Subject},
-    field::{FieldError, FieldPath},
-    request::json_type_name,
+    field::{FieldError, FieldPath, json_type_name},
     resource::Resource,
 };
 

@@ -37,6 +37,22 @@ impl Core {
         }
     }
 
+    /// An object can only be created while its definition is there to stay.
+    pub(crate) fn check_definition(&self, target: &Target, object: &Value) -> Result<(), ApiError> {
+        let resource = &target.served.resource;
+        if !resource.is_custom() {
+            return Ok(());
+        }
+        let key = Key::new("", &format!("{}.{}", resource.plural, resource.group));
+        let definition = self.store.get(&definitions(), &key);
+        if definition.is_some_and(|definition| definition.meta.deleting) {
+            let subject = target.subject_named(metadata::text(object, "name"));
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::forbidden(subject, why));
+        }
+        Ok(())
+    }
+
     pub(super) async fn visit_all_definitions(&self) {
         let Ok(snapshot) = self.store.snapshot(&definitions(), None) else {
             return;

@@ -12,8 +12,9 @@ use crate::{
     clock,
     error::{ApiError, Cause, Reason},
     field::{FieldError, FieldPath},
+    names::NameRule,
     request::{FieldValidation, WriteOptions},
-    schema::{self, meta::NameRule},
+    schema,
     server::{Core, delete::removable, metadata, target::Target},
     store::{Change, CommitError, Expect, Object, Write},
 };
@@ -186,6 +187,7 @@ impl WriteContext<'_> {
             }
         }
         self.core.check_namespace(self.target, object)?;
+        self.core.check_definition(self.target, object)?;
         let errors = self.validate_new(object);
         if errors.is_empty() {
             return Ok(());
@@ -246,16 +248,7 @@ impl WriteContext<'_> {
         let has_status = self.target.served.version().has_status;
         if self.target.endpoint == Endpoint::Status {
             // The status endpoint changes nothing but the status.
-            let status = new.get_mut("status").map(Value::take);
-            let managed = new.pointer_mut("/metadata/managedFields").map(Value::take);
-            *new = old.clone();
-            match status {
-                Some(status) => metadata::root(new).insert("status".to_owned(), status),
-                None => metadata::root(new).remove("status"),
-            };
-            if let Some(managed) = managed {
-                metadata::set(new, "managedFields", managed);
-            }
+            metadata::reset_but_status(new, old);
         } else if has_status {
             metadata::carry_top(new, old, "status");
         }
