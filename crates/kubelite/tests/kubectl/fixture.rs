@@ -17,7 +17,8 @@ use kubelite::{
 
 /// The bearer token that the server knows.
 pub(crate) const TOKEN: &str = "kubectl-suite";
-const START: &str = "2026-03-01T10:00:00Z";
+/// Long past, so that kubectl, which has the clock of the machine, finds no age below zero.
+const START: &str = "2024-05-01T10:00:00Z";
 const SEED: u64 = 1;
 /// What the server does on its own after a write takes a handful of turns of the scheduler; this is plenty and still costs
 /// microseconds.
@@ -62,7 +63,7 @@ impl PodLogs for FixedLogs {
         let tail = request.tail_lines.and_then(|lines| usize::try_from(lines).ok());
         let skipped = LOG_LINES.len() - tail.unwrap_or(usize::MAX).min(LOG_LINES.len());
         let time = if request.timestamps {
-            "2026-03-01T10:00:00.000000000Z "
+            "2024-05-01T10:00:00.000000000Z "
         } else {
             ""
         };

@@ -1,18 +1,20 @@
 //! Stands before the server and writes down what passes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use axum::{Router, body::Body, extract, response::Response};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use http_body_util::BodyExt;
-use regex::Regex;
+use regex::{Captures, Regex};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
 use crate::{
-    fixture::settle,
-    traffic::{Answer, Content, Exchange, Request, Step, Symbols, is_watch, keeps_body},
+    fixture::{TOKEN, settle},
+    traffic::{
+        Answer, Content, Exchange, Request, Step, Symbols, VOLATILE, is_watch, keeps_body, matched, rewritten,
+    },
 };
 
 /// What has passed so far.
@@ -26,12 +28,17 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 enum Passed {
     Advance(i64),
-    Exchange {
-        request: Request,
-        answer: Answer,
-        streamed: Vec<u8>,
-        until: usize,
-    },
+    Exchange(Box<Passing>),
+}
+
+/// An exchange, which may still be under way.
+#[derive(Debug)]
+struct Passing {
+    request: Request,
+    answer: Answer,
+    sent: Vec<u8>,
+    /// How many steps had begun when something was last sent.
+    until: usize,
 }
 
 impl Recorder {
@@ -66,7 +73,7 @@ impl Recorder {
             self.steps()
                 .iter()
                 .skip(position)
-                .any(|step| matches!(step, Passed::Exchange { request, .. } if request.uri.contains(text)))
+                .any(|step| matches!(step, Passed::Exchange(exchange) if exchange.request.uri.contains(text)))
         };
         // The sender lives as long as `self`.
         let _ = begun.wait_for(is_there).await;
@@ -93,12 +100,12 @@ impl Recorder {
             .map(http_body_util::Collected::to_bytes)
             .unwrap_or_default();
         let streams = is_watch(&parts.uri.to_string());
-        let index = self.begin(Passed::Exchange {
+        let index = self.begin(Passed::Exchange(Box::new(Passing {
             request: taken_down(&parts, &bytes),
             answer: Answer::default(),
-            streamed: Vec::new(),
+            sent: Vec::new(),
             until: 0,
-        });
+        })));
         let request = extract::Request::from_parts(parts, Body::from(bytes));
         let response = match service.oneshot(request).await {
             Ok(response) => response,
@@ -122,19 +129,19 @@ impl Recorder {
         Response::from_parts(parts, Body::from(bytes))
     }
 
-    fn answered(&self, index: usize, given: Answer) {
-        if let Some(Passed::Exchange { answer, until, .. }) = self.steps().get_mut(index) {
-            *answer = given;
-            *until = index + 1;
+    fn answered(&self, index: usize, answer: Answer) {
+        if let Some(Passed::Exchange(exchange)) = self.steps().get_mut(index) {
+            exchange.answer = answer;
+            exchange.until = index + 1;
         }
     }
 
     fn sent(&self, index: usize, chunk: &Bytes) {
         let mut steps = self.steps();
         let begun = steps.len();
-        if let Some(Passed::Exchange { streamed, until, .. }) = steps.get_mut(index) {
-            streamed.extend_from_slice(chunk);
-            *until = begun;
+        if let Some(Passed::Exchange(exchange)) = steps.get_mut(index) {
+            exchange.sent.extend_from_slice(chunk);
+            exchange.until = begun;
         }
     }
 
@@ -143,15 +150,21 @@ impl Recorder {
         let mut symbols = Symbols::default();
         let mut finished: Vec<Step> = Vec::new();
         for passed in self.steps().iter() {
-            let step = passed.to_step();
-            finished.push(match step {
-                // What a watch sent is hidden when the replay compares it: after the last step that it told of.
-                Step::Exchange(exchange) if exchange.until.is_some() => {
-                    let request = symbols.hide(&exchange.request);
-                    Step::Exchange(Exchange { request, ..exchange })
+            let mut step = passed.to_step();
+            if let Step::Exchange(exchange) = &mut step {
+                let referring = referring(&exchange.request, &symbols);
+                assert_eq!(
+                    symbols.resolve(&referring),
+                    exchange.request,
+                    "the replay would send something else"
+                );
+                exchange.request = referring;
+                if exchange.until.is_none() {
+                    exchange.answer = symbols.hide(&exchange.answer);
                 }
-                step => symbols.hide(&step),
-            });
+            }
+            finished.push(step);
+            // What a watch sent is hidden when the replay compares it: after the last step that it told of.
             let begun = finished.len();
             for step in &mut finished {
                 if let Step::Exchange(exchange) = step
@@ -171,37 +184,65 @@ impl Recorder {
 
 impl Passed {
     fn to_step(&self) -> Step {
-        match self {
-            Self::Advance(seconds) => Step::Advance(*seconds),
-            Self::Exchange {
-                request,
-                answer,
-                streamed,
-                until,
-            } => {
-                let watch = is_watch(&request.uri);
-                let body = if watch {
-                    Some(Content::lines(streamed))
-                } else if keeps_body(&request.uri) {
-                    Content::of(streamed, &answer.content_type)
-                } else {
-                    None
-                };
-                Step::Exchange(Exchange {
-                    request: request.clone(),
-                    answer: Answer {
-                        body,
-                        ..answer.clone()
-                    },
-                    until: watch.then_some(*until),
-                })
-            }
-        }
+        let exchange = match self {
+            Self::Advance(seconds) => return Step::Advance(*seconds),
+            Self::Exchange(exchange) => exchange,
+        };
+        let Passing {
+            request,
+            answer,
+            sent,
+            until,
+        } = &**exchange;
+        let watch = is_watch(&request.uri);
+        let body = if watch {
+            Some(Content::lines(sent))
+        } else if keeps_body(&request.uri) {
+            Content::of(sent, &answer.content_type)
+        } else {
+            None
+        };
+        Step::Exchange(Box::new(Exchange {
+            request: request.clone(),
+            answer: Answer {
+                body,
+                ..answer.clone()
+            },
+            until: watch.then_some(*until),
+        }))
     }
 }
 
-/// What the server can act on, and nothing that differs from run to run: the token, the hash of an OpenAPI document and
-/// the random length of a watch.
+/// A request with symbols in place of the values that earlier answers have shown. All others are the client's own.
+fn referring(request: &Request, symbols: &Symbols) -> Request {
+    rewritten(request, &VOLATILE, |captures| {
+        let (kind, value) = matched(captures);
+        match symbols.of_value.get(&(kind, value.to_owned())) {
+            Some(symbol) => captures[0].replace(value, symbol),
+            None => captures[0].to_owned(),
+        }
+    })
+}
+
+/// What kubectl adds to a URI by chance: the hash of an OpenAPI document and the length of a watch.
+static CHANCE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\?hash=[0-9A-F]+$|&timeout=[0-9a-z]+|&timeoutSeconds=[0-9]+").expect("the pattern is valid")
+});
+static FIELD_SELECTOR: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("fieldSelector=([^&]+)").expect("the pattern is valid"));
+
+/// The URI in one form of those that mean the same: the terms of a field selector come in the order of a Go map.
+fn canonical(uri: &str) -> String {
+    let uri = CHANCE.replace_all(uri, "");
+    let ordered = FIELD_SELECTOR.replace(&uri, |captures: &Captures<'_>| {
+        let mut terms: Vec<&str> = captures[1].split("%2C").collect();
+        terms.sort_unstable();
+        format!("fieldSelector={}", terms.join("%2C"))
+    });
+    ordered.into_owned()
+}
+
+/// What the server can act on.
 fn taken_down(parts: &http::request::Parts, body: &Bytes) -> Request {
     let header = |name| {
         let value = parts
@@ -211,14 +252,14 @@ fn taken_down(parts: &http::request::Parts, body: &Bytes) -> Request {
         value.unwrap_or_default().to_owned()
     };
     let content_type = header(http::header::CONTENT_TYPE);
-    let noise = Regex::new(r"\?hash=[0-9A-F]+$|&timeout=[0-9a-z]+|&timeoutSeconds=[0-9]+")
-        .expect("the pattern is valid");
     Request {
         method: parts.method.to_string(),
-        uri: noise
-            .replace_all(&parts.uri.path_and_query().map_or("/", |path| path.as_str()), "")
-            .into_owned(),
+        uri: canonical(parts.uri.path_and_query().map_or("/", |path| path.as_str())),
         accept: header(http::header::ACCEPT),
+        stranger: header(http::header::AUTHORIZATION)
+            .strip_prefix("Bearer ")
+            .filter(|token| *token != TOKEN)
+            .map(ToOwned::to_owned),
         body: Content::of(body, &content_type),
         content_type,
     }

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 /// No command of the script takes seconds; one that takes this long waits for something that never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What the transcript says then. It is not an error by itself, so that the rest of the script still shows what it can.
 const IN_VAIN: &str = "waited in vain\n";
 
@@ -237,8 +237,13 @@ static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"https://127\.0\.0\.1:[0-9]+", "<server>"),
         (r"(LIVE|MERGED)-[0-9]+", "$1"),
         (r"(kubectl-edit-)[0-9]+", "$1"),
+        // The time and the process in kubectl's own log.
+        (r"stderr: ([IWE])[0-9]{4} [0-9:.]+ +[0-9]+ ", "stderr: $1 "),
         // The times of the files that `diff` compares.
         (r"\t20[0-9-]+ [0-9:.]+ \+0000", ""),
+        (r#""platform": "[^"]+""#, r#""platform": "<platform>""#),
+        // The ages of pods in `describe node`.
+        (r"(?m)(\(0%\)) +(?:[0-9]+[a-z]+)+$", "$1  <age>"),
         // The rows of an event list in `describe`.
         (
             r"(?m)^(  (?:Normal|Warning) +\S+ +)(?:[0-9]+[a-z]+)+(?: \(x[0-9]+ over (?:[0-9]+[a-z]+)+\))? +",

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use regex::{Captures, Regex};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// One line of the file.
@@ -17,7 +17,7 @@ use serde_json::Value;
 pub(crate) enum Step {
     /// The clock moves by so many seconds.
     Advance(i64),
-    Exchange(Exchange),
+    Exchange(Box<Exchange>),
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -37,6 +37,9 @@ pub(crate) struct Request {
     pub(crate) accept: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) content_type: String,
+    /// The bearer token, where it is not the one that the server knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stranger: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) body: Option<Content>,
 }
@@ -106,12 +109,13 @@ pub(crate) fn is_watch(uri: &str) -> bool {
     uri.contains("watch=true") || uri.contains("watch=1")
 }
 
-/// Whether the body of the answer is kept. OpenAPI documents are large, say the same each time and have tests of their own.
+/// Whether the body of the answer is kept. OpenAPI documents are large, say the same each time and have tests of their
+/// own; the version names the machine that the server was built for.
 pub(crate) fn keeps_body(uri: &str) -> bool {
-    !uri.starts_with("/openapi/")
+    !uri.starts_with("/openapi/") && !uri.starts_with("/version")
 }
 
-static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
+pub(crate) static VOLATILE: LazyLock<Regex> = LazyLock::new(|| {
     let patterns = [
         "(?<uid>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})",
         r#""resourceVersion":"(?<version>[1-9][0-9]*)""#,
@@ -129,61 +133,60 @@ static SYMBOL: LazyLock<Regex> =
 /// Replaces values that may differ from run to run by symbols, and back.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
-    of_value: HashMap<(&'static str, String), String>,
+    pub(crate) of_value: HashMap<(&'static str, String), String>,
     value_of: HashMap<String, String>,
-    counts: HashMap<&'static str, usize>,
 }
 
 impl Symbols {
-    /// The same with symbols in place of the values that may differ.
-    pub(crate) fn hide<T: Serialize + serde::de::DeserializeOwned>(&mut self, shown: &T) -> T {
-        let text = serde_json::to_string(shown).expect("it has a JSON form");
-        let hidden = VOLATILE.replace_all(&text, |captures: &Captures<'_>| self.replacement(captures));
-        serde_json::from_str(&hidden).expect("symbols do not change the form")
+    /// An answer with symbols in place of the values that may differ.
+    pub(crate) fn hide(&mut self, answer: &Answer) -> Answer {
+        rewritten(answer, &VOLATILE, |captures| {
+            let (kind, value) = matched(captures);
+            let count = self.of_value.keys().filter(|(known, _)| *known == kind).count();
+            let symbol = self.of_value.entry((kind, value.to_owned())).or_insert_with(|| {
+                let symbol = format!("{{{kind}-{}}}", count + 1);
+                self.value_of.insert(symbol.clone(), value.to_owned());
+                symbol
+            });
+            captures[0].replace(value, symbol)
+        })
     }
 
-    fn replacement(&mut self, captures: &Captures<'_>) -> String {
-        let groups = [
-            ("uid", "uid"),
-            ("version", "version"),
-            ("asked_version", "version"),
-            ("continue", "continue"),
-            ("asked_continue", "continue"),
-            ("name", "name"),
-        ];
-        let (kind, value) = groups
-            .iter()
-            .find_map(|(group, kind)| captures.name(group).map(|value| (*kind, value.as_str())))
-            .expect("one of the groups matched");
-        let symbol = self.symbol(kind, value);
-        captures[0].replace(value, &symbol)
-    }
-
-    fn symbol(&mut self, kind: &'static str, value: &str) -> String {
-        if let Some(symbol) = self.of_value.get(&(kind, value.to_owned())) {
-            return symbol.clone();
-        }
-        let count = self.counts.entry(kind).or_default();
-        *count += 1;
-        let symbol = format!("{{{kind}-{count}}}");
-        self.of_value.insert((kind, value.to_owned()), symbol.clone());
-        self.value_of.insert(symbol.clone(), value.to_owned());
-        symbol
-    }
-}
-
-impl Symbols {
-    /// The same with values in place of the symbols that stand for them.
-    pub(crate) fn show<T: Serialize + serde::de::DeserializeOwned>(&self, hidden: &T) -> T {
-        let text = serde_json::to_string(hidden).expect("it has a JSON form");
-        let shown = SYMBOL.replace_all(&text, |captures: &Captures<'_>| {
-            let symbol = &captures[0];
-            // A value that no answer has shown is one that the client made up.
+    /// A request with the values that its symbols stand for.
+    pub(crate) fn resolve(&self, request: &Request) -> Request {
+        rewritten(request, &SYMBOL, |captures| {
             self.value_of
-                .get(symbol)
-                .cloned()
-                .unwrap_or_else(|| symbol.to_owned())
-        });
-        serde_json::from_str(&shown).expect("values do not change the form")
+                .get(&captures[0])
+                .expect("an answer has shown the value")
+                .clone()
+        })
     }
+}
+
+/// The same with every match replaced.
+pub(crate) fn rewritten<T>(
+    original: &T,
+    pattern: &Regex,
+    replacement: impl FnMut(&Captures<'_>) -> String,
+) -> T
+where
+    T: Serialize + DeserializeOwned,
+{
+    let text = serde_json::to_string(original).expect("it has a JSON form");
+    serde_json::from_str(&pattern.replace_all(&text, replacement)).expect("symbols do not change the form")
+}
+
+/// What kind of value was found, and the value itself.
+pub(crate) fn matched<'c>(captures: &'c Captures<'_>) -> (&'static str, &'c str) {
+    let groups = [
+        ("uid", "uid"),
+        ("version", "version"),
+        ("asked_version", "version"),
+        ("continue", "continue"),
+        ("asked_continue", "continue"),
+        ("name", "name"),
+    ];
+    let found =
+        |(group, kind): &(&str, &'static str)| captures.name(group).map(|value| (*kind, value.as_str()));
+    groups.iter().find_map(found).expect("one of the groups matched")
 }
