@@ -738,3 +738,67 @@ async fn definition_is_served_once_it_says_so_and_refused_where_it_is_wrong() {
         .ok();
     assert_eq!(rows["rows"][0]["cells"], json!(["a", "0s"]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn metadata_of_a_custom_resource_is_read_as_go_reads_it() {
+    let server = TestServer::start().await;
+    server.define(definition(&sized())).await;
+    let post = async |metadata: Value| {
+        let mut object = widget("odd");
+        object["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .extend(metadata.as_object().unwrap().clone());
+        server.post(&format!("{WIDGETS}?dryRun=All"), &object).await
+    };
+    let made = post(json!({ "labels": { "a": null }, "annotations": null, "finalizers": [], "junk": 1 }))
+        .await
+        .created();
+    assert_eq!(made["metadata"]["labels"], json!({ "a": "" }));
+    for absent in ["annotations", "finalizers", "junk"] {
+        assert_eq!(made["metadata"].get(absent), None, "{absent}");
+    }
+    let owner = "metadata.ownerReferences";
+    let cases = [
+        (
+            json!({ "finalizers": [null] }),
+            422,
+            "Widget.example.com \"odd\" is invalid: [metadata.finalizers: Invalid value: \"\": name part must be \
+             non-empty, metadata.finalizers: Invalid value: \"\": name part must consist of alphanumeric characters, '-', \
+             '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+             '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')]"
+                .to_owned(),
+        ),
+        (
+            json!({ "ownerReferences": [null] }),
+            422,
+            format!(
+                "Widget.example.com \"odd\" is invalid: [{owner}.apiVersion: Invalid value: \"\": version must not be \
+                 empty, {owner}.kind: Invalid value: \"\": must not be empty, {owner}.name: Invalid value: \"\": must not \
+                 be empty, {owner}.uid: Invalid value: \"\": must not be empty]"
+            ),
+        ),
+        (
+            json!({ "finalizers": [1] }),
+            400,
+            "Widget in version \"v1\" cannot be handled as a Widget: json: cannot unmarshal number into Go struct field \
+             ObjectMeta.finalizers of type string"
+                .to_owned(),
+        ),
+        (
+            json!({ "deletionTimestamp": "x" }),
+            400,
+            "Widget in version \"v1\" cannot be handled as a Widget: parsing time \"x\" as \
+             \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\""
+                .to_owned(),
+        ),
+    ];
+    for (metadata, code, message) in cases {
+        let reason = if code == 422 { "Invalid" } else { "BadRequest" };
+        assert_eq!(
+            post(metadata.clone()).await.fails(code, reason),
+            message,
+            "{metadata}"
+        );
+    }
+}

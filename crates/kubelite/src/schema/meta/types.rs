@@ -115,6 +115,16 @@ fn is_nothing(name: &str, value: &Value) -> bool {
     }
 }
 
+fn empty_text() -> Value {
+    Value::String(String::new())
+}
+
+fn fill(value: &mut Value, nothing: fn() -> Value) {
+    if value.is_null() {
+        *value = nothing();
+    }
+}
+
 fn drop_unknown(
     members: &mut Map<String, Value>,
     path: &str,
@@ -126,13 +136,22 @@ fn drop_unknown(
             unknown.push(format!("{path}.{name}"));
             return false;
         };
-        if let (Shape::List(_, shapes), Value::Array(items)) = (shape, value) {
-            for (index, item) in items.iter_mut().enumerate() {
-                if let Value::Object(members) = item {
-                    drop_unknown(members, &format!("{path}.{name}[{index}]"), shapes, unknown);
-                    members.retain(|_, value| !value.is_null());
+        // In a list or a map, Go makes of null what the type is without a value.
+        match (shape, value) {
+            (Shape::List(_, shapes), Value::Array(items)) => {
+                for (index, item) in items.iter_mut().enumerate() {
+                    fill(item, || Value::Object(Map::new()));
+                    if let Value::Object(members) = item {
+                        drop_unknown(members, &format!("{path}.{name}[{index}]"), shapes, unknown);
+                        members.retain(|_, value| !value.is_null());
+                    }
                 }
             }
+            (Shape::Texts, Value::Array(items)) => items.iter_mut().for_each(|item| fill(item, empty_text)),
+            (Shape::TextMap, Value::Object(members)) => {
+                members.values_mut().for_each(|item| fill(item, empty_text));
+            }
+            _ => {}
         }
         true
     });
