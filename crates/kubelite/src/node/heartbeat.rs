@@ -1,5 +1,7 @@
 //! The Node that the pods run on, and the Lease that says that it is alive.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -45,6 +47,11 @@ impl Heartbeat {
         self.next_renewal.min(self.next_report)
     }
 
+    /// How often something is due at least.
+    pub(super) fn interval(&self) -> Duration {
+        Duration::try_from(self.renewal).unwrap_or(Duration::MAX)
+    }
+
     /// A node that somebody deleted is registered again, and so is the Lease that goes with it.
     pub(super) fn note(&mut self, event: &Event) {
         if event.kind != EventKind::Deleted || *event.key.name != *self.name {
@@ -61,12 +68,14 @@ impl Heartbeat {
     pub(super) async fn act(&mut self) -> Result<(), ApiError> {
         let now = self.client.now();
         let later = |interval: SignedDuration| now.saturating_add(interval).unwrap_or(Timestamp::MAX);
-        if self.next_report <= now {
+        // A time further away than it was ever set to means that the clock was set back.
+        let due = |at: Timestamp, interval: SignedDuration| at <= now || at > later(interval);
+        if due(self.next_report, REPORT_INTERVAL.max(self.renewal)) {
             self.next_report = later(self.renewal);
             self.report(now).await?;
             self.next_report = later(REPORT_INTERVAL);
         }
-        if self.next_renewal <= now {
+        if due(self.next_renewal, self.renewal) {
             self.next_renewal = later(self.renewal);
             self.renew(now).await?;
         }

@@ -24,8 +24,6 @@ use crate::{
 
 /// How many writes of one controller are under way at once: enough to share the disk's commits.
 const AT_ONCE: usize = 64;
-/// The longest sleep. Some clocks cannot count further, and waking once a day for nothing costs nothing.
-const SLEEP_MAX: Duration = Duration::from_hours(24);
 
 /// How a node is set up.
 #[derive(Clone, Debug)]
@@ -160,7 +158,8 @@ impl Controllers {
         let left = next.duration_since(self.client.now());
         // What is due already is negative.
         let left = Duration::try_from(left).unwrap_or(Duration::ZERO);
-        tokio::time::sleep(left.min(SLEEP_MAX)).await;
+        // Never longer than between two renewals, so that a clock that was set meanwhile is noticed.
+        tokio::time::sleep(left.min(self.heartbeat.interval())).await;
     }
 }
 

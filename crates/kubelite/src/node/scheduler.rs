@@ -281,6 +281,7 @@ impl Scheduler {
                 self.stale = true;
             }
             (Err(error), _) => {
+                self.stale = true;
                 tracing::warn!(pod = %pod.key.name, namespace = %pod.key.namespace, %error, "could not schedule the pod");
             }
         }

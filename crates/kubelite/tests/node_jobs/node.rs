@@ -46,6 +46,32 @@ async fn node_is_registered_and_its_lease_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn clock_that_is_set_delays_neither_the_lease_nor_a_deadline() {
+    let cluster = Cluster::start().await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "kube-node-lease");
+    cluster.create("j", json!({"activeDeadlineSeconds": 3600})).await;
+    cluster.run("j").await;
+    cluster.clock.turn(jiff::SignedDuration::from_hours(-5));
+    cluster.pass(11).await;
+    let renewed = leases
+        .get("kubelite")
+        .await
+        .unwrap()
+        .spec
+        .unwrap()
+        .renew_time
+        .unwrap()
+        .0;
+    assert!(cluster.now().duration_since(renewed).as_secs() <= 10);
+    cluster.clock.turn(jiff::SignedDuration::from_hours(6));
+    cluster.pass(11).await;
+    assert_eq!(
+        cluster.conditions("j").await,
+        ["FailureTarget=True DeadlineExceeded"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_nothing_changes() {
     let cluster = Cluster::with(NodeConfig {
         pods: 1,

@@ -1,8 +1,11 @@
 //! A server with a node's controllers, and a kubelet's hands.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, Client, ResourceExt,
@@ -18,6 +21,25 @@ use serde_json::{Value, json};
 
 pub(crate) const START: &str = "2026-03-01T12:00:00Z";
 
+/// Tokio's clock, until somebody sets it.
+#[derive(Debug)]
+pub(crate) struct TestClock {
+    time: TokioClock,
+    offset: Mutex<SignedDuration>,
+}
+
+impl TestClock {
+    pub(crate) fn turn(&self, by: SignedDuration) {
+        *self.offset.lock().unwrap() += by;
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        self.time.now() + *self.offset.lock().unwrap()
+    }
+}
+
 /// A server with a node, and a kubelet's hands.
 pub(crate) struct Cluster {
     pub(crate) server: Server,
@@ -25,7 +47,7 @@ pub(crate) struct Cluster {
     pub(crate) jobs: Api<Job>,
     pub(crate) pods: Api<Pod>,
     pub(crate) client: Client,
-    pub(crate) clock: TokioClock,
+    pub(crate) clock: Arc<TestClock>,
 }
 
 impl Cluster {
@@ -34,9 +56,12 @@ impl Cluster {
     }
 
     pub(crate) async fn with(config: NodeConfig) -> Self {
-        let clock = TokioClock::starting_at(START.parse().unwrap());
+        let clock = Arc::new(TestClock {
+            time: TokioClock::starting_at(START.parse().unwrap()),
+            offset: Mutex::default(),
+        });
         let server = Server::start(Config {
-            clock: Arc::new(clock),
+            clock: clock.clone(),
             ids: Ids::seeded(11),
             ..Config::new(Store::in_memory(Limits::default()))
         })

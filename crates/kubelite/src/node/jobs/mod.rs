@@ -117,6 +117,10 @@ impl Jobs {
     /// Makes everything due.
     pub(super) fn note_everything(&mut self) {
         let now = self.client.now();
+        // Those among them that are gone by now are forgotten when they are visited.
+        for key in self.memories.keys() {
+            self.timers.add(key.clone(), now);
+        }
         let Ok(snapshot) = self.client.store().snapshot(&self.collection, None) else {
             return;
         };

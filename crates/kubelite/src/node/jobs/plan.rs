@@ -21,8 +21,9 @@ use super::{
 
 /// Keeps the list of uncounted pods in a status small, as Kubernetes does.
 const UNCOUNTED_MAX: usize = 500;
-/// How many pods one plan makes at most, so that one wide Job does not hold up the others.
-const CREATED_MAX: i32 = 500;
+/// How many pods of one Job are active at most, whatever its parallelism. No node here runs more at once, the next ones
+/// are made as these end, and one Job cannot fill the store with pods that wait.
+const ACTIVE_MAX: i32 = 500;
 /// `spec.managedBy` of Jobs that are not left to another controller.
 const OWN_NAME: &str = "kubernetes.io/job-controller";
 
@@ -314,7 +315,7 @@ impl<'a> Draft<'a> {
         let wanted = if self.suspended() {
             0
         } else {
-            let parallelism = self.spec.parallelism.unwrap_or(1);
+            let parallelism = self.spec.parallelism.unwrap_or(1).min(ACTIVE_MAX);
             match self.spec.completions {
                 Some(completions) => parallelism.min(completions.saturating_sub(self.succeeded)).max(0),
                 // The first success ends such a Job, and the pods beside it may finish.
@@ -331,7 +332,7 @@ impl<'a> Draft<'a> {
             return;
         }
         let occupied = if self.only_ended { self.terminating } else { 0 };
-        let missing = (wanted - occupied - self.active).min(CREATED_MAX);
+        let missing = wanted - occupied - self.active;
         if missing <= 0 {
             return;
         }

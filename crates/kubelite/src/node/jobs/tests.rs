@@ -415,16 +415,21 @@ fn surplus_pods_go_least_advanced_first() {
 
 #[test]
 fn wide_job_runs_as_many_pods_as_are_wanted() {
-    let wide = |completions: Value, pods: &[Pod]| {
-        let spec =
-            json!({"spec": {"parallelism": 3, "completions": completions}, "status": {"active": null}});
-        let effects = short(&plan_at(100, &spec, pods));
-        effects.iter().filter(|effect| **effect == "create").count()
+    let wide_by = |parallelism: i32, completions: Value, pods: &[Pod]| {
+        let spec = json!({"parallelism": parallelism, "completions": completions});
+        let plan = plan_at(100, &json!({"spec": spec, "status": {"active": null}}), pods);
+        let creations = plan
+            .effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::CreatePod(_)));
+        creations.count()
     };
+    let wide = |completions: Value, pods: &[Pod]| wide_by(3, completions, pods);
     let success = [ended("a", 0, 5)];
     assert_eq!(wide(json!(5), &[]), 3);
     assert_eq!(wide(json!(2), &[]), 2);
     assert_eq!(wide(json!(3), &success), 2);
     assert_eq!(wide(Value::Null, &[]), 3);
     assert_eq!(wide(Value::Null, &success), 0);
+    assert_eq!(wide_by(i32::MAX, json!(i32::MAX), &[]), 500);
 }
