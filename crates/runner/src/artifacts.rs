@@ -15,17 +15,17 @@ const FILES_MAX: usize = 10_000;
 
 /// An artifact that exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Artifact {
-    pub name: String,
+pub(crate) struct Artifact {
+    pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
+    pub(crate) path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    pub(crate) key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
     /// Size of the file, or of all files in the directory. Absent where there is no file to measure, or too many.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
+    pub(crate) bytes: Option<u64>,
 }
 
 /// What of the declared artifacts is there, and the names of those that are not.
@@ -136,7 +136,10 @@ mod tests {
             .iter()
             .map(|artifact| (artifact.name.as_str(), artifact.bytes))
             .collect();
-        assert_eq!(sizes, [("file", Some(4)), ("directory", Some(6)), ("reference", None)]);
+        assert_eq!(
+            sizes,
+            [("file", Some(4)), ("directory", Some(6)), ("reference", None)]
+        );
         assert_eq!(collected.missing, ["absent"]);
     }
 }

@@ -104,7 +104,10 @@ mod tests {
         for (prompt, expected) in [
             ("Username for 'https://git.example.com': ", "robot"),
             ("Password for 'https://robot@git.example.com': ", "token-value"),
-            ("Password for 'https://a@b@Git.Example.com/team/repo.git': ", "token-value"),
+            (
+                "Password for 'https://a@b@Git.Example.com/team/repo.git': ",
+                "token-value",
+            ),
         ] {
             assert_eq!(answer(prompt, &environment), Ok(expected.to_owned()), "{prompt}");
         }
@@ -124,7 +127,10 @@ mod tests {
             "https://git.example.com@evil.example.com",
         ] {
             let error = answer(&format!("Password for '{url}': "), &environment).unwrap_err();
-            assert!(matches!(error, AskpassError::OtherServer { .. }), "{url}: {error}");
+            assert!(
+                matches!(error, AskpassError::OtherServer { .. }),
+                "{url}: {error}"
+            );
         }
     }
 

@@ -55,7 +55,9 @@ fn parse(arguments: &[OsString]) -> Option<Command> {
     match *words.as_slice() {
         [] | [Some("run")] => Some(Command::Run),
         // The directory need not be UTF-8, so it is taken from the arguments themselves.
-        [Some("install"), _] => arguments.get(1).map(|directory| Command::Install(directory.into())),
+        [Some("install"), _] => arguments
+            .get(1)
+            .map(|directory| Command::Install(directory.into())),
         [Some("help" | "--help" | "-h")] => Some(Command::Help),
         [Some("--version" | "-V")] => Some(Command::Version),
         [Some(prompt)] if askpass::is_prompt(prompt) => Some(Command::Askpass(prompt.to_owned())),

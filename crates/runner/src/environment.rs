@@ -17,7 +17,10 @@ impl Environment {
 
     /// The value, trimmed; a blank one counts as absent, as everywhere in Jangar.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+        self.0
+            .get(name)
+            .map(|value| value.trim())
+            .filter(|value| !value.is_empty())
     }
 
     /// The value as it is.

@@ -20,7 +20,9 @@ pub(crate) enum GitError {
          the run's vcsPolicy.mode to none"
     )]
     Missing { repository: String },
-    #[error("VCS_SSH_KEY_PATH is set, but there is no ssh on the PATH; use an image that has ssh, or a token")]
+    #[error(
+        "VCS_SSH_KEY_PATH is set, but there is no ssh on the PATH; use an image that has ssh, or a token"
+    )]
     SshMissing,
     #[error("cannot read the key that VCS_SSH_KEY_PATH names, {}: {source}", path.display())]
     KeyUnreadable { path: PathBuf, source: io::Error },
@@ -35,7 +37,9 @@ impl GitError {
     pub(crate) fn reason(&self) -> Reason {
         match self {
             Self::Missing { .. } => Reason::GitMissing,
-            Self::SshMissing | Self::KeyUnreadable { .. } | Self::KeyExposed { .. } => Reason::GitCredentialsUnusable,
+            Self::SshMissing | Self::KeyUnreadable { .. } | Self::KeyExposed { .. } => {
+                Reason::GitCredentialsUnusable
+            }
         }
     }
 }
@@ -81,9 +85,12 @@ fn ssh_command(key: &str, known_hosts: Option<&str>, environment: &Environment) 
     let path = PathBuf::from(key);
     let metadata = fs::File::open(&path)
         .and_then(|file| file.metadata())
-        .and_then(|metadata| match metadata.is_file() {
-            true => Ok(metadata),
-            false => Err(io::Error::other("it is no file")),
+        .and_then(|metadata| {
+            if metadata.is_file() {
+                Ok(metadata)
+            } else {
+                Err(io::Error::other("it is no file"))
+            }
         })
         .map_err(|source| GitError::KeyUnreadable {
             path: path.clone(),
@@ -145,7 +152,10 @@ mod tests {
         let (_image, path) = image(&[]);
 
         assert_eq!(prepared(&[], &path).unwrap(), []);
-        assert_eq!(prepared(&[("VCS_REPOSITORY", "a/b"), ("VCS_MODE", "none")], &path).unwrap(), []);
+        assert_eq!(
+            prepared(&[("VCS_REPOSITORY", "a/b"), ("VCS_MODE", "none")], &path).unwrap(),
+            []
+        );
     }
 
     #[test]
@@ -166,7 +176,12 @@ mod tests {
         assert!(variables.contains(&("GIT_ASKPASS", "/opt/agent-runner".to_owned())));
 
         let own = [token[0], token[1], ("GIT_ASKPASS", "/bin/own")];
-        assert!(prepared(&own, &path).unwrap().iter().all(|(name, _)| *name != "GIT_ASKPASS"));
+        assert!(
+            prepared(&own, &path)
+                .unwrap()
+                .iter()
+                .all(|(name, _)| *name != "GIT_ASKPASS")
+        );
     }
 
     #[test]
@@ -176,10 +191,18 @@ mod tests {
         let ssh = [("VCS_REPOSITORY", "a/b"), ("VCS_SSH_KEY_PATH", key.as_str())];
 
         let loose = prepared(&ssh, &path).unwrap();
-        assert!(loose[1].1.contains("StrictHostKeyChecking=accept-new"), "{loose:?}");
+        assert!(
+            loose[1].1.contains("StrictHostKeyChecking=accept-new"),
+            "{loose:?}"
+        );
 
         let strict = prepared(&[ssh[0], ssh[1], ("VCS_SSH_KNOWN_HOSTS_PATH", "/k'h")], &path).unwrap();
-        assert!(strict[1].1.contains(r"-o 'UserKnownHostsFile=/k'\''h' -o StrictHostKeyChecking=yes"), "{strict:?}");
+        assert!(
+            strict[1]
+                .1
+                .contains(r"-o 'UserKnownHostsFile=/k'\''h' -o StrictHostKeyChecking=yes"),
+            "{strict:?}"
+        );
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::spec::InputFile;
 pub(crate) enum InputError {
     #[error("providerSpec.inputFiles[{index}].path is {path:?}: it must be absolute and without ..")]
     Path { index: usize, path: String },
-    #[error("cannot write {path}, which providerSpec.inputFiles[{index}] asks for: {source}; choose a path below a volume")]
+    #[error(
+        "cannot write {path}, which providerSpec.inputFiles[{index}] asks for: {source}; choose a path below a volume"
+    )]
     Write {
         index: usize,
         path: String,
@@ -64,7 +66,10 @@ mod tests {
                 path: path.to_owned(),
                 content: "x".to_owned(),
             };
-            assert!(matches!(write(&[file]), Err(InputError::Path { index: 0, .. })), "{path}");
+            assert!(
+                matches!(write(&[file]), Err(InputError::Path { index: 0, .. })),
+                "{path}"
+            );
         }
     }
 
@@ -77,7 +82,12 @@ mod tests {
             content: content.to_owned(),
         };
 
-        write(&[file(" ", "x"), file("/nonexistent/empty", ""), file(path.to_str().unwrap(), "{{ raw }}")]).unwrap();
+        write(&[
+            file(" ", "x"),
+            file("/nonexistent/empty", ""),
+            file(path.to_str().unwrap(), "{{ raw }}"),
+        ])
+        .unwrap();
 
         assert_eq!(fs::read_to_string(path).unwrap(), "{{ raw }}");
         assert!(!Path::new("/nonexistent").exists());

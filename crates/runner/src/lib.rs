@@ -27,7 +27,6 @@ mod template;
 
 use std::{ffi::OsString, process::ExitCode};
 
-pub use outcome::{Outcome, TERMINATION_MESSAGE_MAX_BYTES};
 pub use reason::Reason;
 
 /// Runs the program with these arguments, its own name left out.

@@ -143,7 +143,10 @@ mod tests {
     fn a_listed_name_is_masked_though_it_looks_harmless() {
         let environment = Environment::from([("HANDLE", "quite-private")]);
 
-        assert_eq!(Masker::new(&environment, &[]).text("quite-private"), "quite-private");
+        assert_eq!(
+            Masker::new(&environment, &[]).text("quite-private"),
+            "quite-private"
+        );
         assert_eq!(
             Masker::new(&environment, &["HANDLE".to_owned()]).text("a quite-private b"),
             "a *** b"

@@ -53,7 +53,9 @@ fn hint(source: &io::Error) -> &'static str {
         io::ErrorKind::NotFound => {
             "; its interpreter (the #! line) or its dynamic loader is not in this image, or the working directory is gone"
         }
-        io::ErrorKind::PermissionDenied => "; the file or a directory on the way is closed to this user, or mounted noexec",
+        io::ErrorKind::PermissionDenied => {
+            "; the file or a directory on the way is closed to this user, or mounted noexec"
+        }
         _ => "",
     }
 }
@@ -137,7 +139,8 @@ impl Watch {
         let ended = self
             .copy_output(&mut child, log)
             .and_then(|()| self.attend(group, &mut schedule, start, &mut open, console));
-        // What the agent left behind would die with the container anyway; on the way out it must not hold the output open.
+        // What the agent left behind would die with the container anyway; until then it would hold the output open. If the
+        // group is empty its number is free, but numbers go round: it is not given out again within these microseconds.
         signal_group(group, Signal::KILL, console);
         let exit = ended?;
         self.drain(open, console);
@@ -182,17 +185,21 @@ impl Watch {
         open: &mut usize,
         console: &Console,
     ) -> Result<Exit, ProcessError> {
+        let mut gone_at = None;
         loop {
             while let Some(signal) = schedule.due(start.elapsed()) {
-                console.say(match signal {
-                    Signal::KILL => "the agent's time is up: killing it",
-                    _ => "the agent has reached its soft deadline: asking it to stop",
-                });
+                if signal == Signal::KILL {
+                    console.say("the agent's time is up: killing it");
+                    gone_at = Some(start.elapsed().saturating_add(GONE_MAX));
+                } else {
+                    console.say("the agent has reached its soft deadline: asking it to stop");
+                }
                 signal_group(group, signal, console);
             }
-            let wait = match schedule.killed() {
-                true => Some(GONE_MAX),
-                false => schedule.wait(start.elapsed()),
+            let wait = match gone_at {
+                Some(gone_at) if gone_at <= start.elapsed() => return Err(ProcessError::Immortal),
+                Some(gone_at) => Some(gone_at.saturating_sub(start.elapsed())),
+                None => schedule.wait(start.elapsed()),
             };
             let event = match wait {
                 Some(wait) => self.events.recv_timeout(wait),
@@ -212,10 +219,11 @@ impl Watch {
                 }
                 // An agent may close its output long before it ends.
                 Ok(Event::OutputEnded) => *open -= 1,
-                Err(RecvTimeoutError::Timeout) if schedule.killed() => return Err(ProcessError::Immortal),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(ProcessError::Signals(io::Error::other("the thread that receives them ended")));
+                    return Err(ProcessError::Signals(io::Error::other(
+                        "the thread that receives them ended",
+                    )));
                 }
             }
         }
@@ -224,7 +232,10 @@ impl Watch {
     fn drain(&self, mut open: usize, console: &Console) {
         let start = Instant::now();
         while open > 0 {
-            match self.events.recv_timeout(DRAIN_MAX.saturating_sub(start.elapsed())) {
+            match self
+                .events
+                .recv_timeout(DRAIN_MAX.saturating_sub(start.elapsed()))
+            {
                 Ok(Event::OutputEnded) => open -= 1,
                 Ok(Event::Signal(_)) => {}
                 Err(_) => {
@@ -267,5 +278,9 @@ fn exit_of(status: WaitStatus) -> Option<Exit> {
     status
         .exit_status()
         .map(|code| Exit::Code(byte(code)))
-        .or_else(|| status.terminating_signal().map(|number| Exit::Signal(byte(number))))
+        .or_else(|| {
+            status
+                .terminating_signal()
+                .map(|number| Exit::Signal(byte(number)))
+        })
 }

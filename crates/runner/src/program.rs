@@ -26,7 +26,12 @@ const BUILT_IN: [(&str, &str); 1] = [("codex", "/usr/local/bin/codex-implement")
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Variables that tell the agent what the controller decided, which a provider cannot change.
-const RESERVED: [&str; 4] = ["AGENT_RUN_SPEC", "AGENT_RUNNER_SPEC_PATH", "AGENT_PROVIDER", "AGENT_OUTCOME_PATH"];
+const RESERVED: [&str; 4] = [
+    "AGENT_RUN_SPEC",
+    "AGENT_RUNNER_SPEC_PATH",
+    "AGENT_PROVIDER",
+    "AGENT_OUTCOME_PATH",
+];
 const RESERVED_PREFIX: &str = "VCS_";
 
 #[derive(Debug, thiserror::Error)]
@@ -95,18 +100,21 @@ impl Program {
         let rendered_env: Vec<_> = provider
             .env_template
             .iter()
-            .map(|(name, template)| (name.clone(), renderer.render(template, &format!("envTemplate.{name}"))))
+            .map(|(name, template)| {
+                (
+                    name.clone(),
+                    renderer.render(template, &format!("envTemplate.{name}")),
+                )
+            })
             .collect();
         let mut notes = renderer.notes;
         let (reserved, env): (Vec<_>, Vec<_>) = rendered_env
             .into_iter()
             .chain(provider.env.clone())
             .partition(|(name, _)| is_reserved(name));
-        notes.extend(
-            reserved
-                .into_iter()
-                .map(|(name, _)| format!("the provider's value of {name} is ignored: Jangar sets that variable")),
-        );
+        notes.extend(reserved.into_iter().map(|(name, _)| {
+            format!("the provider's value of {name} is ignored: Jangar sets that variable")
+        }));
 
         match provider.binary.as_deref().map(str::trim) {
             Some(binary) if !is_runner(binary) => Ok(Self {
@@ -117,7 +125,8 @@ impl Program {
             }),
             _ => {
                 let event_file = spec.payloads.event_file_path.as_ref();
-                let run_path = event_file.map_or_else(|| run_path.to_string_lossy().into_owned(), String::clone);
+                let run_path =
+                    event_file.map_or_else(|| run_path.to_string_lossy().into_owned(), String::clone);
                 Ok(Self {
                     binary: built_in(&spec.provider)?.to_owned(),
                     args: if args.is_empty() { vec![run_path] } else { args },
@@ -178,7 +187,10 @@ fn is_reserved(name: &str) -> bool {
 }
 
 fn is_runner(binary: &str) -> bool {
-    binary.is_empty() || Path::new(binary).file_name().is_some_and(|name| name == RUNNER_NAME)
+    binary.is_empty()
+        || Path::new(binary)
+            .file_name()
+            .is_some_and(|name| name == RUNNER_NAME)
 }
 
 fn built_in(provider: &str) -> Result<&'static str, ProgramError> {
@@ -218,7 +230,9 @@ pub(crate) fn find(binary: &str, environment: &Environment) -> Lookup {
 
 fn look_at(path: PathBuf) -> Lookup {
     match fs::metadata(&path) {
-        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => Lookup::Found(path),
+        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => {
+            Lookup::Found(path)
+        }
         Ok(_) => Lookup::NotExecutable(path),
         Err(_) => Lookup::Missing,
     }
@@ -291,7 +305,12 @@ mod tests {
 
     #[test]
     fn the_binary_agent_runner_means_the_built_in_provider() {
-        for binary in [json!("agent-runner"), json!("/usr/local/bin/agent-runner"), json!(null), json!("")] {
+        for binary in [
+            json!("agent-runner"),
+            json!("/usr/local/bin/agent-runner"),
+            json!(null),
+            json!(""),
+        ] {
             let program = program(
                 json!({"provider": "codex", "providerSpec": {"binary": binary}, "payloads": {"eventFilePath": "/w/run.json"}}),
                 json!({}),
@@ -304,8 +323,11 @@ mod tests {
 
     #[test]
     fn an_unknown_built_in_is_no_program() {
-        let error = program(json!({"provider": "mystery", "providerSpec": {"binary": "agent-runner"}}), json!({}))
-            .unwrap_err();
+        let error = program(
+            json!({"provider": "mystery", "providerSpec": {"binary": "agent-runner"}}),
+            json!({}),
+        )
+        .unwrap_err();
 
         assert_eq!(error.reason(), Reason::UnknownProvider);
     }
@@ -327,7 +349,10 @@ mod tests {
 
         let both = path(&format!("{root}/first::{root}/second"));
         assert_eq!(find("tool", &both), Lookup::Found(tool.clone()));
-        assert_eq!(find("tool", &path(&format!("{root}/first"))), Lookup::NotExecutable(plain));
+        assert_eq!(
+            find("tool", &path(&format!("{root}/first"))),
+            Lookup::NotExecutable(plain)
+        );
         assert_eq!(find("absent", &both), Lookup::Missing);
         assert_eq!(find(tool.to_str().unwrap(), &path("")), Lookup::Found(tool));
         assert_eq!(find(root, &both), Lookup::NotExecutable(root.into()));

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::Path,
 };
@@ -25,6 +25,8 @@ const COMMIT_BYTES: std::ops::RangeInclusive<usize> = 7..=64;
 pub(crate) enum ReportError {
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
+    #[error("is no file")]
+    NotAFile,
     #[error("is larger than {REPORT_MAX_BYTES} bytes")]
     TooLarge,
     #[error("is not JSON: {0}")]
@@ -49,11 +51,14 @@ pub(crate) struct Report {
 impl Report {
     /// Reads the file. An agent that wrote none reported nothing, which is fine.
     pub(crate) fn read(path: &Path, masker: &Masker) -> Result<Self, ReportError> {
-        let file = match File::open(path) {
-            Ok(file) => file,
+        match fs::metadata(path) {
+            // Opening a pipe would wait for somebody to write to it.
+            Ok(metadata) if !metadata.is_file() => return Err(ReportError::NotAFile),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(ReportError::Unreadable(error)),
-        };
+        }
+        let file = File::open(path).map_err(ReportError::Unreadable)?;
         let mut bytes = Vec::new();
         file.take(REPORT_MAX_BYTES + 1)
             .read_to_end(&mut bytes)
@@ -78,15 +83,24 @@ impl Report {
         let report: Self = serde_path_to_error::deserialize(&value)
             .map_err(|error| wrong(&error.path().to_string(), &error.inner().to_string()))?;
         if report.usage.len() > USAGE_MAX_ENTRIES {
-            return Err(wrong("usage", &format!("has more than {USAGE_MAX_ENTRIES} entries")));
+            return Err(wrong(
+                "usage",
+                &format!("has more than {USAGE_MAX_ENTRIES} entries"),
+            ));
         }
         if report.usage.keys().any(|key| key.len() > USAGE_KEY_MAX_BYTES) {
-            return Err(wrong("usage", &format!("has a key longer than {USAGE_KEY_MAX_BYTES} bytes")));
+            return Err(wrong(
+                "usage",
+                &format!("has a key longer than {USAGE_KEY_MAX_BYTES} bytes"),
+            ));
         }
         if let Some(commit) = &report.commit
             && !(COMMIT_BYTES.contains(&commit.len()) && commit.bytes().all(|byte| byte.is_ascii_hexdigit()))
         {
-            return Err(wrong("commit", "must be the name of a commit, 7 to 64 hexadecimal digits"));
+            return Err(wrong(
+                "commit",
+                "must be the name of a commit, 7 to 64 hexadecimal digits",
+            ));
         }
         Ok(report)
     }
@@ -108,7 +122,9 @@ impl Report {
 
 fn without_nulls(value: Value) -> Value {
     match value {
-        Value::Object(fields) => Value::Object(fields.into_iter().filter(|(_, value)| !value.is_null()).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().filter(|(_, value)| !value.is_null()).collect())
+        }
         other => other,
     }
 }
@@ -133,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_null_is_a_field_left_out() {
-        let report = Report::parse(br#"{"summary": null, "usage": null, "outputs": null, "commit": null}"#).unwrap();
+        let report =
+            Report::parse(br#"{"summary": null, "usage": null, "outputs": null, "commit": null}"#).unwrap();
 
         assert!(report.summary.is_none() && report.usage.is_empty() && report.outputs.is_empty());
     }
@@ -145,12 +162,19 @@ mod tests {
         for (text, expected) in [
             ("{", "is not JSON: EOF while parsing an object at line 1 column 1"),
             ("[]", "field (the whole document): must be an object"),
-            (r#"{"commit": "main"}"#, "field commit: must be the name of a commit, 7 to 64 hexadecimal digits"),
+            (
+                r#"{"commit": "main"}"#,
+                "field commit: must be the name of a commit, 7 to 64 hexadecimal digits",
+            ),
             (&many, "field usage: has more than 16 entries"),
         ] {
             assert_eq!(Report::parse(text.as_bytes()).unwrap_err().to_string(), expected);
         }
-        for text in [r#"{"summary": 5}"#, r#"{"usage": {"a": "b"}}"#, r#"{"outputs": []}"#] {
+        for text in [
+            r#"{"summary": 5}"#,
+            r#"{"usage": {"a": "b"}}"#,
+            r#"{"outputs": []}"#,
+        ] {
             let error = Report::parse(text.as_bytes()).unwrap_err();
             assert!(matches!(error, ReportError::Field { .. }), "{text}: {error}");
         }
@@ -160,7 +184,10 @@ mod tests {
     fn a_report_of_endless_depth_is_no_crash() {
         let deep = format!("{{\"outputs\": {{\"a\": {}", "[".repeat(100_000));
 
-        assert!(matches!(Report::parse(deep.as_bytes()), Err(ReportError::NotJson(_))));
+        assert!(matches!(
+            Report::parse(deep.as_bytes()),
+            Err(ReportError::NotJson(_))
+        ));
     }
 
     #[test]

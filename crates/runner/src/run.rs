@@ -277,7 +277,8 @@ impl Run {
             outcome.compact()
         });
         if let Some(message) = outcome.message() {
-            self.console.say(&format!("{}: {message}", outcome.reason.as_str()));
+            self.console
+                .say(&format!("{}: {message}", outcome.reason.as_str()));
         }
         // The end is the start and what passed since, so that the two agree though the clock may be set in between.
         let elapsed = self.started.elapsed();
@@ -305,7 +306,7 @@ impl Run {
         outcome.exit_code
     }
 
-    fn write_status(&self, end: Option<End<'_>>, status: State) -> io::Result<()> {
+    fn write_status(&self, end: Option<End<'_>>, state: State) -> io::Result<()> {
         let masker = &self.console.masker;
         let binary = self.program.as_ref().map(|program| masker.text(&program.binary));
         let args: Vec<String> = self
@@ -319,7 +320,7 @@ impl Run {
             &self.paths.status,
             &Status {
                 provider: self.provider.as_deref(),
-                status,
+                state,
                 binary: binary.as_deref(),
                 args: &args,
                 started_at: in_milliseconds(self.started_at),
@@ -328,7 +329,7 @@ impl Run {
                     status_path: &self.paths.status,
                     log_path: &self.paths.log,
                     log_cut: Artifacts::is_cut(log_end),
-                    output_artifacts: &self.collected.present,
+                    present: &self.collected.present,
                     missing: &self.collected.missing,
                 },
             },
@@ -362,7 +363,10 @@ fn judge(ended: &Ended, log: &Path) -> (Reason, Option<String>) {
     match (ended.stop, ended.exit) {
         (Some((StopCause::Signal(signal), _)), _) => {
             let name = signal_hook::low_level::signal_name(signal.as_raw()).unwrap_or("a signal");
-            (Reason::Stopped, Some(format!("{how} after the runner was stopped by {name}")))
+            (
+                Reason::Stopped,
+                Some(format!("{how} after the runner was stopped by {name}")),
+            )
         }
         (Some((StopCause::SoftDeadline, false)), _) => (
             Reason::SoftDeadlineExceeded,

@@ -27,9 +27,9 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn new(deadlines: &Deadlines) -> Self {
-        let grace = deadlines.grace_seconds.0;
-        let soft = deadlines.soft_seconds.map(|seconds| seconds.0);
-        let hard = deadlines.hard_seconds.map(|seconds| seconds.0);
+        let grace = deadlines.grace.0;
+        let soft = deadlines.soft.map(|seconds| seconds.0);
+        let hard = deadlines.hard.map(|seconds| seconds.0);
         Self {
             soft,
             kill: hard.or_else(|| soft.map(|soft| soft.saturating_add(grace))),
@@ -83,10 +83,6 @@ impl Schedule {
     pub(crate) fn stop(&self) -> Option<(StopCause, bool)> {
         self.stop.map(|cause| (cause, self.killed))
     }
-
-    pub(crate) fn killed(&self) -> bool {
-        self.killed
-    }
 }
 
 #[cfg(test)]
@@ -100,9 +96,9 @@ mod tests {
 
     fn schedule(soft: Option<u64>, hard: Option<u64>, grace: u64) -> Schedule {
         Schedule::new(&Deadlines {
-            soft_seconds: soft.map(|seconds| Seconds(at(seconds))),
-            hard_seconds: hard.map(|seconds| Seconds(at(seconds))),
-            grace_seconds: Seconds(at(grace)),
+            soft: soft.map(|seconds| Seconds(at(seconds))),
+            hard: hard.map(|seconds| Seconds(at(seconds))),
+            grace: Seconds(at(grace)),
         })
     }
 

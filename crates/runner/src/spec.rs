@@ -96,7 +96,12 @@ impl Document {
     fn wrong(&self, field: &str, problem: &str) -> SpecError {
         SpecError::Field {
             path: self.path.clone(),
-            field: if field == "." { "(the whole document)" } else { field }.to_owned(),
+            field: if field == "." {
+                "(the whole document)"
+            } else {
+                field
+            }
+            .to_owned(),
             problem: problem.to_owned(),
         }
     }
@@ -175,19 +180,22 @@ impl Default for Files {
 
 /// How long the agent may take, counted from its start.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub(crate) struct Deadlines {
-    pub(crate) soft_seconds: Option<Seconds>,
-    pub(crate) hard_seconds: Option<Seconds>,
-    pub(crate) grace_seconds: Seconds,
+    #[serde(rename = "softSeconds")]
+    pub(crate) soft: Option<Seconds>,
+    #[serde(rename = "hardSeconds")]
+    pub(crate) hard: Option<Seconds>,
+    #[serde(rename = "graceSeconds")]
+    pub(crate) grace: Seconds,
 }
 
 impl Default for Deadlines {
     fn default() -> Self {
         Self {
-            soft_seconds: None,
-            hard_seconds: None,
-            grace_seconds: GRACE,
+            soft: None,
+            hard: None,
+            grace: GRACE,
         }
     }
 }
@@ -230,15 +238,13 @@ impl RunnerSpec {
         }
         for name in provider.env.keys().chain(provider.env_template.keys()) {
             if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(document.wrong("providerSpec.env", "has a name that is empty or contains = or NUL"));
+                return Err(document.wrong(
+                    "providerSpec.env",
+                    "has a name that is empty or contains = or NUL",
+                ));
             }
         }
-        let Deadlines {
-            soft_seconds,
-            hard_seconds,
-            ..
-        } = spec.deadlines;
-        if let (Some(soft), Some(hard)) = (soft_seconds, hard_seconds)
+        if let (Some(soft), Some(hard)) = (spec.deadlines.soft, spec.deadlines.hard)
             && hard < soft
         {
             return Err(document.wrong("deadlines.hardSeconds", "must not be before softSeconds"));
@@ -291,7 +297,7 @@ mod tests {
         let spec = RunnerSpec::new(&document(json!({"provider": "codex"}))).unwrap();
 
         assert_eq!(spec.artifacts.log_max_bytes, LOG_MAX_BYTES);
-        assert_eq!(spec.deadlines.grace_seconds, GRACE);
+        assert_eq!(spec.deadlines.grace, GRACE);
         assert!(spec.provider_spec.binary.is_none());
     }
 
@@ -299,8 +305,14 @@ mod tests {
     fn a_mistake_names_the_file_the_field_and_the_problem() {
         for (value, expected) in [
             (json!({}), "field (the whole document): missing field `provider`"),
-            (json!({"provider": 5}), "field provider: invalid type: integer `5`, expected a string"),
-            (json!({"provider": " "}), "field provider: is blank; it must name the AgentProvider"),
+            (
+                json!({"provider": 5}),
+                "field provider: invalid type: integer `5`, expected a string",
+            ),
+            (
+                json!({"provider": " "}),
+                "field provider: is blank; it must name the AgentProvider",
+            ),
             (
                 json!({"provider": "p", "providerSpec": {"args": ["a", 1]}}),
                 "field providerSpec.args[1]: invalid type: integer `1`, expected a string",
@@ -336,6 +348,9 @@ mod tests {
     fn a_run_document_must_be_an_object() {
         let message = RunSpec::new(&document(json!([]))).unwrap_err().to_string();
 
-        assert_eq!(message, "agent-runner.json, field (the whole document): must be an object");
+        assert_eq!(
+            message,
+            "agent-runner.json, field (the whole document): must be an object"
+        );
     }
 }

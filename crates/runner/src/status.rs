@@ -55,7 +55,8 @@ pub(crate) enum State {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status<'a> {
     pub(crate) provider: Option<&'a str>,
-    pub(crate) status: State,
+    #[serde(rename = "status")]
+    pub(crate) state: State,
     pub(crate) binary: Option<&'a str>,
     pub(crate) args: &'a [String],
     pub(crate) started_at: String,
@@ -87,7 +88,8 @@ pub(crate) struct Artifacts<'a> {
     pub(crate) log_path: &'a Path,
     /// Whether the log file lacks the end of the output.
     pub(crate) log_cut: bool,
-    pub(crate) output_artifacts: &'a [Artifact],
+    #[serde(rename = "outputArtifacts")]
+    pub(crate) present: &'a [Artifact],
     pub(crate) missing: &'a [String],
 }
 

@@ -136,7 +136,10 @@ mod tests {
     fn a_longer_log_is_cut_once_and_says_so() {
         let log = written(6, &["1234", "5678", "9"]);
 
-        assert!(log.starts_with("123456\nagent-runner: the log is cut here, at its limit of 6 bytes"), "{log}");
+        assert!(
+            log.starts_with("123456\nagent-runner: the log is cut here, at its limit of 6 bytes"),
+            "{log}"
+        );
         assert_eq!(log.lines().count(), 2);
     }
 

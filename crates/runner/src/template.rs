@@ -65,8 +65,16 @@ mod tests {
         for (template, expected, missing) in [
             ("plain", "plain", &[][..]),
             ("{{inputs.stage}}-{{ agentRun.name }}", "build-fix-1", &[]),
-            ("{{ inputs.n }} {{ inputs.tags }} {{ inputs.tags.1 }}", "3 [\"a\",\"b\"] b", &[]),
-            ("[{{ inputs.absent }}][{{ inputs.none }}]", "[][]", &["inputs.absent", "inputs.none"]),
+            (
+                "{{ inputs.n }} {{ inputs.tags }} {{ inputs.tags.1 }}",
+                "3 [\"a\",\"b\"] b",
+                &[],
+            ),
+            (
+                "[{{ inputs.absent }}][{{ inputs.none }}]",
+                "[][]",
+                &["inputs.absent", "inputs.none"],
+            ),
             ("{{ inputs.stage", "{{ inputs.stage", &[]),
             ("{{}} {{ a b }} }}", "{{}} {{ a b }} }}", &[]),
             ("{{ {{ inputs.stage }}", "{{ build", &[]),

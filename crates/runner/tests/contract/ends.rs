@@ -16,12 +16,26 @@ fn an_agent_that_exits_with_0_has_completed() {
     assert_eq!(finished.code, Some(0));
     assert_eq!(finished.stdout, "out\n");
     assert_eq!(finished.stderr, "err\n");
-    assert_eq!(finished.outcome, json!({"version": 1, "exitCode": 0, "reason": "Completed"}));
+    assert_eq!(
+        finished.outcome,
+        json!({"version": 1, "exitCode": 0, "reason": "Completed"})
+    );
     assert_eq!(finished.status["status"], "succeeded");
     assert_eq!(finished.status["provider"], "scripted");
     assert_eq!(finished.status["binary"], "/bin/sh");
     let log = workspace.read(".agent/runner.log");
     assert!(log.contains("out\n") && log.contains("err\n"), "{log}");
+}
+
+#[test]
+fn while_the_agent_works_the_status_file_says_so() {
+    let workspace = Workspace::with_agent("cp .agent/status.json seen");
+
+    workspace.run();
+
+    let seen: serde_json::Value = serde_json::from_str(&workspace.read("seen")).expect("JSON");
+    assert_eq!(seen["status"], "running");
+    assert!(seen.get("exitCode").is_none(), "{seen}");
 }
 
 #[test]
@@ -46,7 +60,8 @@ fn an_agent_that_a_signal_killed_has_128_and_its_number() {
 
 #[test]
 fn sigterm_to_the_runner_ends_the_whole_tree() {
-    let workspace = Workspace::with_agent("sh -c 'sleep 30 & sleep 30' 3>alive & exec 3>alive; echo ready; wait");
+    let workspace =
+        Workspace::with_agent("sh -c 'sleep 30 & sleep 30' 3>alive & exec 3>alive; echo ready; wait");
     let pipe = workspace.pipe("alive");
     let mut started = workspace.start();
     let mut alive = File::open(pipe).expect("the agent opens the pipe");
@@ -55,7 +70,9 @@ fn sigterm_to_the_runner_ends_the_whole_tree() {
     started.signal(Signal::TERM);
 
     let mut nothing = Vec::new();
-    alive.read_to_end(&mut nothing).expect("every process of the tree is gone");
+    alive
+        .read_to_end(&mut nothing)
+        .expect("every process of the tree is gone");
     let finished = started.finish();
     assert_eq!(finished.code, Some(143));
     assert_eq!(finished.reason(), "Stopped");
@@ -77,8 +94,10 @@ fn other_signals_reach_the_agent_and_mean_what_it_says() {
 
 #[test]
 fn an_agent_that_ignores_the_request_to_stop_is_killed_after_its_grace() {
-    let workspace =
-        Workspace::with_agent_and("trap '' TERM; echo ready; sleep 30", &json!({"deadlines": {"graceSeconds": 0.1}}));
+    let workspace = Workspace::with_agent_and(
+        "trap '' TERM; echo ready; sleep 30",
+        &json!({"deadlines": {"graceSeconds": 0.1}}),
+    );
     let mut started = workspace.start();
     started.until("ready");
 
@@ -109,7 +128,11 @@ fn at_the_soft_deadline_the_agent_is_asked_to_stop() {
 
     assert_eq!(finished.code, Some(143));
     assert_eq!(finished.reason(), "SoftDeadlineExceeded");
-    assert!(finished.stderr.contains("asking it to stop"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("asking it to stop"),
+        "{}",
+        finished.stderr
+    );
     assert!(!finished.stderr.contains("killing"), "{}", finished.stderr);
 }
 
@@ -125,7 +148,10 @@ fn at_the_hard_deadline_it_is_killed_after_it_was_asked() {
     assert_eq!(finished.code, Some(137));
     assert_eq!(finished.reason(), "HardDeadlineExceeded");
     assert_eq!(finished.stdout, "ready\nasked\n");
-    let asked = finished.stderr.find("asking it to stop").expect("the request is told");
+    let asked = finished
+        .stderr
+        .find("asking it to stop")
+        .expect("the request is told");
     let killed = finished.stderr.find("killing it").expect("the kill is told");
     assert!(asked < killed, "{}", finished.stderr);
 }
@@ -146,11 +172,15 @@ fn what_the_agent_left_running_dies_with_it() {
 
 #[test]
 fn a_process_that_left_the_group_does_not_hold_up_the_end() {
-    // Job control gives the background process a group of its own.
-    let finished = Workspace::with_agent("set -m; sleep 5 & exit 0").run();
+    // Job control gives the background process a group of its own; only bash does so without a terminal.
+    let finished = Workspace::with_agent("exec bash -c 'set -m; sleep 5 & exit 0'").run();
 
     assert_eq!(finished.code, Some(0));
-    assert!(finished.stderr.contains("still holds its output open"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("still holds its output open"),
+        "{}",
+        finished.stderr
+    );
 }
 
 #[test]
@@ -171,7 +201,10 @@ fn the_log_stops_at_its_limit_and_says_so_while_the_output_goes_on() {
 
     assert_eq!(finished.stdout.len(), 200 * 11);
     let log = workspace.read(".agent/runner.log");
-    assert!(log.contains("the log is cut here, at its limit of 100 bytes"), "{log}");
+    assert!(
+        log.contains("the log is cut here, at its limit of 100 bytes"),
+        "{log}"
+    );
     assert!(log.len() < 300, "{} bytes", log.len());
     assert_eq!(finished.status["artifacts"]["logCut"], true);
 }

@@ -17,7 +17,11 @@ fn without_git_a_run_on_a_repository_does_not_start() {
 
     assert_eq!(finished.code, Some(125));
     assert_eq!(finished.reason(), "GitMissing");
-    assert!(finished.message().contains("example/adder"), "{}", finished.message());
+    assert!(
+        finished.message().contains("example/adder"),
+        "{}",
+        finished.message()
+    );
     assert_eq!(finished.stdout, "");
 }
 
@@ -41,7 +45,14 @@ fn git_gets_the_token_for_its_server_and_for_no_other() {
 
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     let own = workspace.read("own");
-    assert!(own.contains("username=robot\npassword=the-token-value\n"), "{own}");
+    assert!(
+        own.contains("username=robot\npassword=the-token-value\n"),
+        "{own}"
+    );
     assert_eq!(workspace.read("other"), "");
-    assert!(!finished.stderr.contains("the-token-value"), "{}", finished.stderr);
+    assert!(
+        !finished.stderr.contains("the-token-value"),
+        "{}",
+        finished.stderr
+    );
 }

@@ -13,9 +13,9 @@ fn installing_twice_leaves_one_program_that_works() {
         let installed = Command::new(runner())
             .arg("install")
             .arg(directory.path())
-            .status()
+            .output()
             .expect("the runner starts");
-        assert!(installed.success());
+        assert!(installed.status.success());
     }
 
     let names: Vec<_> = fs::read_dir(directory.path())
@@ -26,7 +26,10 @@ fn installing_twice_leaves_one_program_that_works() {
     let program = directory.path().join("agent-runner");
     let mode = fs::metadata(&program).expect("the program").permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
-    let version = Command::new(program).arg("--version").output().expect("it starts");
+    let version = Command::new(program)
+        .arg("--version")
+        .output()
+        .expect("it starts");
     assert_eq!(
         String::from_utf8_lossy(&version.stdout),
         format!("agent-runner {}\n", env!("CARGO_PKG_VERSION"))
@@ -46,7 +49,10 @@ fn a_directory_that_is_not_there_is_not_made() {
 
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains("missing is not a directory; mount the volume"), "{message}");
+    assert!(
+        message.contains("missing is not a directory; mount the volume"),
+        "{message}"
+    );
     assert!(!missing.exists());
 }
 

@@ -29,7 +29,8 @@ fn what_the_agent_reports_is_passed_on() {
 fn a_report_of_an_earlier_run_in_the_same_workspace_does_not_count() {
     let workspace = Workspace::with_agent(r#"echo '{"summary": "first"}' > "$AGENT_OUTCOME_PATH""#);
     assert_eq!(workspace.run().outcome["summary"], "first");
-    let spec = json!({"provider": "scripted", "providerSpec": {"binary": "/bin/sh", "args": ["-c", "exit 0"]}});
+    let spec =
+        json!({"provider": "scripted", "providerSpec": {"binary": "/bin/sh", "args": ["-c", "exit 0"]}});
     workspace.write("agent-runner.json", &spec.to_string());
 
     assert!(workspace.run().outcome.get("summary").is_none());
@@ -41,18 +42,38 @@ fn a_report_that_is_not_json_fails_the_run() {
 
     assert_eq!(finished.code, Some(125));
     assert_eq!(finished.reason(), "OutcomeInvalid");
-    assert!(finished.message().contains("outcome.json is not JSON"), "{}", finished.message());
+    assert!(
+        finished.message().contains("outcome.json is not JSON"),
+        "{}",
+        finished.message()
+    );
+}
+
+#[test]
+fn a_report_that_is_a_pipe_is_not_waited_for() {
+    let finished = Workspace::with_agent(r#"mkfifo "$AGENT_OUTCOME_PATH""#).run();
+
+    assert_eq!(finished.reason(), "OutcomeInvalid");
 }
 
 #[test]
 fn a_failed_agent_stays_failed_whatever_its_report_is() {
-    for report in ["{", r#"{"outputs": {"x": "'$(head -c 9000 /dev/zero | tr "\0" x)'"}}"#] {
-        let finished = Workspace::with_agent(&format!("echo '{report}' > \"$AGENT_OUTCOME_PATH\"; exit 9")).run();
+    for report in [
+        "{",
+        r#"{"outputs": {"x": "'$(head -c 9000 /dev/zero | tr "\0" x)'"}}"#,
+    ] {
+        let finished =
+            Workspace::with_agent(&format!("echo '{report}' > \"$AGENT_OUTCOME_PATH\"; exit 9")).run();
 
         assert_eq!(finished.code, Some(9));
         assert_eq!(finished.reason(), "AgentFailed");
-        assert!(finished.message().contains("exited with code 9"), "{}", finished.message());
-        let more = finished.message().contains("is not JSON") || finished.message().contains("the outputs take");
+        assert!(
+            finished.message().contains("exited with code 9"),
+            "{}",
+            finished.message()
+        );
+        let more =
+            finished.message().contains("is not JSON") || finished.message().contains("the outputs take");
         assert!(more, "{}", finished.message());
     }
 }
@@ -71,7 +92,11 @@ fn a_long_summary_is_cut_and_the_outputs_stay() {
     assert!(message.len() <= 4096, "{} bytes", message.len());
     assert!(message.contains("sss…"), "{message}");
     assert_eq!(finished.outcome["outputs"], json!({"branch": "fix/1"}));
-    assert_eq!(finished.status["summary"].as_str().map(str::len), Some(9000), "the status file has it whole");
+    assert_eq!(
+        finished.status["summary"].as_str().map(str::len),
+        Some(9000),
+        "the status file has it whole"
+    );
 }
 
 #[test]
@@ -88,7 +113,10 @@ fn outputs_that_do_not_fit_fail_the_run() {
     assert_eq!(finished.outcome["exitCode"], 125);
     assert_eq!(finished.outcome["summary"], "done");
     assert!(finished.outcome.get("outputs").is_none());
-    assert_eq!(finished.status["outputs"]["text"].as_str().map(str::len), Some(5000));
+    assert_eq!(
+        finished.status["outputs"]["text"].as_str().map(str::len),
+        Some(5000)
+    );
     assert_eq!(finished.status["status"], "failed");
 }
 
@@ -109,7 +137,11 @@ fn artifacts_that_exist_are_recorded() {
         json!([{"name": "patch", "path": "out/diff.patch", "key": "runs/1/patch", "bytes": 5}])
     );
     assert_eq!(finished.status["artifacts"]["missing"], json!(["report"]));
-    assert!(finished.stderr.contains("left no artifact report"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("left no artifact report"),
+        "{}",
+        finished.stderr
+    );
 }
 
 #[test]
@@ -159,7 +191,8 @@ fn arguments_variables_and_files_are_as_the_provider_says() {
         },
     }))
     .run_document(&json!({"agentRun": {"name": "fix-1"}}));
-    let mut spec: serde_json::Value = serde_json::from_str(&workspace.read("agent-runner.json")).expect("JSON");
+    let mut spec: serde_json::Value =
+        serde_json::from_str(&workspace.read("agent-runner.json")).expect("JSON");
     spec["providerSpec"]["inputFiles"] =
         json!([{"path": workspace.path("input/config.toml"), "content": "{{ inputs.stage }}"}]);
     workspace.write("agent-runner.json", &spec.to_string());
@@ -167,5 +200,9 @@ fn arguments_variables_and_files_are_as_the_provider_says() {
     let finished = workspace.run();
 
     assert_eq!(finished.stdout, "fix-1 build {{ inputs.stage }}\n");
-    assert!(finished.stderr.contains("inputs.absent has no value"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("inputs.absent has no value"),
+        "{}",
+        finished.stderr
+    );
 }

@@ -80,7 +80,7 @@ impl Workspace {
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+        fs::read_to_string(self.path(name)).expect(name)
     }
 
     /// Makes a named pipe. Reading it to its end returns when every process that has it open for writing is gone.
@@ -172,7 +172,6 @@ impl Started<'_> {
 pub(crate) fn runner() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_agent-runner"))
 }
-
 
 fn merge(into: &mut Value, more: &Value) {
     match (into, more) {
