@@ -80,6 +80,22 @@ fn sigterm_to_the_runner_ends_the_whole_tree() {
 }
 
 #[test]
+fn the_request_to_stop_reaches_the_children_of_the_agent_too() {
+    let workspace = Workspace::with_agent(
+        "trap 'wait; exit 5' TERM; sh -c 'trap \"echo asked; exit\" TERM; echo ready; sleep 30 & wait' & wait",
+    );
+    let mut started = workspace.start();
+    started.until("ready");
+
+    started.signal(Signal::TERM);
+
+    let finished = started.finish();
+    assert_eq!(finished.stdout, "asked\n");
+    assert_eq!(finished.code, Some(5));
+    assert_eq!(finished.reason(), "Stopped");
+}
+
+#[test]
 fn other_signals_reach_the_agent_and_mean_what_it_says() {
     let workspace = Workspace::with_agent("trap 'exit 7' USR1; echo ready; sleep 30 & wait");
     let mut started = workspace.start();
