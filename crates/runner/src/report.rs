@@ -137,14 +137,14 @@ mod tests {
     fn a_report_is_read() {
         let report = Report::parse(
             br#"{"summary": "done", "usage": {"inputTokens": 5, "costUsd": 0.25}, "outputs": {"pr": {"number": 7}},
-                 "commit": "0123abc", "sumary": "?"}"#,
+                 "commit": "0123abc", "remarks": "?"}"#,
         )
         .unwrap();
 
         assert_eq!(report.summary.as_deref(), Some("done"));
         assert_eq!(report.usage.len(), 2);
         assert_eq!(report.outputs["pr"]["number"], 7);
-        assert_eq!(report.unknown.keys().collect::<Vec<_>>(), ["sumary"]);
+        assert_eq!(report.unknown.keys().collect::<Vec<_>>(), ["remarks"]);
     }
 
     #[test]
