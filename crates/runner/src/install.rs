@@ -19,7 +19,7 @@ pub(crate) enum InstallError {
     #[error("{} is not a directory; mount the volume that both containers share there", .0.display())]
     NotADirectory(PathBuf),
     #[error("cannot find this program itself: {0}")]
-    Self_(io::Error),
+    OwnPath(io::Error),
     #[error("cannot write {}: {source}; the volume must be writable for user {user} and have room", path.display())]
     Write {
         path: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) fn install(directory: &Path) -> Result<PathBuf, InstallError> {
     if !directory.is_dir() {
         return Err(InstallError::NotADirectory(directory.to_owned()));
     }
-    let program = env::current_exe().map_err(InstallError::Self_)?;
+    let program = env::current_exe().map_err(InstallError::OwnPath)?;
     let target = directory.join(NAME);
     let half = directory.join(format!(".{NAME}.{}", process::id()));
     copy(&program, &half, &target).map_err(|source| {
