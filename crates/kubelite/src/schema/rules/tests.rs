@@ -3,17 +3,17 @@ use serde_json::json;
 use super::*;
 use crate::schema::{check_custom_resource, parse::parse};
 
-fn rules_of(schema: &Value) -> Rules {
+pub(super) fn rules_of(schema: &Value) -> Rules {
     let schema = parse(schema).expect("schema");
     compile(&schema).unwrap_or_else(|errors| panic!("{}", errors[0]))
 }
 
-fn spec(properties: &Value, rules: &Value) -> Value {
+pub(super) fn spec(properties: &Value, rules: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {
         "type": "object", "properties": properties, "x-kubernetes-validations": rules}}})
 }
 
-fn messages(errors: &[FieldError]) -> Vec<String> {
+pub(super) fn messages(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
