@@ -135,7 +135,7 @@ fn the_rules_of_the_chart_are_accepted() {
     let mut with_rules = 0;
     for file in fs::read_dir(folder).unwrap() {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
-        let definition: Value = serde_yaml_ng::from_str(&text).unwrap();
+        let definition: Value = serde_saphyr::from_str(&text).unwrap();
         for version in definition["spec"]["versions"].as_array().unwrap() {
             let schema = parse(&version["schema"]["openAPIV3Schema"]).unwrap();
             let rules = compile_at(&schema, &FieldPath::root()).unwrap_or_else(|errors| {

@@ -307,8 +307,8 @@ fn rules_that_cannot_work_are_refused() {
 #[test]
 fn old_values_need_parts_that_can_be_followed() {
     let rule = json!([{"rule": "self == oldSelf"}]);
-    let schema = json!({"type": "object", "properties": {"list": {"type": "array",
-        "items": {"type": "string", "x-kubernetes-validations": rule}}}});
+    let schema = json!({"type": "object", "properties": {"list": {"type": "array", "maxItems": 9,
+        "items": {"type": "string", "maxLength": 9, "x-kubernetes-validations": rule}}}});
     let errors = compile(&parse(&schema).unwrap()).expect_err("refused");
     assert_eq!(
         messages(&errors),
