@@ -11,7 +11,7 @@ use crate::{
     condition::CommonStatus,
     phase::ApprovalPolicyPhase,
     refs::Subject,
-    values::{Timestamp, absent_as_default},
+    values::{Timestamp, absent_as_default, if_legible},
 };
 
 /// Who decides, and what happens if nobody does. Keys beyond those listed are kept.
@@ -57,6 +57,7 @@ pub struct ApprovalPolicyStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<ApprovalPolicyPhase>,
     /// When a gate was last decided under this policy.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_decision_at: Option<Timestamp>,
 }

@@ -4,7 +4,12 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, phase::ObjectPhase, refs::OptionalRef, values::absent_as_default};
+use crate::{
+    condition::CommonStatus,
+    phase::ObjectPhase,
+    refs::OptionalRef,
+    values::{Int32, absent_as_default},
+};
 
 /// Where the artifact is kept, and for how long.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +44,7 @@ absent_as_default!(ArtifactSpec);
 pub struct ArtifactLifecycle {
     /// Days after which it may be deleted. Absent: never.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl_days: Option<i32>,
+    pub ttl_days: Option<Int32>,
 }
 
 /// Where the artifact is.

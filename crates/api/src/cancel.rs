@@ -36,6 +36,9 @@ pub struct CancelRequest {
 }
 
 impl CancelRequest {
+    /// The names of the fields.
+    pub(crate) const FIELDS: &'static [&'static str] = &["cancel", "desiredState", "cancelReason"];
+
     /// Whether the run is asked to stop.
     pub fn is_requested(&self) -> bool {
         self.cancel || self.desired_state == Some(DesiredState::Cancelled)

@@ -9,7 +9,11 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{reason::Reason, strings::string_enum, values::Timestamp};
+use crate::{
+    reason::Reason,
+    strings::string_enum,
+    values::{Int64, Timestamp, if_legible},
+};
 
 string_enum! {
     /// What a condition speaks about.
@@ -73,15 +77,13 @@ pub struct Condition {
     pub reason: Reason,
     #[serde(default)]
     pub message: String,
-    /// Absent only in conditions that another program wrote.
-    #[serde(
-        default,
-        deserialize_with = "time_if_legible",
-        skip_serializing_if = "Option::is_none"
-    )]
+    /// Absent only in conditions that another program wrote: twelve of the kinds keep it as a plain string, which may
+    /// hold anything.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
+    pub observed_generation: Option<Int64>,
 }
 
 /// A blank reason counts as none.
@@ -91,12 +93,6 @@ fn reason_or_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Reaso
         "" => Reason::default(),
         text => Reason::from(text),
     })
-}
-
-/// Twelve of the kinds keep this time as a plain string, so anything may be stored in it.
-fn time_if_legible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
-    let text = <Option<Cow<'de, str>>>::deserialize(deserializer)?;
-    Ok(text.and_then(|text| Timestamp::parse(&text).ok()))
 }
 
 /// The bounds are those of the Condition that Kubernetes itself publishes.
@@ -165,8 +161,9 @@ pub struct CommonStatus {
     /// The `metadata.generation` that this status is about. A smaller number than that of the object means that the last
     /// edit of the spec has not been seen yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
+    pub observed_generation: Option<Int64>,
     /// When this status was last changed.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
 }

@@ -33,6 +33,7 @@ mod rules;
 pub mod schedules;
 pub mod security;
 pub mod signals;
+pub mod step;
 pub mod strings;
 pub mod tools;
 pub mod values;

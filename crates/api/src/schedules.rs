@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     condition::CommonStatus,
     phase::ObjectPhase,
-    values::{Timestamp, absent_as_default},
+    values::{Timestamp, absent_as_default, if_legible},
 };
 
 /// When a run starts, and which one.
@@ -72,6 +72,7 @@ pub struct ScheduleStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<ObjectPhase>,
     /// When a run was last started.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run_time: Option<Timestamp>,
 }

@@ -11,7 +11,7 @@ use crate::{
     condition::CommonStatus,
     phase::{DeliveryPhase, ObjectPhase},
     refs::LocalRef,
-    values::{FreeForm, Timestamp, absent_as_default},
+    values::{FreeForm, Timestamp, absent_as_default, if_legible},
 };
 
 /// What the signal is. Keys beyond those listed are kept.
@@ -55,6 +55,7 @@ pub struct SignalStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<ObjectPhase>,
     /// When the signal was last delivered.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_delivery_at: Option<Timestamp>,
 }
@@ -98,6 +99,7 @@ pub struct SignalDeliveryStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DeliveryPhase>,
     /// When it was delivered.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<Timestamp>,
 }

@@ -12,7 +12,7 @@ use crate::{
     phase::{ObjectPhase, RunPhase},
     refs::{EnvVar, LocalRef},
     rules,
-    values::{FreeForm, Timestamp, absent_as_default},
+    values::{FreeForm, Int32, Timestamp, absent_as_default, if_legible},
 };
 
 /// Which program runs, in which image, with which arguments.
@@ -53,10 +53,10 @@ pub struct ToolSpec {
     pub working_dir: Option<String>,
     /// How long a run may take, in seconds; absent or 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<i32>,
+    pub timeout_seconds: Option<Int32>,
     /// How long the Job of a finished run is kept, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl_seconds_after_finished: Option<i32>,
+    pub ttl_seconds_after_finished: Option<Int32>,
 }
 
 absent_as_default!(ToolSpec);
@@ -74,8 +74,6 @@ pub struct ToolStatus {
 
 /// The fields of a ToolRun that cannot be edited once it was accepted: all but the request to cancel.
 const FIXED_FIELDS: &[&str] = &["deliveryId", "parameters", "runtime", "toolRef"];
-/// The fields that stay writable.
-const WRITABLE_FIELDS: &[&str] = &["cancel", "desiredState", "cancelReason"];
 
 /// Which tool is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
 /// `desiredState` and `cancelReason`.
@@ -91,7 +89,7 @@ const WRITABLE_FIELDS: &[&str] = &["cancel", "desiredState", "cancelReason"];
     shortname = "tr",
     doc = "A ToolRun runs a Tool once, as a Job.",
     validation = rules::run_name(),
-    validation = rules::fixed_once_accepted(FIXED_FIELDS, WRITABLE_FIELDS),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS, CancelRequest::FIELDS),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Tool", type_ = "string", json_path = ".spec.toolRef.name"),
     printcolumn(name = "StartTime", type_ = "date", priority = 1, json_path = ".status.startedAt"),
@@ -132,9 +130,11 @@ pub struct ToolRunStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ref: Option<FreeForm>,
     /// When the run started.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When the run ended.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
 }

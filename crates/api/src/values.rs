@@ -1,28 +1,39 @@
-//! Small value types that several kinds share: timestamps, free-form objects, numbers that may be strings.
+//! Small value types that several kinds share: whole numbers, timestamps, free-form objects, numbers that may be strings.
+//!
+//! They read whatever the API server can have stored, which is more than the schema says: one object that cannot be read
+//! would make every list that contains it unreadable.
 
 use std::{borrow::Cow, fmt};
 
+use jiff::{fmt::temporal::Pieces, tz::Offset};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, DeserializeOwned, Visitor},
+};
 use serde_json::{Map, Value};
 
 /// A point in time, `format: date-time` in the schema, with the precision it was written with.
+///
+/// What the API server lets through as `date-time` is wider than what is one: fields of this type are read with
+/// `if_legible`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub jiff::Timestamp);
 
 impl Timestamp {
-    /// Reads what the API server accepts as `date-time`. That includes a time without an offset, which means UTC.
+    /// Reads a time. One without an offset is in UTC, and one that is too far away is the farthest there is: people
+    /// write the last day of the year 9999 for "never".
     pub fn parse(text: &str) -> Result<Self, jiff::Error> {
-        match text.parse::<jiff::Timestamp>() {
-            Ok(at) => Ok(Self(at)),
-            Err(error) => match text.parse::<jiff::civil::DateTime>() {
-                Ok(civil) => civil
-                    .to_zoned(jiff::tz::TimeZone::UTC)
-                    .map(|zoned| Self(zoned.timestamp())),
-                Err(_) => Err(error),
-            },
-        }
+        let pieces = Pieces::parse(text)?;
+        let civil = pieces.date().to_datetime(pieces.time().unwrap_or_default());
+        let offset = pieces.to_numeric_offset().unwrap_or(Offset::UTC);
+        let farthest = if civil.year() > 0 {
+            jiff::Timestamp::MAX
+        } else {
+            jiff::Timestamp::MIN
+        };
+        Ok(Self(offset.to_timestamp(civil).unwrap_or(farthest)))
     }
 }
 
@@ -59,13 +70,116 @@ impl JsonSchema for Timestamp {
     }
 }
 
+/// Reads a value that makes no sense as an absent one.
+///
+/// The API server admits a list wherever the schema says `type: string` with a `format`, and its idea of `date-time` ends
+/// at the shape of the text.
+pub(crate) fn if_legible<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: DeserializeOwned,
+    D: Deserializer<'de>,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(T::deserialize(value).ok())
+}
+
+/// Reads any number as the nearest whole one, without its fraction.
+fn whole_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    struct AnyNumber;
+
+    impl Visitor<'_> for AnyNumber {
+        type Value = i64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number")
+        }
+
+        fn visit_i64<E>(self, number: i64) -> Result<i64, E> {
+            Ok(number)
+        }
+
+        fn visit_u64<E>(self, number: u64) -> Result<i64, E> {
+            Ok(i64::try_from(number).unwrap_or(i64::MAX))
+        }
+
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the cast drops the fraction and stops at the bounds, as is wanted"
+        )]
+        fn visit_f64<E>(self, number: f64) -> Result<i64, E> {
+            Ok(number as i64)
+        }
+    }
+
+    // Not `deserialize_i64`, which refuses `5.0` where the value was buffered for the sake of a flattened field.
+    deserializer.deserialize_any(AnyNumber)
+}
+
+/// Defines a whole number of a certain width.
+///
+/// The API server does not hold numbers to the `format` of the schema, and takes `5.0` for an integer. So a number that
+/// is out of range is read as the nearest one within, and the fraction of a float is dropped.
+macro_rules! whole_number {
+    ($(#[$meta:meta])* $name:ident($int:ty)) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name($int);
+
+        impl $name {
+            /// The number.
+            pub const fn get(self) -> $int {
+                self.0
+            }
+        }
+
+        impl From<$int> for $name {
+            fn from(number: $int) -> Self {
+                Self(number)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let number = whole_number(deserializer)?;
+                let nearest = if number < 0 { <$int>::MIN } else { <$int>::MAX };
+                Ok(Self(number.try_into().unwrap_or(nearest)))
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                <$int>::json_schema(generator)
+            }
+        }
+    };
+}
+
+whole_number! {
+    /// A whole number of 32 bits, `format: int32` in the schema.
+    Int32(i32)
+}
+
+whole_number! {
+    /// A whole number of 64 bits, `format: int64` in the schema.
+    Int64(i64)
+}
+
 /// A number or a string that holds one. Forges show their ids as numbers, and people quote them.
 ///
 /// Kubernetes' own type of this name holds 32 bits, which is too few for ids that grow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum IntOrString {
-    Int(i64),
+    Int(#[serde(deserialize_with = "whole_number")] i64),
     String(String),
 }
 
@@ -188,19 +302,83 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamps_are_read_as_the_api_server_accepts_them() {
+    fn times_are_read_in_every_spelling() {
         let utc = Timestamp::parse("2026-02-07T12:00:00.250Z").expect("UTC");
-        for same in ["2026-02-07T14:00:00.250+02:00", "2026-02-07T12:00:00.250"] {
-            assert_eq!(Timestamp::parse(same).expect(same), utc);
+        for same in [
+            "2026-02-07T14:00:00.250+02:00",
+            "2026-02-07T12:00:00.250",
+            "2026-02-07t12:00:00.250z",
+            "2026-02-07T12:00:00,25-00:00",
+        ] {
+            assert_eq!(Timestamp::parse(same).expect(same), utc, "{same}");
         }
         assert_eq!(utc.to_string(), "2026-02-07T12:00:00.25Z");
         assert!(serde_json::from_str::<Timestamp>("\"yesterday\"").is_err());
     }
 
     #[test]
+    fn a_time_too_far_away_is_the_farthest_there_is() {
+        for never in ["9999-12-31T23:59:59Z", "9999-12-30T23:59:59-23:59"] {
+            assert_eq!(
+                Timestamp::parse(never).expect(never).0,
+                jiff::Timestamp::MAX,
+                "{never}"
+            );
+        }
+        let past = Timestamp::parse("-009999-01-01T00:00:00+23:59").expect("a time");
+        assert_eq!(past.0, jiff::Timestamp::MIN);
+    }
+
+    #[test]
+    fn a_time_that_makes_no_sense_is_absent() {
+        #[derive(Deserialize)]
+        struct Status {
+            #[serde(default, deserialize_with = "if_legible")]
+            at: Option<Timestamp>,
+        }
+        let at = |text: &str| serde_json::from_str::<Status>(text).expect(text).at;
+        assert_eq!(
+            at(r#"{"at": "1970-01-01T00:00:00Z"}"#),
+            Some(Timestamp(jiff::Timestamp::UNIX_EPOCH))
+        );
+        for nothing in [
+            r"{}",
+            r#"{"at": null}"#,
+            r#"{"at": ["noon"]}"#,
+            r#"{"at": "2026-02-07T12:00:00+99:99"}"#,
+        ] {
+            assert_eq!(at(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn every_number_is_read_as_the_nearest_whole_one() {
+        for (text, narrow, wide) in [
+            ("7", 7, 7),
+            ("5.0", 5, 5),
+            ("-0.0", 0, 0),
+            ("2.0000000001", 2, 2),
+            ("-2.9", -2, -2),
+            ("9999999999", i32::MAX, 9_999_999_999),
+            ("-9999999999", i32::MIN, -9_999_999_999),
+            ("18446744073709551615", i32::MAX, i64::MAX),
+            ("1e300", i32::MAX, i64::MAX),
+            ("-1e300", i32::MIN, i64::MIN),
+        ] {
+            let read: (Int32, Int64) =
+                serde_json::from_str(&format!("[{text}, {text}]")).expect("any number is accepted");
+            assert_eq!((read.0.get(), read.1.get()), (narrow, wide), "{text}");
+        }
+        assert!(serde_json::from_str::<Int32>("\"5\"").is_err());
+        assert_eq!(serde_json::to_string(&Int32::from(-3)).expect("serializes"), "-3");
+    }
+
+    #[test]
     fn large_ids_are_numbers_or_strings() {
         let large: IntOrString = serde_json::from_str("9007199254740991").expect("a number");
         assert_eq!(large, IntOrString::Int(9_007_199_254_740_991));
+        let float: IntOrString = serde_json::from_str("42.0").expect("a number");
+        assert_eq!(float, IntOrString::Int(42));
         let quoted: IntOrString = serde_json::from_str("\"42\"").expect("a string");
         assert_eq!(quoted.to_string(), "42");
         assert_eq!(serde_json::to_string(&quoted).expect("serializes"), "\"42\"");

@@ -4,7 +4,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, phase::WorkspacePhase, values::absent_as_default};
+use crate::{
+    condition::CommonStatus,
+    phase::WorkspacePhase,
+    values::{Int32, absent_as_default},
+};
 
 /// How large the volume is, where it comes from, and how long it is kept.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +38,7 @@ pub struct WorkspaceSpec {
     pub access_modes: Vec<String>,
     /// How long the claim is kept after the Workspace was created, in seconds. Absent: for good.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl_seconds: Option<i32>,
+    pub ttl_seconds: Option<Int32>,
 }
 
 absent_as_default!(WorkspaceSpec);

@@ -1,5 +1,5 @@
 //! `jangar demo`: what works today, played on the embedded Kubernetes API in a temporary directory. Every line is the answer
-//! of the running server to a real request; beside each stands the command that a person would type.
+//! of the running server to a real request, sent in process; beside each stands the command that sends the same with kubectl.
 
 use std::{
     io::{Write, stdout},
@@ -68,16 +68,14 @@ pub(crate) async fn run() -> Result<()> {
         &json!({"spec": {"parameters": {"repository": "example/other"}}}),
     )
     .await?;
+    let cancel = json!({"spec": {"cancel": true, "cancelReason": "shown enough"}});
     command(&format!(
-        "kubectl patch agentrun {RUN} --type=merge -p '{{\"spec\":{{\"cancel\":true}}}}'"
+        "kubectl patch agentrun {RUN} --type=merge -p '{cancel}'"
     ))?;
-    let cancelled = patch(
-        &client,
-        &json!({"spec": {"cancel": true, "cancelReason": "shown enough"}}),
-    )
-    .await;
-    cancelled.context("a cancel must stay possible")?;
-    show("agentrun.agents.proompteng.ai/fix-the-test-1 patched")?;
+    patch(&client, &cancel)
+        .await
+        .context("a cancel must stay possible")?;
+    show(&format!("agentrun.agents.proompteng.ai/{RUN} patched"))?;
 
     say("6. What was acknowledged survives: the server stops and starts again on the same files.")?;
     embedded.stop().await?;

@@ -1,7 +1,9 @@
 //! The embedded Kubernetes API with Jangar's kinds in it: what `jangar up` serves and `jangar demo` plays on.
 
 use std::{
+    io::Write,
     net::SocketAddr,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -44,7 +46,7 @@ impl Embedded {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("failed to create the data directory {}", directory.display()))?;
         let store = Store::open(&directory.join("objects.redb"), Limits::default())?;
-        let secret = kubeconfig::new_token(&mut rand::rng());
+        let secret = token(&directory.join("token"))?;
         let mut config = Config::new(store);
         config.tokens = vec![Token::new(&secret, User::system("admin"))];
         let server = Server::start(config)
@@ -112,6 +114,23 @@ impl Embedded {
         self.server.stop().await;
         self.serving.await.context("the listener failed")
     }
+}
+
+/// The bearer token of this directory, made on first use and kept, so that clients outlive a restart.
+fn token(path: &Path) -> Result<String> {
+    let failed = || format!("failed to keep the token in {}", path.display());
+    if let Ok(kept) = std::fs::read_to_string(path)
+        && !kept.trim().is_empty()
+    {
+        return Ok(kept.trim().to_owned());
+    }
+    let secret = kubeconfig::new_token(&mut rand::rng());
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path).with_context(failed)?;
+    file.write_all(secret.as_bytes()).with_context(failed)?;
+    file.sync_all().with_context(failed)?;
+    Ok(secret)
 }
 
 /// Applies the nineteen definitions and waits until they are served.

@@ -1,4 +1,5 @@
 //! The programs that serve the embedded API, run as a person runs them.
+#![expect(clippy::unwrap_used, reason = "a helper of a test may fail it")]
 
 use std::{
     io::{BufRead, BufReader, Read},

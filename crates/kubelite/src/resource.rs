@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{builtin::Builtin, schema::Schema, schema::rules::Rules, store::Collection, table::Column};
+use crate::{
+    builtin::Builtin, request::Verb, schema::Schema, schema::rules::Rules, store::Collection, table::Column,
+};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
@@ -60,22 +62,22 @@ pub struct Resource {
     /// Present for built-in kinds: defaults, validation and special behaviour.
     pub builtin: Option<Builtin>,
     /// Review kinds (`SelfSubjectAccessReview` …) answer a create and store nothing.
-    pub verbs: &'static [&'static str],
+    pub verbs: &'static [Verb],
 }
 
 /// The verbs of a kind that is stored.
-pub const ALL_VERBS: &[&str] = &[
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "create",
-    "update",
-    "watch",
+pub const ALL_VERBS: &[Verb] = &[
+    Verb::Delete,
+    Verb::DeleteCollection,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Create,
+    Verb::Update,
+    Verb::Watch,
 ];
 /// The verbs of a review kind.
-pub const CREATE_ONLY: &[&str] = &["create"];
+pub const CREATE_ONLY: &[Verb] = &[Verb::Create];
 
 impl Resource {
     /// `apiVersion` of an object of this kind at a version.

@@ -8,7 +8,7 @@ use crate::{
     condition::CommonStatus,
     refs::{EnvVar, LocalRef, PromptRef},
     rules,
-    values::AnyMap,
+    values::{AnyMap, Int32},
 };
 
 /// Who the agent is, what it runs on, and what its runs may use.
@@ -63,11 +63,11 @@ pub struct AgentDefaults {
     /// How often a failed run may be tried again; 0 or more.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_limit: Option<i32>,
+    pub retry_limit: Option<Int32>,
     /// How long a run may take, in seconds; 0 means no limit.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<i32>,
+    pub timeout_seconds: Option<Int32>,
     /// System prompt for runs that bring none, at most 16384 characters. Excludes `systemPromptRef`.
     #[schemars(length(max = 16384))]
     #[serde(skip_serializing_if = "Option::is_none")]

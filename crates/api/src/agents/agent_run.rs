@@ -13,7 +13,7 @@ use crate::{
     refs::{LocalRef, PromptRef},
     rules,
     strings::string_enum,
-    values::AnyMap,
+    values::{AnyMap, Int32},
 };
 
 /// The fields that cannot be edited once the run was accepted: all but the request to cancel and the retention.
@@ -98,7 +98,7 @@ pub struct AgentRunSpec {
     pub secrets: Vec<String>,
     /// Order in the queue: runs with a larger number start first, whatever else waits. Default: 0; may be negative.
     #[serde(default)]
-    pub priority: i32,
+    pub priority: Int32,
     /// Makes submitting again harmless: of the runs of one agent in a namespace with the same key, one is executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -122,7 +122,7 @@ pub struct AgentRunSpec {
     /// which is 30 days by default. Can be changed at any time.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl_seconds_after_finished: Option<i32>,
+    pub ttl_seconds_after_finished: Option<Int32>,
     #[serde(flatten)]
     pub stop: CancelRequest,
 }
@@ -192,14 +192,14 @@ pub struct WorkflowStep {
     pub parameters: BTreeMap<String, String>,
     /// How often a failed attempt is followed by another one. Default: 0; a negative number counts as 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retries: Option<i32>,
+    pub retries: Option<Int32>,
     /// How long to wait before the next attempt, in seconds. Default: 0; a negative number counts as 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_backoff_seconds: Option<i32>,
+    pub retry_backoff_seconds: Option<Int32>,
     /// How long one attempt may take, in seconds; absent or 0 means no limit.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<i32>,
+    pub timeout_seconds: Option<Int32>,
     /// The pod of the step. It replaces that of the run as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,

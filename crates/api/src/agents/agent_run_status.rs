@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::agent_run::VcsMode;
 use crate::{
     condition::CommonStatus,
-    phase::{RunPhase, StepPhase},
+    phase::RunPhase,
     refs::ArtifactRef,
-    values::{AnyMap, Timestamp},
+    step::StepProgress,
+    values::{AnyMap, Timestamp, if_legible},
 };
 
 /// What became of the run, written by the controllers alone.
@@ -21,9 +22,11 @@ pub struct AgentRunStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<RunPhase>,
     /// When the run started.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When the run ended.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// What executes the run: for Jobs type, name, namespace and uid; for Temporal also workflowId, runId and taskQueue;
@@ -92,6 +95,7 @@ pub struct WorkflowStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<RunPhase>,
     /// When that phase last changed.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
     /// The steps, in the order of the spec.
@@ -106,31 +110,16 @@ pub struct WorkflowStepStatus {
     /// Name of the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Where the step stands: Pending, Running, Retrying, Succeeded, Failed, Skipped or Cancelled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<StepPhase>,
+    #[serde(flatten)]
+    pub progress: StepProgress,
     /// More about it, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Number of the current attempt, counted from one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<i32>,
-    /// When the current attempt started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
-    /// When the step ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Timestamp>,
-    /// When the phase last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Timestamp>,
-    /// When the next attempt is due, while the step is Retrying.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_retry_at: Option<Timestamp>,
     /// The Job of the current attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_ref: Option<JobRef>,
     /// When the Job of the current attempt was first seen. Before that, its absence means nothing.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_observed_at: Option<Timestamp>,
 }

@@ -7,7 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    condition::CommonStatus, phase::WebhookState, refs::KeyRef, strings::string_enum, values::Timestamp,
+    condition::CommonStatus,
+    phase::WebhookState,
+    refs::KeyRef,
+    strings::string_enum,
+    values::{Int32, Timestamp, if_legible},
 };
 
 string_enum! {
@@ -104,6 +108,7 @@ pub struct ImplementationSourceStatus {
     #[serde(flatten)]
     pub common: CommonStatus,
     /// When an issue was last taken in.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_synced_at: Option<Timestamp>,
     /// The last delivery and what became of it.
@@ -117,7 +122,7 @@ pub struct ImplementationSourceStatus {
 pub struct LastWebhook {
     /// How often it was tried to process the delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempts: Option<i32>,
+    pub attempts: Option<Int32>,
     /// Id that the sender gave the delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<String>,
@@ -131,12 +136,14 @@ pub struct LastWebhook {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// When processing ended.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processed_at: Option<Timestamp>,
     /// System that sent the delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// When the delivery arrived.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub received_at: Option<Timestamp>,
     /// Version of the issue in the delivery.

@@ -4,7 +4,12 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, refs::LocalRef, strings::string_enum, values::Timestamp};
+use crate::{
+    condition::CommonStatus,
+    refs::LocalRef,
+    strings::string_enum,
+    values::{Timestamp, if_legible},
+};
 
 /// What is to be done, where it comes from, and what a run of it must bring along.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -119,6 +124,7 @@ pub struct ImplementationSpecStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_version: Option<String>,
     /// When the work was last read from its origin.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced_at: Option<Timestamp>,
 }

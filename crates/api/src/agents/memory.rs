@@ -4,7 +4,12 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{condition::CommonStatus, refs::KeyRef, strings::string_enum, values::Timestamp};
+use crate::{
+    condition::CommonStatus,
+    refs::KeyRef,
+    strings::string_enum,
+    values::{Timestamp, if_legible},
+};
 
 string_enum! {
     /// What kind of store a Memory is.
@@ -68,6 +73,7 @@ pub struct MemoryStatus {
     #[serde(flatten)]
     pub common: CommonStatus,
     /// When the connection was last checked.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_checked_at: Option<Timestamp>,
 }

@@ -8,7 +8,7 @@ use crate::{
     condition::CommonStatus,
     refs::KeyRef,
     strings::string_enum,
-    values::{IntOrString, Timestamp},
+    values::{Int32, IntOrString, Timestamp, if_legible},
 };
 
 string_enum! {
@@ -56,14 +56,17 @@ pub struct VersionControlProviderSpec {
     pub provider: ForgeKind,
     /// Address of its API. Default for github: `https://api.github.com`.
     #[schemars(url)]
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_base_url: Option<String>,
     /// Address that repositories are cloned from.
     #[schemars(url)]
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clone_base_url: Option<String>,
     /// Address of its pages.
     #[schemars(url)]
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub web_base_url: Option<String>,
     /// How repositories are cloned: `https` or `ssh`.
@@ -137,7 +140,7 @@ pub struct AppAuth {
     /// How long a token is valid, in seconds. Default: 3600.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub token_ttl_seconds: Option<i32>,
+    pub token_ttl_seconds: Option<Int32>,
 }
 
 /// An SSH key.
@@ -253,6 +256,7 @@ pub struct VersionControlProviderStatus {
     #[serde(flatten)]
     pub common: CommonStatus,
     /// When the spec and the credentials were last checked.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_validated_at: Option<Timestamp>,
 }

@@ -14,7 +14,7 @@ use crate::{
     phase::ObjectPhase,
     refs::OptionalRef,
     strings::string_enum,
-    values::{FreeForm, absent_as_default},
+    values::{FreeForm, Int32, absent_as_default},
 };
 
 /// The steps and how they depend on each other.
@@ -102,13 +102,13 @@ pub struct Step {
     pub with: Option<BTreeMap<String, String>>,
     /// How often a failed attempt is followed by another one. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retries: Option<i32>,
+    pub retries: Option<Int32>,
     /// How long to wait before the next attempt, in seconds. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_backoff_seconds: Option<i32>,
+    pub retry_backoff_seconds: Option<Int32>,
     /// How long one attempt may take, in seconds; absent or 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<i32>,
+    pub timeout_seconds: Option<Int32>,
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
 }

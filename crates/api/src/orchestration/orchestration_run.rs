@@ -11,17 +11,16 @@ use super::StepKind;
 use crate::{
     cancel::CancelRequest,
     condition::CommonStatus,
-    phase::{RunPhase, StepPhase},
+    phase::RunPhase,
     reason::Reason,
     refs::LocalRef,
     rules,
-    values::{FreeForm, Timestamp, absent_as_default},
+    step::StepProgress,
+    values::{FreeForm, Timestamp, absent_as_default, if_legible},
 };
 
 /// The fields that cannot be edited once the run was accepted: all but the request to cancel.
 const FIXED_FIELDS: &[&str] = &["deliveryId", "orchestrationRef", "parameters"];
-/// The fields that stay writable.
-const WRITABLE_FIELDS: &[&str] = &["cancel", "desiredState", "cancelReason"];
 
 /// Which orchestration is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
 /// `desiredState` and `cancelReason`.
@@ -38,7 +37,7 @@ const WRITABLE_FIELDS: &[&str] = &["cancel", "desiredState", "cancelReason"];
     doc = "An OrchestrationRun executes the steps of an Orchestration once, with the definition as it was when the run \
            started.",
     validation = rules::run_name(),
-    validation = rules::fixed_once_accepted(FIXED_FIELDS, WRITABLE_FIELDS),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS, CancelRequest::FIELDS),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Orchestration", type_ = "string", json_path = ".spec.orchestrationRef.name"),
     printcolumn(name = "RunId", type_ = "string", json_path = ".status.runId"),
@@ -76,9 +75,11 @@ pub struct OrchestrationRunStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// When the run started.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When the run ended.
+    #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// Where the steps stand, in the order of the definition. The list has one writer and is replaced as a whole.
@@ -95,9 +96,8 @@ pub struct StepStatus {
     pub name: String,
     /// What the step does.
     pub kind: StepKind,
-    /// Where the step stands: Pending, Running, Retrying, Succeeded, Failed, Skipped or Cancelled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<StepPhase>,
+    #[serde(flatten)]
+    pub progress: StepProgress,
     /// Why it stands there, in one word for programs, for example `DependencyFailed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
@@ -107,21 +107,6 @@ pub struct StepStatus {
     /// Why it stands there, in words for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When the current attempt started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
-    /// When the step ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Timestamp>,
-    /// When the phase last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_transition_time: Option<Timestamp>,
-    /// Number of the current attempt, counted from one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<i32>,
-    /// When the next attempt is due, while the step is Retrying.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_retry_at: Option<Timestamp>,
     /// The object that does the work of the current attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_ref: Option<ResourceRef>,

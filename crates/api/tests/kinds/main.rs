@@ -6,6 +6,7 @@
     reason = "a test that cannot go on should stop"
 )]
 
+mod admitted;
 mod contract;
 mod definitions;
 mod objects;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::Value;
 
 pub use self::{
@@ -16,13 +16,16 @@ pub use self::{
 };
 use crate::{
     error::{ApiError, Reason, Subject},
-    field::{FieldError, FieldPath},
-    request::json_type_name,
+    field::{FieldError, FieldPath, json_type_name},
     resource::Resource,
 };
 
 /// What kube-apiserver accepts: twice what etcd stores in one request.
 pub const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+
+/// How much of a body that is too large is still read and thrown away, so that a client which first writes everything gets to
+/// see the answer. One that sends more finds its connection closed.
+const MAX_DRAINED_BYTES: usize = 16 * MAX_BODY_BYTES;
 
 /// How much of an unreadable body is repeated in the error.
 const SUMMARY_BYTES: usize = 30;
@@ -42,16 +45,31 @@ where
             format!("the body of the request has the content encoding {name:?}, which is not supported"),
         ));
     }
-    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+    let mut body = std::pin::pin!(body);
+    let mut chunks: Vec<Bytes> = Vec::new();
+    let mut seen = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            let error: Box<dyn std::error::Error + Send + Sync> = error.into();
+            ApiError::bad_request(format!("the body of the request could not be read: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        seen = seen.saturating_add(data.len());
+        if seen <= MAX_BODY_BYTES {
+            chunks.push(data);
+        } else if seen > MAX_DRAINED_BYTES {
+            break;
+        }
+    }
+    if seen > MAX_BODY_BYTES {
         return Err(too_large());
     }
-    match Limited::new(body, MAX_BODY_BYTES).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(ApiError::bad_request(format!(
-            "the body of the request could not be read: {error}"
-        ))),
-    }
+    // Most bodies come in one piece, which need not be copied.
+    Ok(if chunks.len() == 1 {
+        chunks.swap_remove(0)
+    } else {
+        chunks.concat().into()
+    })
 }
 
 fn too_large() -> ApiError {

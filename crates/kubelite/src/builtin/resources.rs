@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Builtin, schema};
 use crate::{
+    request::Verb,
     resource::{ALL_VERBS, CREATE_ONLY, Resource, SelectableField, Version},
     store::Collection,
 };
@@ -59,9 +60,17 @@ fn resource(builtin: Builtin) -> Resource {
 }
 
 /// Namespaces are deleted one by one: each must be emptied first.
-const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+const NAMESPACE_VERBS: &[Verb] = &[
+    Verb::Create,
+    Verb::Delete,
+    Verb::Get,
+    Verb::List,
+    Verb::Patch,
+    Verb::Update,
+    Verb::Watch,
+];
 
-const fn verbs(builtin: Builtin) -> &'static [&'static str] {
+const fn verbs(builtin: Builtin) -> &'static [Verb] {
     match builtin {
         Builtin::Namespace => NAMESPACE_VERBS,
         Builtin::SelfSubjectReview | Builtin::SelfSubjectAccessReview | Builtin::TokenReview => CREATE_ONLY,

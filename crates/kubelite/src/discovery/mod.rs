@@ -13,6 +13,7 @@ pub use self::versions::compare_versions;
 use crate::{
     builtin::Builtin,
     negotiate::DiscoveryVersion,
+    request::Verb,
     resource::{Resource, Scope, Version},
 };
 
@@ -163,7 +164,7 @@ fn subresources(resource: &Resource, version: &Version) -> Vec<Subresource> {
 
 /// The verbs as the two kinds of real API server list them: sorted for built-in kinds, as they are for custom ones.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
-    let mut verbs = resource.verbs.to_vec();
+    let mut verbs: Vec<&'static str> = resource.verbs.iter().map(|verb| verb.as_str()).collect();
     if !resource.is_custom() {
         verbs.sort_unstable();
     }
@@ -200,7 +201,7 @@ pub fn resource_list(resources: &[Arc<Resource>], group: &str, version: &str) ->
         });
         add_names(&mut entry, resource);
         if let Some(storage) = resource.versions.iter().find(|version| version.storage)
-            && resource.verbs.contains(&"get")
+            && resource.verbs.contains(&Verb::Get)
         {
             entry["storageVersionHash"] = storage_version_hash(resource, &storage.name).into();
         }

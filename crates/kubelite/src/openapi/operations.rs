@@ -10,6 +10,7 @@ use super::{
 use crate::{
     builtin::Builtin,
     negotiate::{BUILTIN_PATCHES, CUSTOM_PATCHES},
+    request::Verb,
     resource::{Resource, Scope, Version},
 };
 
@@ -37,15 +38,15 @@ impl Action {
     }
 
     /// The verb that the resource must have.
-    fn verb(self) -> &'static str {
+    fn verb(self) -> Verb {
         match self {
-            Self::List => "list",
-            Self::Create => "create",
-            Self::DeleteCollection => "deletecollection",
-            Self::Get => "get",
-            Self::Replace => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
+            Self::List => Verb::List,
+            Self::Create => Verb::Create,
+            Self::DeleteCollection => Verb::DeleteCollection,
+            Self::Get => Verb::Get,
+            Self::Replace => Verb::Update,
+            Self::Patch => Verb::Patch,
+            Self::Delete => Verb::Delete,
         }
     }
 

@@ -169,7 +169,7 @@ proptest! {
     #[test]
     fn metadata_of_any_shape_is_survived(new in value(), old in value()) {
         let path = FieldPath::new("metadata");
-        meta::check_object_meta(&new, meta::NameRule::Subdomain, true, &path);
+        meta::check_object_meta(&new, crate::names::NameRule::Subdomain, true, &path);
         meta::check_object_meta_update(&new, &old, &path);
         let mut coerced = new;
         if meta::coerce_object_meta(&mut coerced, None).is_ok() {

@@ -6,23 +6,24 @@ use serde_json::{Value, json};
 use crate::{
     builtin::{self, Builtin},
     clock,
-    error::{ApiError, Subject},
+    error::{ApiError, Reason, Subject},
     request::{DeleteOptions, Preconditions, Propagation},
     server::{
         Core, metadata,
+        read::Page,
         registry::Served,
         target::Target,
-        write::{MODIFIED, storage_error},
+        write::{MODIFIED, WINNER_WAIT, storage_error},
     },
     store::{Change, CommitError, Expect, Object, Snapshot, Write},
 };
 
+/// The namespaces without which a cluster does not work.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// How often a deletion is tried again when the object changes under it.
 const DELETE_ATTEMPTS_MAX: usize = 100;
 /// How many deletions of a whole namespace or kind are under way at once: enough to share the disk's commits.
 const DELETIONS_AT_ONCE: usize = 64;
-/// How long to wait for the write that was faster to become durable.
-const WINNER_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
@@ -196,11 +197,11 @@ impl Core {
             "lastTransitionTime": now,
         });
         let status = metadata::member_map(&mut marked, "status");
-        let conditions = status
-            .entry("conditions")
-            .or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(list) = conditions {
-            list.push(condition);
+        match status.get_mut("conditions") {
+            Some(Value::Array(list)) => list.push(condition),
+            _ => {
+                status.insert("conditions".to_owned(), json!([condition]));
+            }
         }
         marked
     }
@@ -224,32 +225,63 @@ impl Core {
             .collect();
         futures::stream::iter(found)
             .map(|(target, object)| async move {
-                self.delete_found(&target, &object, Some(Propagation::Background))
-                    .await
+                let same = Preconditions {
+                    uid: Some(object.meta.uid.clone()),
+                    resource_version: None,
+                };
+                self.delete_found(&target, same, Propagation::Background).await
             })
             .buffer_unordered(DELETIONS_AT_ONCE)
             .try_collect::<()>()
             .await
     }
 
-    /// Deletes an object that a controller inside the server found, if it is still the same one.
+    /// Deletes every object of a page; one that somebody else deleted first is as good as deleted.
+    pub(crate) async fn delete_page(
+        &self,
+        target: &Target,
+        page: &Page,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let found: Vec<Target> = page
+            .objects
+            .iter()
+            .map(|object| {
+                let found = target.served.present(object);
+                let (namespace, name) = (
+                    metadata::text(&found, "namespace"),
+                    metadata::text(&found, "name"),
+                );
+                Target::new(target.served.clone(), namespace, name)
+            })
+            .collect();
+        futures::stream::iter(found)
+            .map(|one| async move {
+                match self.delete(&one, options).await {
+                    Err(error) if error.reason == Reason::NotFound => Ok(()),
+                    other => other.map(|_| ()),
+                }
+            })
+            .buffer_unordered(DELETIONS_AT_ONCE)
+            .try_collect::<()>()
+            .await
+    }
+
+    /// Deletes an object that a controller inside the server found, if it is still what was found.
     pub(crate) async fn delete_found(
         &self,
         target: &Target,
-        found: &Object,
-        propagation: Option<Propagation>,
+        found: Preconditions,
+        propagation: Propagation,
     ) -> Result<(), ApiError> {
         let options = DeleteOptions {
-            propagation,
-            preconditions: Preconditions {
-                uid: Some(found.meta.uid.clone()),
-                resource_version: None,
-            },
+            propagation: Some(propagation),
+            preconditions: found,
             ..DeleteOptions::default()
         };
         match self.delete(target, &options).await {
             Ok(_) => Ok(()),
-            // Gone already, or replaced by another object of that name: nothing left to do here.
+            // Gone already, replaced by another object of that name, or changed, which is an event of its own.
             Err(error) if error.code == http::StatusCode::NOT_FOUND => Ok(()),
             Err(error) if error.code == http::StatusCode::CONFLICT => Ok(()),
             Err(error) => Err(error),
@@ -285,6 +317,13 @@ fn namespace_finalizers(namespace: &Value) -> usize {
 }
 
 fn check_preconditions(target: &Target, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
+    let is_namespace = target.served.resource.builtin == Some(Builtin::Namespace);
+    if is_namespace && IMMORTAL_NAMESPACES.contains(&target.name.as_str()) {
+        return Err(ApiError::forbidden(
+            target.subject(),
+            "this namespace may not be deleted",
+        ));
+    }
     // Here, and only here, Kubernetes names the kind where it otherwise names the resource.
     let subject = Subject {
         resource: &target.served.resource.kind,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     error::ApiError,
-    request::{Propagation, WriteOptions},
+    request::{Preconditions, Propagation, WriteOptions},
     resource::Scope,
     server::{
         Core,
@@ -109,7 +109,13 @@ impl Core {
         } else {
             Propagation::Background
         };
-        self.delete_found(target, object, Some(propagation)).await
+        // An event may show owners that the object has lost since, so only the version that was judged may go. A newer one
+        // has an event of its own.
+        let judged = Preconditions {
+            uid: Some(object.meta.uid.clone()),
+            resource_version: Some(object.revision.to_string()),
+        };
+        self.delete_found(target, judged, propagation).await
     }
 
     /// What became of the owner that an object in `namespace` names.

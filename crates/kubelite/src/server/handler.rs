@@ -8,7 +8,6 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
-use futures::{StreamExt, TryStreamExt};
 use http::{StatusCode, header, request::Parts};
 use serde_json::Value;
 
@@ -25,7 +24,6 @@ use crate::{
         Core, auth,
         delete::Deleted,
         logs::LogRequest,
-        metadata,
         metrics::{RequestLabels, VerbLabels},
         plain,
         present::Presenter,
@@ -35,9 +33,6 @@ use crate::{
         write::{Final, WriteContext, Written},
     },
 };
-
-/// How many deletions of a collection are under way at once: enough to share the disk's commits.
-const DELETIONS_AT_ONCE: usize = 64;
 
 /// The service of a server. `trusted` is the caller of every request; without it a bearer token says who calls.
 pub(super) fn router(core: Arc<Core>, trusted: Option<User>) -> Router {
@@ -83,7 +78,17 @@ async fn answer(
                 .find(&request.group, &request.version, &request.resource)
                 .is_none()
             {
-                return Ok(page_not_found());
+                // Where the whole group is Kubernetes' own, its server knows that the resource is missing.
+                let is_own = registry.resources().iter().any(|resource| {
+                    !resource.is_custom()
+                        && resource.group == request.group
+                        && resource.version(&request.version).is_some()
+                });
+                return if is_own {
+                    Err(no_such_resource())
+                } else {
+                    Ok(page_not_found())
+                };
             }
             let call = Call {
                 core,
@@ -127,7 +132,7 @@ impl Call<'_> {
         if request.subresource.as_deref() == Some("log") {
             return self.log(&target).await;
         }
-        if !target.served.resource.verbs.contains(&verb.as_str()) {
+        if !target.served.resource.verbs.contains(&verb) {
             return Err(request::method_not_allowed());
         }
         warnings.extend(target.served.version().deprecation_warning.clone());
@@ -245,7 +250,7 @@ impl Call<'_> {
             return Err(request::method_not_allowed());
         }
         let resource = &target.served.resource;
-        let is_review = resource.verbs == crate::resource::CREATE_ONLY;
+        let is_review = resource.builtin.is_some_and(Builtin::is_review);
         let options = WriteOptions::from_query(&self.query, request::Write::Create)?;
         let decoded = self.decode(target, body)?;
         if is_review {
@@ -366,32 +371,7 @@ impl Call<'_> {
         let list = ListOptions::from_query(&self.query)?;
         let (presenter, encoding) = self.presenter(target)?;
         let page = self.core.list(target, &list).await?;
-        let found: Vec<Target> = page
-            .objects
-            .iter()
-            .map(|object| {
-                let found = target.served.present(object);
-                let (namespace, name) = (
-                    metadata::text(&found, "namespace"),
-                    metadata::text(&found, "name"),
-                );
-                Target::new(target.served.clone(), namespace, name)
-            })
-            .collect();
-        futures::stream::iter(found)
-            .map(|one| {
-                let (core, options) = (self.core.clone(), options.clone());
-                async move {
-                    match core.delete(&one, &options).await {
-                        // Somebody else was faster, which is as good.
-                        Err(error) if error.reason == Reason::NotFound => Ok(()),
-                        other => other.map(|_| ()),
-                    }
-                }
-            })
-            .buffer_unordered(DELETIONS_AT_ONCE)
-            .try_collect::<()>()
-            .await?;
+        self.core.delete_page(target, &page, &options).await?;
         let bytes = presenter.page(&page, encoding, self.core.clock.now())?;
         Ok(typed(StatusCode::OK, encoding.content_type(), bytes))
     }

@@ -53,6 +53,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// How many steps of housekeeping have failed so far.
+    pub(crate) fn failures(&self) -> u64 {
+        self.gc_failures.get() + self.namespace_failures.get() + self.crd_failures.get()
+    }
+
     /// The Prometheus text of these counters and of the store's.
     pub(crate) fn render(&self, stats: &Stats) -> String {
         let mut registry = Registry::default();

@@ -139,10 +139,16 @@ impl Core {
                 self.visit_namespace(&event.key.name).await;
             }
         } else if event.kind == EventKind::Deleted && !event.key.namespace.is_empty() {
-            // The last object of a terminating namespace may just have gone.
+            // The last object of its kind in a terminating namespace may just have gone. While there are others of the kind,
+            // looking at everything again would tell nothing new.
+            let is_last = || {
+                let snapshot = self.store.snapshot(&event.collection, None);
+                snapshot.is_ok_and(|left| left.iter(Some(&event.key.namespace), None).next().is_none())
+            };
             if self
                 .namespace(&event.key.namespace)
                 .is_some_and(|namespace| namespace.meta.deleting)
+                && is_last()
             {
                 self.visit_namespace(&event.key.namespace).await;
             }
@@ -230,8 +236,13 @@ impl Core {
         let mut target = Target::new(served, "", name);
         target.endpoint = Endpoint::Finalize;
         self.amend(&target, MANAGER, |namespace| {
-            if let Some(Value::Array(finalizers)) = namespace.pointer_mut("/spec/finalizers") {
+            let spec = metadata::member_map(namespace, "spec");
+            if let Some(Value::Array(finalizers)) = spec.get_mut("finalizers") {
                 finalizers.retain(|finalizer| finalizer != FINALIZER);
+                // An empty list is written as none at all.
+                if finalizers.is_empty() {
+                    spec.remove("finalizers");
+                }
             }
         })
         .await

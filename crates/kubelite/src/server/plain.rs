@@ -8,7 +8,7 @@ use http::{StatusCode, header, request::Parts};
 use crate::{
     discovery::{self, Root},
     error::ApiError,
-    negotiate::{self, Discovery},
+    negotiate::{self, Discovery, Encoding},
     openapi,
     request::{self, Route},
     resource::Resource,
@@ -35,7 +35,11 @@ pub(super) fn answer(
         Route::Root => discovery::root_paths(resources),
         Route::Health(..) => return Ok(text("ok")),
         Route::Metrics => return Ok(text(core.metrics.render(&core.store.stats()))),
-        Route::Version => discovery::version_info(),
+        Route::Version => {
+            // Always indented and never anything but JSON, as people read it with curl.
+            let bytes = Encoding::PrettyJson.encode(&discovery::version_info())?;
+            return Ok(typed(StatusCode::OK, Encoding::PrettyJson.content_type(), bytes));
+        }
         Route::ApiRoot | Route::ApisRoot => return discovery_root(resources, route, parts),
         Route::Group(group) => match discovery::group(resources, group) {
             Some(group) => group,
@@ -61,7 +65,15 @@ pub(super) fn answer(
                 },
             );
         }
-        Route::OpenApiV2 | Route::Unknown | Route::Resource(_) => return Ok(page_not_found()),
+        Route::OpenApiV2 if wants_protobuf(parts) => {
+            return Ok(typed(
+                StatusCode::OK,
+                openapi::V2_PROTOBUF_TYPE,
+                openapi::v2_protobuf(),
+            ));
+        }
+        Route::OpenApiV2 => openapi::v2(),
+        Route::Unknown | Route::Resource(_) => return Ok(page_not_found()),
     };
     let encoding = negotiate::plain(headers)?;
     Ok(typed(
@@ -69,6 +81,15 @@ pub(super) fn answer(
         encoding.content_type(),
         encoding.encode(&document)?,
     ))
+}
+
+/// Go clients ask for the older OpenAPI document in protobuf and read nothing else.
+fn wants_protobuf(parts: &Parts) -> bool {
+    let accept = parts
+        .headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.starts_with("application/com.github.proto-openapi.spec.v2"))
 }
 
 /// `/api` or `/apis`, in one document or only the groups.

@@ -133,8 +133,12 @@ fn page(snapshot: &Snapshot, selection: &Selection, after: Option<&Key>, limit: 
     if let (true, Some(last)) = (more, last) {
         metadata.continue_token = ContinueToken::after(snapshot.revision, &token_key(last)).encode();
         if selection.selects_all() {
-            // One was taken from the iterator to find out that there is more.
-            metadata.remaining_item_count = Some(entries.count() as u64 + 1);
+            let remaining = match after {
+                None => snapshot.count(namespace).saturating_sub(objects.len()),
+                // One was taken from the iterator to find out that there is more.
+                Some(_) => entries.count() + 1,
+            };
+            metadata.remaining_item_count = Some(remaining as u64);
         }
     }
     Page { objects, metadata }

@@ -22,7 +22,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Registry {
     resources: Vec<Arc<Resource>>,
-    by_path: HashMap<(String, String, String), usize>,
+    /// What is served under each plural name, in each group and version.
+    by_plural: HashMap<String, Vec<Served>>,
     /// Made when the first client asks; most never do.
     documents: OnceLock<Vec<Document>>,
 }
@@ -39,20 +40,21 @@ impl Registry {
     pub(crate) fn new(custom: impl IntoIterator<Item = Arc<Resource>>) -> Self {
         let mut resources: Vec<Arc<Resource>> = builtin::resources().into_iter().map(Arc::new).collect();
         resources.extend(custom);
-        let mut by_path = HashMap::new();
-        for (position, resource) in resources.iter().enumerate() {
-            for version in resource.versions.iter().filter(|version| version.served) {
-                let path = (
-                    resource.group.clone(),
-                    version.name.clone(),
-                    resource.plural.clone(),
-                );
-                by_path.insert(path, position);
+        let mut by_plural: HashMap<String, Vec<Served>> = HashMap::new();
+        for resource in &resources {
+            for index in 0..resource.versions.len() {
+                let served = Served {
+                    resource: resource.clone(),
+                    index,
+                };
+                if served.version().served {
+                    by_plural.entry(resource.plural.clone()).or_default().push(served);
+                }
             }
         }
         Self {
             resources,
-            by_path,
+            by_plural,
             documents: OnceLock::new(),
         }
     }
@@ -63,13 +65,10 @@ impl Registry {
 
     /// The resource and its version behind `/apis/<group>/<version>/…/<plural>`.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
-        let path = (group.to_owned(), version.to_owned(), plural.to_owned());
-        let resource = self.resources.get(*self.by_path.get(&path)?)?.clone();
-        let index = resource
-            .versions
-            .iter()
-            .position(|served| served.name == version)?;
-        Some(Served { resource, index })
+        let mut namesakes = self.by_plural.get(plural)?.iter();
+        namesakes
+            .find(|served| served.resource.group == group && served.version().name == version)
+            .cloned()
     }
 
     /// The resource that owns a collection, at the version its objects are stored in.

@@ -10,6 +10,7 @@ use crate::{
     error::{ApiError, Reason, Subject},
     field::{FieldError, FieldPath},
     patch::{self, PatchKind},
+    request::FieldValidation,
     server::{
         metadata,
         write::{MODIFIED, Ownership, WriteContext, Written},
@@ -38,7 +39,7 @@ impl WriteContext<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Written, ApiError> {
         let mut object = self.take_in(body, warnings)?;
-        self.check_address(&mut object)?;
+        self.check_named_address(&mut object)?;
         let absent = self
             .core
             .store
@@ -110,7 +111,7 @@ impl WriteContext<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<Written, ApiError> {
         if kind == PatchKind::Apply {
-            return self.apply(body).await;
+            return self.apply(body, warnings).await;
         }
         self.until_stored(Ownership::Track, |live| {
             let patched = match kind {
@@ -127,14 +128,16 @@ impl WriteContext<'_> {
             }
             // Another attempt reports the same things again.
             warnings.clear();
-            let mut new = self.take_in(
-                Decoded {
-                    value: patched,
-                    duplicates: Vec::new(),
-                },
-                warnings,
-            )?;
-            self.check_address(&mut new)?;
+            let mut new = self
+                .take_in(
+                    Decoded {
+                        value: patched,
+                        duplicates: Vec::new(),
+                    },
+                    warnings,
+                )
+                .map_err(|error| bad_result(error, body))?;
+            self.check_named_address(&mut new)?;
             warn_of_finalizers(&new, warnings);
             Ok(new)
         })
@@ -179,12 +182,25 @@ impl WriteContext<'_> {
     }
 
     /// Server-side apply: creates what is absent, merges into what is there.
-    async fn apply(&self, body: &[u8]) -> Result<Written, ApiError> {
+    async fn apply(&self, body: &[u8], warnings: &mut Vec<String>) -> Result<Written, ApiError> {
         let decoded = body::decode(body, body::Format::Yaml).map_err(|error| {
             ApiError::bad_request(format!(
                 "error decoding YAML: error converting YAML to JSON: {error}"
             ))
         })?;
+        let duplicates: Vec<String> = decoded
+            .duplicates
+            .iter()
+            .map(|path| format!("duplicate field {path:?}"))
+            .collect();
+        match self.options.field_validation {
+            FieldValidation::Strict if !duplicates.is_empty() => {
+                let text = format!("error strict decoding YAML: {}", duplicates.join(", "));
+                return Err(ApiError::bad_request(text));
+            }
+            FieldValidation::Strict | FieldValidation::Ignore => {}
+            FieldValidation::Warn => warnings.extend(duplicates),
+        }
         // Neither pruned nor defaulted: what the schema does not know is an error of its own, and the applier owns what it
         // said, not what it left open.
         let applied = decoded.value;
@@ -250,6 +266,27 @@ impl WriteContext<'_> {
             &mut Vec::new(),
         )
     }
+}
+
+/// A patch whose result cannot be decoded is an invalid patch, in the words of Kubernetes.
+fn bad_result(error: ApiError, patch: &[u8]) -> ApiError {
+    if error.reason != Reason::BadRequest {
+        return error;
+    }
+    let why = error
+        .message
+        .split_once(": ")
+        .map_or(error.message.as_str(), |(_, why)| why);
+    let wrong = FieldError::invalid(FieldPath::new("patch"), String::from_utf8_lossy(patch), why);
+    ApiError::invalid(
+        Subject {
+            group: "",
+            resource: "",
+            kind: "",
+            name: "",
+        },
+        &[wrong],
+    )
 }
 
 /// Finalizers without a domain are accepted, with a warning.

@@ -12,8 +12,9 @@ use crate::{
     clock,
     error::{ApiError, Cause, Reason},
     field::{FieldError, FieldPath},
+    names::NameRule,
     request::{FieldValidation, WriteOptions},
-    schema::{self, meta::NameRule},
+    schema,
     server::{Core, delete::removable, metadata, target::Target},
     store::{Change, CommitError, Expect, Object, Write},
 };
@@ -22,7 +23,7 @@ use crate::{
 /// somebody else made progress, so only extreme contention on one object gets here.
 const COMMIT_ATTEMPTS_MAX: usize = 100;
 /// How long a lost write waits for the winner to become durable before it looks again.
-const WINNER_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+pub(crate) const WINNER_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// A write request: everything but the body.
 #[derive(Debug)]
@@ -83,21 +84,22 @@ impl WriteContext<'_> {
     fn coerce(&self, object: &mut Value, mut unknown: Option<&mut Vec<String>>) -> Result<(), ApiError> {
         let served = &self.target.served;
         schema::prune::prune(object, &served.version().schema, true, unknown.as_deref_mut());
-        match served.resource.builtin {
-            Some(kind) => {
-                builtin::decode(kind, object).map_err(|error| ApiError::bad_request(error.to_string()))
-            }
-            None => {
-                let metadata = metadata::root(object).entry("metadata").or_insert(Value::Null);
-                schema::meta::coerce_object_meta(metadata, unknown).map_err(|error| {
-                    ApiError::bad_request(format!(
-                        "{kind} in version {:?} cannot be handled as a {kind}: {error}",
-                        served.version().name,
-                        kind = served.resource.kind
-                    ))
-                })
-            }
+        if let Some(kind) = served.resource.builtin {
+            builtin::decode(kind, object).map_err(|error| ApiError::bad_request(error.to_string()))?;
         }
+        let metadata = metadata::root(object).entry("metadata").or_insert(Value::Null);
+        schema::meta::coerce_object_meta(metadata, unknown)
+            .map_err(|error| ApiError::bad_request(self.cannot_be_handled(&error)))
+    }
+
+    /// What Kubernetes says of a body that it cannot decode.
+    fn cannot_be_handled(&self, why: &dyn std::fmt::Display) -> String {
+        let served = &self.target.served;
+        let kind = &served.resource.kind;
+        format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+            served.version().name
+        )
     }
 
     fn report_unknown(&self, problems: Vec<String>, warnings: &mut Vec<String>) -> Result<(), ApiError> {
@@ -108,13 +110,8 @@ impl WriteContext<'_> {
             warnings.extend(problems);
             return Ok(());
         }
-        let served = &self.target.served;
-        Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
-            served.version().name,
-            problems.join(", "),
-            kind = served.resource.kind
-        )))
+        let text = format!("strict decoding error: {}", problems.join(", "));
+        Err(ApiError::bad_request(self.cannot_be_handled(&text)))
     }
 
     pub(crate) fn fill_defaults(&self, object: &mut Value) {
@@ -122,6 +119,16 @@ impl WriteContext<'_> {
             Some(kind) => builtin::default(kind, object),
             None => schema::default::default_in_place(object, &self.target.served.version().schema),
         }
+    }
+
+    /// As `check_address`, for a body that must itself say which object it means.
+    pub(crate) fn check_named_address(&self, object: &mut Value) -> Result<(), ApiError> {
+        if metadata::text(object, "name").is_empty() {
+            return Err(ApiError::bad_request(
+                "the name of the object (based on URL) was undeterminable: name must be provided",
+            ));
+        }
+        self.check_address(object)
     }
 
     /// Names and namespaces in the body must be those of the URL.
@@ -161,15 +168,6 @@ impl WriteContext<'_> {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        for field in [
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-            "generation",
-            "resourceVersion",
-        ] {
-            metadata::of(object).remove(field);
-        }
         let prefix = metadata::text(object, "generateName").to_owned();
         if metadata::text(object, "name").is_empty() && !prefix.is_empty() {
             metadata::set(object, "name", self.core.ids.generated_name(&prefix));
@@ -199,22 +197,24 @@ impl WriteContext<'_> {
 
     fn validate_new(&self, object: &Value) -> Vec<FieldError> {
         let version = self.target.served.version();
+        let none = Value::Null;
+        let metadata = object.get("metadata").unwrap_or(&none);
+        let path = FieldPath::new("metadata");
+        let namespaced = !self.target.namespace.is_empty();
         match self.target.served.resource.builtin {
             Some(kind) => {
-                let mut errors = Vec::new();
+                // Each built-in kind has a rule of its own for names, and asks it itself.
+                let mut errors =
+                    schema::meta::check_object_meta(metadata, NameRule::PathSegment, namespaced, &path);
                 if kind == Builtin::CustomResourceDefinition {
                     errors.extend(super::crd::check_schemas(object));
                 }
-                errors.extend(builtin::validate_create(kind, object));
+                extend_with_new(&mut errors, builtin::validate_create(kind, object));
                 errors
             }
             None => {
-                let errors = schema::meta::check_object_meta(
-                    object.get("metadata").unwrap_or(&Value::Null),
-                    NameRule::Subdomain,
-                    !self.target.namespace.is_empty(),
-                    &FieldPath::new("metadata"),
-                );
+                let errors =
+                    schema::meta::check_object_meta(metadata, NameRule::Subdomain, namespaced, &path);
                 schema::check_custom_resource(object, None, &version.schema, &version.rules, errors)
             }
         }
@@ -247,16 +247,7 @@ impl WriteContext<'_> {
         let has_status = self.target.served.version().has_status;
         if self.target.endpoint == Endpoint::Status {
             // The status endpoint changes nothing but the status.
-            let status = new.get_mut("status").map(Value::take);
-            let managed = new.pointer_mut("/metadata/managedFields").map(Value::take);
-            *new = old.clone();
-            match status {
-                Some(status) => metadata::root(new).insert("status".to_owned(), status),
-                None => metadata::root(new).remove("status"),
-            };
-            if let Some(managed) = managed {
-                metadata::set(new, "managedFields", managed);
-            }
+            metadata::reset_but_status(new, old);
         } else if has_status {
             metadata::carry_top(new, old, "status");
         }
@@ -267,30 +258,31 @@ impl WriteContext<'_> {
 
     fn validate_change(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let version = self.target.served.version();
+        let none = Value::Null;
+        let (metadata, old_metadata) = (
+            new.get("metadata").unwrap_or(&none),
+            old.get("metadata").unwrap_or(&none),
+        );
+        let path = FieldPath::new("metadata");
+        let namespaced = !self.target.namespace.is_empty();
+        let mut errors = schema::meta::check_object_meta(metadata, NameRule::PathSegment, namespaced, &path);
+        let update = schema::meta::check_object_meta_update(metadata, old_metadata, &path);
+        errors.extend(update.iter().cloned());
         match self.target.served.resource.builtin {
             Some(kind) => {
-                let mut errors = Vec::new();
                 let changes_spec =
                     self.target.endpoint == Endpoint::Main && new.get("spec") != old.get("spec");
                 if kind == Builtin::CustomResourceDefinition && changes_spec {
                     errors.extend(super::crd::check_schemas(new));
                 }
-                errors.extend(builtin::validate_update(kind, self.target.endpoint, new, old));
+                extend_with_new(
+                    &mut errors,
+                    builtin::validate_update(kind, self.target.endpoint, new, old),
+                );
                 errors
             }
             None => {
-                let none = Value::Null;
-                let (meta, old_meta) = (
-                    new.get("metadata").unwrap_or(&none),
-                    old.get("metadata").unwrap_or(&none),
-                );
-                let path = FieldPath::new("metadata");
-                let namespaced = !self.target.namespace.is_empty();
-                let mut errors =
-                    schema::meta::check_object_meta(meta, NameRule::Subdomain, namespaced, &path);
-                // Kubernetes asks this twice, for all kinds and for this one, and lists the causes twice too.
-                let update = schema::meta::check_object_meta_update(meta, old_meta, &path);
-                errors.extend(update.iter().cloned());
+                // Kubernetes asks about the metadata twice, for all kinds and for this one, and lists the causes twice too.
                 errors.extend(update);
                 schema::check_custom_resource(new, Some(old), &version.schema, &version.rules, errors)
             }
@@ -309,6 +301,15 @@ impl WriteContext<'_> {
 
     /// Gives a new object its owner, before the server fills in anything of its own.
     pub(crate) fn track_new(&self, object: &mut Value) {
+        // What only the server sets is not the client's to own.
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "generation",
+        ] {
+            metadata::of(object).remove(field);
+        }
         if self.target.served.version().has_status {
             metadata::root(object).remove("status");
         }
@@ -358,12 +359,20 @@ impl WriteContext<'_> {
             expect: Expect::Absent,
             change: Change::Put(target.served.to_storage(object)),
         };
-        let stored = self
-            .core
-            .store
-            .commit(write)
-            .await
-            .map_err(|error| commit_error(error, &target))?;
+        let stored = self.core.store.commit(write).await.map_err(|error| {
+            match self
+                .core
+                .store
+                .get(&target.served.resource.collection, &target.key())
+            {
+                Some(found) if error == CommitError::Exists && found.meta.deleting => {
+                    let mut error = ApiError::already_exists(target.subject());
+                    error.message = format!("object is being deleted: {}", error.message);
+                    error
+                }
+                _ => commit_error(error, &target),
+            }
+        })?;
         Ok(Written {
             object: Final::Stored(stored),
             created: true,
@@ -475,6 +484,15 @@ pub(crate) fn storage_error(error: &CommitError) -> ApiError {
             message: error.to_string(),
             field: String::new(),
         }),
+    }
+}
+
+/// Adds what was not found before.
+fn extend_with_new(errors: &mut Vec<FieldError>, more: Vec<FieldError>) {
+    for error in more {
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
     }
 }
 

@@ -31,7 +31,7 @@ pub use self::{
     encode::InvalidObject,
     handle::{Stats, Store},
     history::{Batch, Follow, Lagged, Watch},
-    meta::{Meta, Owner},
+    meta::{Labels, Meta, Owner},
     snapshot::{Snapshot, SnapshotError},
 };
 

@@ -3,13 +3,20 @@
 
 use kube::core::cel::cel::{
     ParseErrors, Program,
-    common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators},
+    common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators},
 };
 
 use crate::schema::{
-    Additional, MAX_DEPTH, Schema, Type,
+    Additional, MAX_DEPTH, Schema, Type, pattern,
     prune::is_meta_field,
-    rules::value::{chain, escape, is_subject},
+    rules::{
+        estimate::estimate,
+        functions::{Standing, is_operator, standing},
+        meter::Metered,
+        source::without_double_signs,
+        value::{chain, escape, is_subject},
+        walk::{children, nesting},
+    },
 };
 
 /// The longest expression that is parsed. Kubernetes allows more, but no rule of ours or of a known operator comes near.
@@ -39,16 +46,23 @@ pub(super) enum Wanted {
     String,
 }
 
+/// An expression that can be run.
+pub(super) struct Checked {
+    pub(super) expression: Metered,
+    /// What it costs at worst.
+    pub(super) cost: u64,
+}
+
 /// Compiles an expression, or says why it does not.
-pub(super) fn compile(source: &str, scope: Scope<'_>, wanted: Wanted) -> Result<Program, String> {
+pub(super) fn compile(source: &str, scope: Scope<'_>, wanted: Wanted) -> Result<Checked, String> {
     if source.len() > MAX_BYTES || open_brackets(source) > MAX_OPEN {
         return Err("compilation failed: expression is too long or nests too deep".to_owned());
     }
-    let program = Program::compile(source).map_err(|errors| {
+    let program = Program::compile(&without_double_signs(source)).map_err(|errors| {
         let lines: Vec<String> = parse_errors(&errors, source);
         format!("compilation failed: {}", lines.join("\n"))
     })?;
-    if nesting(program.expression()) > MAX_NESTING {
+    if nesting(program.expression(), MAX_NESTING) > MAX_NESTING {
         return Err("compilation failed: expression nests too deep".to_owned());
     }
     let mut checker = Checker {
@@ -58,6 +72,13 @@ pub(super) fn compile(source: &str, scope: Scope<'_>, wanted: Wanted) -> Result<
         errors: Vec::new(),
     };
     checker.node(program.expression());
+    let estimate = estimate(program.expression(), scope);
+    if estimate.reverses_text {
+        checker.error(
+            "reverse",
+            "found no matching overload for 'reverse' applied to 'string.()'",
+        );
+    }
     if !checker.errors.is_empty() {
         return Err(format!("compilation failed: {}", checker.errors.join("\n")));
     }
@@ -67,7 +88,10 @@ pub(super) fn compile(source: &str, scope: Scope<'_>, wanted: Wanted) -> Result<
             Wanted::String => "must evaluate to a string".to_owned(),
         });
     }
-    Ok(program)
+    Ok(Checked {
+        expression: Metered::new(program),
+        cost: estimate.cost,
+    })
 }
 
 /// The most brackets that are open at once, strings not told apart: a bound, not a count.
@@ -85,57 +109,9 @@ fn open_brackets(source: &str) -> usize {
     most
 }
 
-/// How deep an expression nests, counted no further than is allowed. Breadth first, because depth is what the count must
-/// survive.
-fn nesting(expr: &IdedExpr) -> usize {
-    let mut level = vec![expr];
-    for depth in 1..=MAX_NESTING {
-        level = level.into_iter().flat_map(|expr| children(&expr.expr)).collect();
-        if level.is_empty() {
-            return depth;
-        }
-    }
-    MAX_NESTING + 1
-}
-
 /// Whether an expression needs more stack than a request handler has.
-pub(super) fn is_deep(program: &Program) -> bool {
-    nesting(program.expression()) > MAX_SHALLOW
-}
-
-fn children(expr: &Expr) -> Vec<&IdedExpr> {
-    match expr {
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
-        Expr::Comprehension(loop_) => {
-            vec![
-                &loop_.iter_range,
-                &loop_.accu_init,
-                &loop_.loop_cond,
-                &loop_.loop_step,
-                &loop_.result,
-            ]
-        }
-        Expr::Select(select) => vec![&select.operand],
-        Expr::List(list) => list.elements.iter().collect(),
-        Expr::Map(map) => map
-            .entries
-            .iter()
-            .flat_map(|entry| entry_children(&entry.expr))
-            .collect(),
-        Expr::Struct(object) => object
-            .entries
-            .iter()
-            .flat_map(|entry| entry_children(&entry.expr))
-            .collect(),
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
-    }
-}
-
-fn entry_children(entry: &EntryExpr) -> Vec<&IdedExpr> {
-    match entry {
-        EntryExpr::StructField(field) => vec![&field.value],
-        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-    }
+pub(super) fn is_deep(expr: &IdedExpr) -> bool {
+    nesting(expr, MAX_SHALLOW) > MAX_SHALLOW
 }
 
 fn parse_errors(errors: &ParseErrors, source: &str) -> Vec<String> {
@@ -189,31 +165,6 @@ fn cannot_be(expr: &Expr, wanted: Wanted) -> bool {
     }
 }
 
-/// Functions and macros that Kubernetes offers to rules. A few of them (`cel.bind`, `sortBy`, `type`, macros with two
-/// variables) are unknown to the interpreter: rules that call them compile, as they do elsewhere, and fail when they run.
-#[rustfmt::skip]
-const FUNCTIONS: [&str; 155] = [
-    "abs", "add", "all", "asApproximateFloat", "asInteger", "bind", "bitAnd", "bitNot", "bitOr",
-    "bitShiftLeft", "bitShiftRight", "bitXor", "block", "bool", "byte", "bytes", "ceil", "charAt", "cidr",
-    "compareTo", "contains", "containsCIDR", "containsIP", "date", "datetime", "decode", "distinct",
-    "dns1035Label", "dns1035LabelPrefix", "dns1123Label", "dns1123LabelPrefix", "dns1123Subdomain",
-    "dns1123SubdomainPrefix", "double", "duration", "dyn", "encode", "endsWith", "equivalent", "escapeKey",
-    "exists", "existsOne", "existsOneEntry", "family", "filter", "find", "findAll", "first", "flatten",
-    "floor", "format", "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getEscapedPath",
-    "getFullYear", "getHost", "getHostname", "getHours", "getMilliseconds", "getMinutes", "getMonth",
-    "getPort", "getQuery", "getScheme", "getSeconds", "greatest", "has", "hasValue", "indexOf", "int",
-    "intersects", "ip", "isCIDR", "isCIDRv4", "isCIDRv6", "isCanonical", "isFinite", "isGlobalUnicast",
-    "isGreaterThan", "isIP", "isIPv4", "isIPv6", "isInf", "isInteger", "isLessThan", "isLinkLocalMulticast",
-    "isLinkLocalUnicast", "isLoopback", "isNaN", "isQuantity", "isSemver", "isSorted", "isURL",
-    "isUnspecified", "join", "labelValue", "last", "lastIndexOf", "least", "lowerAscii", "major", "map",
-    "masked", "matches", "max", "min", "minor", "named", "none", "of", "ofNonZeroValue", "optFlatMap",
-    "optMap", "or", "orValue", "patch", "prefixLength", "qualifiedName", "quantity", "quote", "range",
-    "replace", "reverse", "round", "semver", "sign", "size", "slice", "sort", "sortBy", "split", "sqrt",
-    "startsWith", "string", "sub", "substring", "sum", "timestamp", "transformList", "transformMap",
-    "transformMapEntry", "trim", "trunc", "type", "uint", "unwrap", "unwrapOpt", "upperAscii", "uri", "url",
-    "uuid", "validate", "value",
-];
-
 struct Checker<'c> {
     source: &'c str,
     scope: Scope<'c>,
@@ -247,12 +198,7 @@ impl<'c> Checker<'c> {
                 }
                 self.locals.truncate(before);
             }
-            Expr::Call(call) => {
-                self.function(&call.func_name);
-                for child in children(&expr.expr) {
-                    self.node(child);
-                }
-            }
+            Expr::Call(call) => self.call(call),
             other => {
                 for child in children(other) {
                     self.node(child);
@@ -261,46 +207,55 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// Operators have names that no identifier has; libraries are named before their functions.
-    fn function(&mut self, name: &str) {
-        let own = name.rsplit('.').next().unwrap_or(name);
-        let is_operator = name.contains(['_', '@']);
-        if !is_operator && !FUNCTIONS.contains(&own) {
-            let what = format!("undeclared reference to '{own}' (in container '')");
-            self.error(own, &what);
+    fn call(&mut self, call: &'c CallExpr) {
+        let name = call.func_name.as_str();
+        let library = match call.target.as_ref().map(|target| &target.expr) {
+            Some(Expr::Ident(name)) if !self.is_variable(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let standing = if is_operator(name) {
+            Standing::Known
+        } else {
+            standing(call, library)
+        };
+        match standing {
+            Standing::Known => call.target.iter().for_each(|target| self.node(target)),
+            Standing::KnownInLibrary => {}
+            Standing::NotSupported => {
+                self.error(name, &format!("'{name}' is not supported by this server"));
+                return;
+            }
+            Standing::Unknown => {
+                self.error(
+                    name,
+                    &format!("undeclared reference to '{name}' (in container '')"),
+                );
+                return;
+            }
+        }
+        if matches!(name, "matches" | "find" | "findAll") {
+            self.pattern(call);
+        }
+        call.args.iter().for_each(|arg| self.node(arg));
+    }
+
+    /// A pattern that is written in the rule must be one.
+    fn pattern(&mut self, call: &CallExpr) {
+        let pattern = call.args.get(usize::from(call.target.is_none()));
+        if let Some(Expr::Literal(LiteralValue::String(text))) = pattern.map(|arg| &arg.expr)
+            && pattern::compile(text.inner()).is_err()
+        {
+            let name = &call.func_name;
+            self.error(text.inner(), &format!("invalid {name} argument"));
         }
     }
 
+    fn is_variable(&self, name: &str) -> bool {
+        is_subject(name) || name.starts_with('@') || self.locals.contains(&name)
+    }
+
     fn variable(&mut self, name: &str) {
-        // Names of types, and of the libraries whose functions are called as `math.abs(…)`.
-        const KNOWN: [&str; 23] = [
-            "bool",
-            "bytes",
-            "double",
-            "duration",
-            "int",
-            "list",
-            "map",
-            "null_type",
-            "string",
-            "timestamp",
-            "type",
-            "uint",
-            "dyn",
-            "math",
-            "sets",
-            "lists",
-            "strings",
-            "base64",
-            "optional",
-            "ip",
-            "format",
-            "jsonpatch",
-            "google",
-        ];
-        let known =
-            is_subject(name) || name.starts_with('@') || KNOWN.contains(&name) || self.locals.contains(&name);
-        if !known {
+        if !self.is_variable(name) {
             let what = format!("undeclared reference to '{name}' (in container '')");
             self.error(name, &what);
         }

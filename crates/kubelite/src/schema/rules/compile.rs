@@ -1,15 +1,21 @@
 //! From the rules of a schema to programs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use kube::core::cel::cel::Program;
 use serde_json::{Value, json};
 
 use crate::{
     field::{FieldError, FieldPath},
     schema::{
         Additional, CelRule, ListType, Schema,
-        rules::{Compiled, Node, Rules, check, field_path, value::Uses, with_large_stack},
+        rules::{
+            Compiled, Node, Rules, check,
+            estimate::{self, Occurrence},
+            field_path,
+            meter::Metered,
+            value::Uses,
+            with_large_stack,
+        },
     },
 };
 
@@ -25,8 +31,14 @@ pub(super) fn compile(
         let mut compiler = Compiler {
             errors: Vec::new(),
             is_deep: false,
+            costs: Vec::new(),
         };
-        let root = compiler.node(&Arc::new(schema.clone()), is_resource_root, None, path);
+        let place = Place {
+            fixed: None,
+            occurs: Occurrence::AtMost(1),
+        };
+        let root = compiler.node(&Arc::new(schema.clone()), is_resource_root, place, path);
+        compiler.check_total(path);
         if compiler.errors.is_empty() {
             Ok(Rules {
                 root: root.map(Box::new),
@@ -60,21 +72,34 @@ fn has_rules(schema: &Schema) -> bool {
 struct Compiler {
     errors: Vec<FieldError>,
     is_deep: bool,
+    /// What each expression may cost at worst.
+    costs: Vec<(FieldPath, u64)>,
+}
+
+/// What is known of a place in a schema from those above it.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    /// The path of the list above, if its items cannot be followed from one version of an object to the next.
+    fixed: Option<&'p FieldPath>,
+    occurs: Occurrence,
 }
 
 impl Compiler {
-    /// `fixed` is the path of the list above, if its items cannot be followed from one version of an object to the next.
     fn node(
         &mut self,
         schema: &Arc<Schema>,
         is_resource_root: bool,
-        fixed: Option<&FieldPath>,
+        place: Place<'_>,
         path: &FieldPath,
     ) -> Option<Node> {
+        let below = Place {
+            occurs: place.occurs.below(schema),
+            ..place
+        };
         let mut properties = BTreeMap::new();
         for (name, property) in &schema.properties {
             let path = path.child("properties").key(name);
-            if let Some(node) = self.node(property, property.embedded_resource, fixed, &path) {
+            if let Some(node) = self.node(property, property.embedded_resource, below, &path) {
                 properties.insert(name.clone(), node);
             }
         }
@@ -82,21 +107,26 @@ impl Compiler {
             Additional::Schema(shape) => self.node(
                 shape,
                 shape.embedded_resource,
-                fixed,
+                below,
                 &path.child("additionalProperties"),
             ),
             Additional::Any | Additional::Absent => None,
         };
         let items = schema.items.as_ref().and_then(|shape| {
             let follows = matches!(schema.list_type, Some(ListType::Map(_)));
-            let fixed = fixed.or((!follows).then_some(path));
-            self.node(shape, shape.embedded_resource, fixed, &path.child("items"))
+            let fixed = place.fixed.or((!follows).then_some(path));
+            let place = Place { fixed, ..below };
+            self.node(shape, shape.embedded_resource, place, &path.child("items"))
         });
         let mut uses = Uses::default();
         let mut rules = Vec::with_capacity(schema.rules.len());
         for (index, rule) in schema.rules.iter().enumerate() {
             let path = path.child("x-kubernetes-validations").index(index);
-            rules.extend(self.rule(rule, schema, is_resource_root, fixed, &path, &mut uses));
+            let scope = check::Scope {
+                schema,
+                is_resource_root,
+            };
+            rules.extend(self.rule(rule, scope, place, &path, &mut uses));
         }
         let has_none = rules.is_empty() && properties.is_empty() && additional.is_none() && items.is_none();
         (!has_none).then(|| Node {
@@ -113,9 +143,8 @@ impl Compiler {
     fn rule(
         &mut self,
         rule: &CelRule,
-        schema: &Schema,
-        is_resource_root: bool,
-        fixed: Option<&FieldPath>,
+        scope: check::Scope<'_>,
+        place: Place<'_>,
         path: &FieldPath,
         uses: &mut Uses,
     ) -> Option<Compiled> {
@@ -123,23 +152,22 @@ impl Compiler {
         if rule.rule.trim().is_empty() {
             return None;
         }
-        let scope = check::Scope {
-            schema,
-            is_resource_root,
-        };
-        let program = match check::compile(&rule.rule, scope, check::Wanted::Bool) {
-            Ok(program) => program,
+        let checked = match check::compile(&rule.rule, scope, check::Wanted::Bool) {
+            Ok(checked) => checked,
             Err(detail) => {
                 self.errors
                     .push(FieldError::invalid(path.child("rule"), as_json(rule), detail));
                 return None;
             }
         };
-        self.is_deep |= check::is_deep(&program);
-        let uses_old_self = program.references().has_variable("oldSelf");
-        uses.add(program.expression());
+        let cost = place.occurs.total(checked.cost, scope.schema);
+        self.check_cost("estimated rule cost", cost, path.child("rule"));
+        let expression = checked.expression;
+        self.is_deep |= check::is_deep(expression.paying());
+        let uses_old_self = expression.program().references().has_variable("oldSelf");
+        uses.add(expression.program().expression());
         let message = self.message(rule, scope, path, uses);
-        if let Some(fixed) = fixed.filter(|_| uses_old_self) {
+        if let Some(fixed) = place.fixed.filter(|_| uses_old_self) {
             let detail =
                 format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {fixed}");
             self.errors.push(FieldError::invalid(
@@ -153,10 +181,10 @@ impl Compiler {
             self.errors
                 .push(FieldError::invalid(path.child("optionalOldSelf"), true, detail));
         }
-        let field_path = field_path::normalize(&rule.field_path, schema).unwrap_or_default();
+        let field_path = field_path::normalize(&rule.field_path, scope.schema).unwrap_or_default();
         Some(Compiled {
             rule: rule.clone(),
-            program,
+            expression,
             message,
             uses_old_self,
             field_path,
@@ -169,15 +197,17 @@ impl Compiler {
         scope: check::Scope<'_>,
         path: &FieldPath,
         uses: &mut Uses,
-    ) -> Option<Program> {
+    ) -> Option<Metered> {
         if rule.message_expression.trim().is_empty() {
             return None;
         }
         match check::compile(&rule.message_expression, scope, check::Wanted::String) {
-            Ok(program) => {
-                self.is_deep |= check::is_deep(&program);
-                uses.add(program.expression());
-                Some(program)
+            Ok(checked) => {
+                let path = path.child("messageExpression");
+                self.check_cost("estimated messageExpression cost", checked.cost, path);
+                self.is_deep |= check::is_deep(checked.expression.paying());
+                uses.add(checked.expression.program().expression());
+                Some(checked.expression)
             }
             Err(detail) => {
                 let path = path.child("messageExpression");
@@ -189,6 +219,39 @@ impl Compiler {
                 None
             }
         }
+    }
+}
+
+/// How many of the most expensive expressions are named when all together cost too much.
+const MOST_EXPENSIVE: usize = 4;
+
+impl Compiler {
+    fn check_cost(&mut self, what: &str, cost: u64, path: FieldPath) {
+        if cost > estimate::PER_EXPRESSION {
+            let detail = estimate::complaint(what, cost, estimate::PER_EXPRESSION);
+            self.errors.push(FieldError::forbidden(path.clone(), detail));
+        }
+        self.costs.push((path, cost));
+    }
+
+    fn check_total(&mut self, path: &FieldPath) {
+        let total = self
+            .costs
+            .iter()
+            .map(|(_, cost)| *cost)
+            .fold(0, u64::saturating_add);
+        if total <= estimate::PER_SCHEMA {
+            return;
+        }
+        self.costs.sort_by_key(|(_, cost)| Reverse(*cost));
+        for (path, _) in self.costs.iter().take(MOST_EXPENSIVE) {
+            let detail =
+                "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            self.errors.push(FieldError::forbidden(path.clone(), detail));
+        }
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        let detail = estimate::complaint(what, total, estimate::PER_SCHEMA);
+        self.errors.push(FieldError::forbidden(path.clone(), detail));
     }
 }
 

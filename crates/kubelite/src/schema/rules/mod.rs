@@ -5,15 +5,20 @@
 
 mod check;
 mod compile;
+mod estimate;
 mod field_path;
+mod functions;
+mod library;
+mod meter;
 mod run;
+mod source;
 mod value;
+mod walk;
 
 pub(super) use field_path::normalize as normalize_field_path;
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
-use kube::core::cel::cel::Program;
 use serde_json::Value;
 
 use crate::{
@@ -46,8 +51,8 @@ struct Node {
 #[derive(Debug)]
 struct Compiled {
     rule: CelRule,
-    program: Program,
-    message: Option<Program>,
+    expression: meter::Metered,
+    message: Option<meter::Metered>,
     uses_old_self: bool,
     /// `fieldPath` in the notation of error messages, empty if there is none.
     field_path: String,
@@ -109,5 +114,9 @@ fn with_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
+#[cfg(test)]
+mod cost_tests;
+#[cfg(test)]
+mod language_tests;
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,18 @@
 //! Running compiled rules over an object.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use kube::core::cel::cel::{self, Context, ExecutionError, Program};
+use kube::core::cel::cel::{self, Context, ExecutionError};
 use serde_json::Value;
 
 use crate::{
-    field::{FieldError, FieldPath, Problem},
+    field::{FieldError, FieldPath, Problem, go_quoted},
     schema::{
         CelRule, MAX_DEPTH, Schema, Type,
         correlate::{OldItems, Pair},
-        rules::{Compiled, Node, value::Tools},
+        rules::{
+            Compiled, Node,
+            meter::{self, Metered},
+            value::Tools,
+        },
         trail::Trail,
     },
 };
@@ -28,6 +30,7 @@ pub(super) fn run(root: &Node, new: &Value, old: Option<&Value>, base: &FieldPat
             tools,
             base,
             errors: Vec::new(),
+            left: Some(meter::PER_OBJECT),
         };
         let pair = old.map(|old| Pair {
             new,
@@ -91,6 +94,8 @@ struct Runner<'r> {
     tools: &'r Tools,
     base: &'r FieldPath,
     errors: Vec<FieldError>,
+    /// What the rules may still cost; `None` when no more of them are run.
+    left: Option<u64>,
 }
 
 impl Runner<'_> {
@@ -104,7 +109,7 @@ impl Runner<'_> {
         depth: usize,
     ) {
         // Rules apply to values that are there.
-        if new.is_null() || depth > MAX_DEPTH {
+        if new.is_null() || depth > MAX_DEPTH || self.left.is_none() {
             return;
         }
         let old = old.filter(|old| !old.is_null());
@@ -165,25 +170,29 @@ impl Runner<'_> {
         let old = old
             .filter(|_| node.rules.iter().any(|compiled| compiled.uses_old_self))
             .map(convert);
+        let (value, size) = convert(new);
+        let size = size + old.as_ref().map_or(0, |(_, size)| *size);
+        let old = old.map(|(value, _)| value);
         let mut scope = tools.context.new_inner_scope();
-        scope.add_variable_from_value("self", convert(new));
+        scope.add_variable_from_value("self", value);
         if let Some(old) = &old {
             scope.add_variable_from_value("oldSelf", old.clone());
         }
         for compiled in node.rules.iter().filter(|compiled| applies(compiled)) {
+            let Some(left) = &mut self.left else { return };
             let failure = if compiled.uses_old_self && compiled.rule.optional_old_self {
                 let mut scope = scope.new_inner_scope();
                 scope.add_variable_from_value("oldSelf", Tools::optional(old.clone()));
-                evaluate(compiled, &scope)
+                evaluate(compiled, &scope, size, left)
             } else {
-                evaluate(compiled, &scope)
+                evaluate(compiled, &scope, size, left)
             };
             match failure {
                 None => {}
-                Some(Failure::Broken(detail)) => {
-                    let path = trail.below(self.base);
-                    self.errors
-                        .push(FieldError::invalid(path, type_name(&node.schema), detail));
+                Some(Failure::Broken(detail)) => self.broken(&node.schema, detail, trail),
+                Some(Failure::TooCostly(detail)) => {
+                    self.broken(&node.schema, detail, trail);
+                    self.left = None;
                 }
                 Some(Failure::Refused(_)) if !compiled.uses_old_self && forgiven.is_unchanged() => {}
                 Some(Failure::Refused(detail)) => {
@@ -192,6 +201,12 @@ impl Runner<'_> {
                 }
             }
         }
+    }
+
+    fn broken(&mut self, schema: &Schema, detail: String, trail: &Trail<'_>) {
+        let path = trail.below(self.base);
+        self.errors
+            .push(FieldError::invalid(path, type_name(schema), detail));
     }
 
     fn refusal(
@@ -230,20 +245,26 @@ enum Failure {
     Refused(String),
     /// The rule could not be evaluated.
     Broken(String),
+    /// The rule was stopped, and no further ones are run.
+    TooCostly(String),
 }
 
-fn evaluate(compiled: &Compiled, scope: &Context<'_>) -> Option<Failure> {
-    match execute(&compiled.program, scope) {
-        Ok(cel::Value::Bool(true)) => None,
-        Ok(cel::Value::Bool(false)) => {
-            let message = compiled
-                .message
-                .as_ref()
-                .and_then(|program| message(program, scope));
-            Some(Failure::Refused(
-                message.unwrap_or_else(|| default_message(&compiled.rule)),
-            ))
+/// Runs a rule for no more than what is `left`, and takes its cost from that.
+fn evaluate(compiled: &Compiled, scope: &Context<'_>, size: u64, left: &mut u64) -> Option<Failure> {
+    let result = match execute(&compiled.expression, scope, size, left) {
+        Ok(result) => result,
+        Err(Exceeded::Object) => return Some(Failure::TooCostly(OUT_OF_BUDGET.to_owned())),
+        Err(Exceeded::Expression) => {
+            let rule = short(&compiled.rule);
+            return Some(Failure::TooCostly(format!(
+                "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call \
+                 cost exceeds limit for rule: {rule}"
+            )));
         }
+    };
+    match result {
+        Ok(cel::Value::Bool(true)) => None,
+        Ok(cel::Value::Bool(false)) => Some(refused(compiled, scope, size, left)),
         Ok(_) => {
             let rule = short(&compiled.rule);
             Some(Failure::Broken(format!(
@@ -254,14 +275,56 @@ fn evaluate(compiled: &Compiled, scope: &Context<'_>) -> Option<Failure> {
     }
 }
 
-/// Runs a program. The interpreter has places that panic on values it did not expect; no rule may take a request handler
-/// down with it.
-fn execute(program: &Program, scope: &Context<'_>) -> Result<cel::Value, ExecutionError> {
-    catch_unwind(AssertUnwindSafe(|| program.execute(scope))).unwrap_or(Err(ExecutionError::NoSuchOverload))
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// The failure of a rule that says no, with the message it makes for itself if it does.
+fn refused(compiled: &Compiled, scope: &Context<'_>, size: u64, left: &mut u64) -> Failure {
+    let default = || Failure::Refused(default_message(&compiled.rule));
+    let Some(expression) = &compiled.message else {
+        return default();
+    };
+    match execute(expression, scope, size, left) {
+        Ok(result) => message(result).map_or_else(default, Failure::Refused),
+        Err(Exceeded::Object) => Failure::TooCostly(
+            "messageExpression evaluation failed due to running out of cost budget, no further validation rules will \
+             be run"
+                .to_owned(),
+        ),
+        Err(Exceeded::Expression) => Failure::TooCostly(format!(
+            "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+            go_quoted(&compiled.rule.message_expression)
+        )),
+    }
 }
 
-fn message(program: &Program, scope: &Context<'_>) -> Option<String> {
-    let Ok(cel::Value::String(text)) = execute(program, scope) else {
+/// Which limit an evaluation ran into.
+enum Exceeded {
+    Expression,
+    Object,
+}
+
+/// Runs an expression for no more than what is `left`.
+fn execute(
+    expression: &Metered,
+    scope: &Context<'_>,
+    size: u64,
+    left: &mut u64,
+) -> Result<Result<cel::Value, ExecutionError>, Exceeded> {
+    let allowance = (*left).min(meter::PER_EXPRESSION);
+    let outcome = expression.evaluate(scope, size, allowance);
+    match outcome.cost {
+        Some(cost) => {
+            *left -= cost.min(*left);
+            Ok(outcome.result)
+        }
+        None if *left < meter::PER_EXPRESSION => Err(Exceeded::Object),
+        None => Err(Exceeded::Expression),
+    }
+}
+
+fn message(result: Result<cel::Value, ExecutionError>) -> Option<String> {
+    let Ok(cel::Value::String(text)) = result else {
         return None;
     };
     let text = text.trim();

@@ -3,17 +3,17 @@ use serde_json::json;
 use super::*;
 use crate::schema::{check_custom_resource, parse::parse};
 
-fn rules_of(schema: &Value) -> Rules {
+pub(super) fn rules_of(schema: &Value) -> Rules {
     let schema = parse(schema).expect("schema");
     compile(&schema).unwrap_or_else(|errors| panic!("{}", errors[0]))
 }
 
-fn spec(properties: &Value, rules: &Value) -> Value {
+pub(super) fn spec(properties: &Value, rules: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {
         "type": "object", "properties": properties, "x-kubernetes-validations": rules}}})
 }
 
-fn messages(errors: &[FieldError]) -> Vec<String> {
+pub(super) fn messages(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -307,8 +307,8 @@ fn rules_that_cannot_work_are_refused() {
 #[test]
 fn old_values_need_parts_that_can_be_followed() {
     let rule = json!([{"rule": "self == oldSelf"}]);
-    let schema = json!({"type": "object", "properties": {"list": {"type": "array",
-        "items": {"type": "string", "x-kubernetes-validations": rule}}}});
+    let schema = json!({"type": "object", "properties": {"list": {"type": "array", "maxItems": 9,
+        "items": {"type": "string", "maxLength": 9, "x-kubernetes-validations": rule}}}});
     let errors = compile(&parse(&schema).unwrap()).expect_err("refused");
     assert_eq!(
         messages(&errors),

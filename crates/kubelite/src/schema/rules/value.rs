@@ -3,22 +3,24 @@
 
 use std::{
     borrow::Cow,
+    cell::Cell,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use kube::core::cel::{
-    KubeCelExt as _,
-    cel::{
-        self, Context, Program,
-        common::ast::{EntryExpr, Expr, IdedExpr},
-        objects::{Key, Map, OptionalValue},
-    },
+use kube::core::cel::cel::{
+    self, Context, Program,
+    common::ast::{EntryExpr, Expr, IdedExpr},
+    objects::{Key, Map, OptionalValue},
 };
 use serde_json::Value;
 
-use crate::schema::{Additional, MAX_DEPTH, Schema, Type, prune::is_meta_field};
+use crate::schema::{
+    Additional, MAX_DEPTH, Schema, Type,
+    prune::is_meta_field,
+    rules::{library, meter},
+};
 
 /// What an expression looks at in `self` and `oldSelf`: everything, or some members.
 #[derive(Debug, Default, PartialEq)]
@@ -112,14 +114,17 @@ pub(super) struct Tools {
     pub(super) context: Context<'static>,
     timestamp: Option<Program>,
     duration: Option<Program>,
+    /// How much was converted so far.
+    converted: Cell<u64>,
 }
 
 impl Tools {
     pub(super) fn new() -> Self {
         Self {
-            context: Context::default().with_all(),
+            context: library::context(),
             timestamp: Program::compile("timestamp(text)").ok(),
             duration: Program::compile("duration(text)").ok(),
+            converted: Cell::new(0),
         }
     }
 
@@ -133,19 +138,21 @@ impl Tools {
             .unwrap_or(text)
     }
 
-    /// A value as a rule at its node sees it.
+    /// A value as a rule at its node sees it, and how large that is: one for each part and for a few characters.
     pub(super) fn value(
         &self,
         value: &Value,
         schema: &Schema,
         is_resource_root: bool,
         uses: &Uses,
-    ) -> cel::Value {
+    ) -> (cel::Value, u64) {
         let view = View::Typed {
             schema,
             is_resource_root,
         };
-        self.node(value, view, uses, 0)
+        self.converted.set(0);
+        let value = self.node(value, view, uses, 0);
+        (value, self.converted.get())
     }
 
     /// `oldSelf` of a rule that can do without.
@@ -159,6 +166,8 @@ impl Tools {
         if depth > MAX_DEPTH {
             return cel::Value::Null;
         }
+        let text = value.as_str().map_or(0, |text| meter::of_text(text.len()));
+        self.converted.set(self.converted.get() + 1 + text);
         match value {
             Value::Null => cel::Value::Null,
             Value::Bool(flag) => cel::Value::Bool(*flag),

@@ -1,0 +1,36 @@
+//! agent-runner: the program that Jangar puts into every pod to run an agent there.
+//!
+//! It prepares the workspace, starts the agent, passes signals on to it, bounds its time and its log, and writes down what
+//! came of it: in full to the status file, and in at most 4 KiB as the termination message, from which the controller knows
+//! the result without reading anything else of the pod. `docs/agent-runner.md` is its contract with those who bring an agent.
+
+mod artifacts;
+mod askpass;
+mod cli;
+mod console;
+mod environment;
+mod git;
+mod inputs;
+mod install;
+mod mask;
+mod outcome;
+mod process;
+mod program;
+mod reason;
+mod report;
+mod run;
+mod schedule;
+mod spec;
+mod status;
+mod tee;
+mod template;
+
+use std::{ffi::OsString, process::ExitCode};
+
+pub use reason::Reason;
+
+/// Runs the program with these arguments, its own name left out.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    ExitCode::from(cli::run(&arguments))
+}
