@@ -418,3 +418,18 @@ async fn metadata_of_a_custom_resource_is_read_as_go_reads_it() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn object_that_is_nested_too_deep_is_the_fault_of_who_sent_it() {
+    let server = TestServer::start().await;
+    let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    server.define(definition(&open)).await;
+    let mut deep = json!(1);
+    for _ in 0..122 {
+        deep = json!([deep]);
+    }
+    server
+        .post(WIDGETS, &with_spec("a", &json!({ "deep": deep })))
+        .await
+        .fails(400, "BadRequest");
+}

@@ -421,7 +421,7 @@ async fn dry_run_of_a_deletion_shows_what_would_happen() {
         .ok();
     assert!(answer["metadata"]["deletionTimestamp"].is_string());
     let answer = server
-        .delete(&format!("{NAMESPACES}/kube-public?dryRun=All"))
+        .delete(&format!("{NAMESPACES}/kube-node-lease?dryRun=All"))
         .await
         .ok();
     assert_eq!(answer["status"]["phase"], "Terminating");

@@ -367,7 +367,11 @@ async fn unknown_and_repeated_fields_are_refused_reported_or_ignored() {
     let strict = server
         .patch(&format!("{WIDGETS}/warn?fieldValidation=Strict"), MERGE, &patch)
         .await;
-    strict.fails(400, "BadRequest");
+    assert_eq!(
+        strict.fails(422, "Invalid"),
+        " \"\" is invalid: patch: Invalid value: \"{\\\"spec\\\":{\\\"other\\\":1}}\": strict decoding error: unknown field \
+         \"spec.other\""
+    );
     let warned = server.patch(&format!("{WIDGETS}/warn"), MERGE, &patch).await;
     assert_eq!(warned.warnings(), ["299 - \"unknown field \\\"spec.other\\\"\""]);
     let message = server
