@@ -479,6 +479,8 @@ pub(crate) fn storage_error(error: &CommitError) -> ApiError {
     match error {
         CommitError::TooLarge { .. } => ApiError::new(Reason::RequestEntityTooLarge, error.to_string()),
         CommitError::Closed => ApiError::new(Reason::ServiceUnavailable, error.to_string()),
+        // The object is at fault, not the disk.
+        CommitError::Invalid(_) => ApiError::bad_request(error.to_string()),
         _ => ApiError::internal(error).with_cause(Cause {
             reason: "StorageUnavailable".to_owned(),
             message: error.to_string(),

@@ -10,11 +10,14 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod custom_kinds;
 mod deletion;
 mod durability;
+mod kube_client;
 mod kube_runtime;
 mod list;
 mod no_panics;
+mod owners;
 mod support;
 mod watch;
 mod writes;

@@ -228,7 +228,7 @@ fn walk(value: &mut Value, visit: &mut impl FnMut(&mut Value) -> ControlFlow<()>
     }
 }
 
-fn damage(document: &mut Value, place: &Index, edit: &Edit) {
+fn damage(document: &mut Value, place: Index, edit: &Edit) {
     let mut count = 0;
     let _ = walk(document, &mut |_| {
         count += 1;
@@ -268,7 +268,7 @@ fn damage(document: &mut Value, place: &Index, edit: &Edit) {
 pub(super) fn damaged(document: &Value, edits: &[(Index, Edit)]) -> Value {
     let mut document = document.clone();
     for (place, edit) in edits {
-        damage(&mut document, place, edit);
+        damage(&mut document, *place, edit);
     }
     document
 }

@@ -123,129 +123,51 @@ fn path() -> impl Strategy<Value = String> {
     })
 }
 
-/// A parameter with values that it takes, values that it nearly takes, and nonsense.
-fn parameter() -> impl Strategy<Value = String> {
-    let selector = prop_oneof![
-        prop::sample::select(vec![
-            "a=b",
-            "a==b",
-            "a!=b",
-            "a in (b,c)",
-            "a notin ()",
-            "!a",
-            "a>1",
-            "a<x",
-            "a in (",
-            ",",
-            "=",
-            "a=b,,c",
-            "!",
-            "a.b/c/d=e",
-            "metadata.name=a",
-            "metadata.namespace!=x",
-            "spec.size=1",
-            "status.phase=Running",
-            "a=\\,b",
-        ])
-        .prop_map(ToOwned::to_owned),
+/// One of the words between the bars.
+fn one_of(words: &'static str) -> impl Strategy<Value = String> {
+    prop::sample::select(words.split('|').collect::<Vec<_>>()).prop_map(ToOwned::to_owned)
+}
+
+fn selector() -> impl Strategy<Value = String> {
+    prop_oneof![
+        one_of("a=b|a==b|a!=b|a in (b,c)|a notin ()|!a|a>1|a<x|a in (|,|=|a=b,,c|!|a.b/c/d=e|a=\\,b"),
+        one_of("metadata.name=a|metadata.namespace!=x|spec.size=1|status.phase=Running"),
         "[a-z!=<>,() ./\\\\]{0,16}",
         "\\PC{0,10}",
-    ];
-    let token = (
-        prop_oneof![Just("meta.k8s.io/v1".to_owned()), "\\PC{0,4}"],
-        prop_oneof![
-            Just(-2_i64),
-            Just(-1),
-            Just(0),
-            Just(1),
-            1..40_i64,
-            Just(i64::MAX)
-        ],
-        prop_oneof![
-            Just("default/a\0".to_owned()),
-            Just("/../x".to_owned()),
-            "\\PC{0,8}"
-        ],
-    )
-        .prop_map(|(v, rv, start)| {
-            URL_SAFE_NO_PAD.encode(json!({ "v": v, "rv": rv, "start": start }).to_string())
-        });
-    let number = prop_oneof![
-        prop::sample::select(vec![
-            "",
-            "0",
-            "1",
-            "-1",
-            "+1",
-            "5",
-            "99999999",
-            "18446744073709551616",
-            "x",
-            "1.5",
-            "0x1"
-        ])
-        .prop_map(ToOwned::to_owned),
-        (0_u32..40).prop_map(|number| number.to_string()),
-    ];
-    let flag = prop::sample::select(vec!["true", "false", "1", "0", "", "maybe"]).prop_map(ToOwned::to_owned);
-    let word = prop::sample::select(vec![
-        "All",
-        "Exact",
-        "NotOlderThan",
-        "Strict",
-        "Warn",
-        "Ignore",
-        "Foreground",
-        "Orphan",
-        "Metadata",
-        "None",
-        "Object",
-        "fuzz",
-        "",
-    ])
-    .prop_map(ToOwned::to_owned);
-    let pair = |keys: Vec<&'static str>, value: BoxedStrategy<String>| (prop::sample::select(keys), value);
+    ]
+}
+
+fn continue_token() -> impl Strategy<Value = String> {
+    let version = prop_oneof![prop::sample::select(vec![-2, -1, 0, 1, i64::MAX]), 1..40_i64];
+    let kind = prop_oneof![Just("meta.k8s.io/v1".to_owned()), "\\PC{0,4}"];
+    let start = prop_oneof![one_of("default/a\0|/../x|a"), "\\PC{0,8}"];
+    let token = (kind, version, start).prop_map(|(kind, version, start)| {
+        URL_SAFE_NO_PAD.encode(json!({ "v": kind, "rv": version, "start": start }).to_string())
+    });
+    prop_oneof![3 => token, 1 => "\\PC{0,8}"]
+}
+
+fn number() -> impl Strategy<Value = String> {
+    let small = (0_u32..40).prop_map(|number| number.to_string());
     prop_oneof![
-        pair(vec!["labelSelector", "fieldSelector"], selector.boxed()),
-        pair(vec!["continue"], prop_oneof![token, "\\PC{0,8}"].boxed()),
-        pair(
-            vec![
-                "resourceVersion",
-                "limit",
-                "timeoutSeconds",
-                "gracePeriodSeconds",
-                "tailLines",
-                "sinceSeconds"
-            ],
-            number.boxed()
-        ),
-        pair(
-            vec![
-                "watch",
-                "allowWatchBookmarks",
-                "sendInitialEvents",
-                "force",
-                "pretty",
-                "follow",
-                "orphanDependents"
-            ],
-            flag.boxed()
-        ),
-        pair(
-            vec![
-                "dryRun",
-                "resourceVersionMatch",
-                "fieldValidation",
-                "propagationPolicy",
-                "includeObject",
-                "fieldManager"
-            ],
-            word.boxed()
-        ),
-        pair(
-            vec!["fieldManager", "container", "unknown"],
-            "\\PC{0,200}".boxed()
-        ),
+        one_of("|0|1|-1|+1|5|99999999|18446744073709551616|x|1.5|0x1"),
+        small
+    ]
+}
+
+/// A parameter with values that it takes, values that it nearly takes, and nonsense.
+fn parameter() -> impl Strategy<Value = String> {
+    let flags = "watch|allowWatchBookmarks|sendInitialEvents|force|pretty|follow|orphanDependents";
+    let numbers = "resourceVersion|limit|timeoutSeconds|gracePeriodSeconds|tailLines|sinceSeconds";
+    let choices = "dryRun|resourceVersionMatch|fieldValidation|propagationPolicy|includeObject|fieldManager";
+    let words = "All|Exact|NotOlderThan|Strict|Warn|Ignore|Foreground|Orphan|Metadata|None|Object|fuzz|";
+    prop_oneof![
+        (one_of("labelSelector|fieldSelector"), selector()),
+        (Just("continue".to_owned()), continue_token()),
+        (one_of(numbers), number()),
+        (one_of(flags), one_of("true|false|1|0||maybe")),
+        (one_of(choices), one_of(words)),
+        (one_of("fieldManager|container|unknown"), "\\PC{0,200}"),
     ]
     .prop_map(|(key, value)| format!("{key}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)))
 }
@@ -334,7 +256,7 @@ fn aimed() -> impl Strategy<Value = Sent> {
             let name = object["metadata"]["name"].as_str().unwrap_or("a").to_owned();
             match aim {
                 Aim::Create | Aim::CreateYaml if fresh => {
-                    object["metadata"] = json!({ "generateName": "fresh-" })
+                    object["metadata"] = json!({ "generateName": "fresh-" });
                 }
                 Aim::Update | Aim::UpdateStatus => object["metadata"]["resourceVersion"] = CURRENT.into(),
                 _ => {}
