@@ -13,7 +13,7 @@ use crate::schema::{
         estimate::estimate,
         functions::{Standing, is_operator, standing},
         meter::Metered,
-        source::without_double_signs,
+        source::{calls, without_double_signs},
         value::{chain, escape, is_subject},
         walk::{children, nesting},
     },
@@ -72,6 +72,11 @@ pub(super) fn compile(source: &str, scope: Scope<'_>, wanted: Wanted) -> Result<
         errors: Vec::new(),
     };
     checker.node(program.expression());
+    // The parser takes this for `exists_one`, but in Kubernetes it is a macro with two variables only.
+    if calls(source, "existsOne") {
+        let what = "undeclared reference to 'existsOne' (in container '')";
+        checker.error("existsOne", what);
+    }
     let estimate = estimate(program.expression(), scope);
     if estimate.reverses_text {
         checker.error(

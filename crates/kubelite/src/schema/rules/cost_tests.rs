@@ -49,6 +49,20 @@ fn a_rule_that_may_cost_too_much_is_refused_with_the_definition() {
         ),
         (list(&text), "sets.equivalent(self.l, self.l)", "more than 100x"),
         (list(&integer), "self.l.distinct() == self.l", "more than 100x"),
+        (bounded(&integer, 5000), "self.l.distinct() == self.l", "5.0x"),
+        (list(&integer), "self.l.map(x, x + 1).size() > 0", "2.2x"),
+        (list(&integer), "self.l.filter(x, x > 1).size() > 0", "2.4x"),
+        (list(&text), "self.l.all(a, a.contains('x'))", "more than 100x"),
+        (
+            bounded(&text, 1000),
+            "self.l.all(x, x.matches('[a-z]+'))",
+            "62.9x",
+        ),
+        (
+            bounded(&text, 1000),
+            "self.l.all(x, x.lowerAscii() == x)",
+            "62.9x",
+        ),
     ];
     for (list, rule, factor) in table {
         let errors = verdict(&json!({"l": list}), rule);
@@ -89,6 +103,45 @@ fn ordinary_rules_are_accepted() {
         "self.ns.all(a, self.ns.exists(b, b == a + 1))",
     ] {
         assert_eq!(verdict(&properties, rule), Vec::<String>::new(), "{rule}");
+    }
+}
+
+/// Kubernetes 1.35.8 accepts these too.
+#[test]
+fn cheap_rules_need_no_bounds() {
+    let text = json!({"type": "string"});
+    let short = json!({"type": "string", "maxLength": 64});
+    let integer = json!({"type": "integer"});
+    let table = [
+        (list(&text), "self.l.all(a, a != 'x')"),
+        (list(&text), "self.l.all(a, a.size() < 4)"),
+        (list(&text), "self.l.exists(a, a.startsWith('x'))"),
+        (list(&text), "'a' in self.l"),
+        (list(&text), "self.l == oldSelf.l"),
+        (list(&integer), "self.l[0] > 0"),
+        (list(&integer), "self.l.reverse() == self.l"),
+        (list(&integer), "self.l.slice(0, 1) == self.l"),
+        (bounded(&short, 100), "self.l.all(a, self.l.exists(b, a == b))"),
+        (
+            bounded(&short, 100),
+            "self.l.map(x, x.split('-')).all(p, p.size() < 3)",
+        ),
+        (
+            bounded(&short, 100),
+            "self.l.all(x, x.split('-').all(p, p.size() < 3))",
+        ),
+        (bounded(&short, 1000), "sets.equivalent(self.l, self.l)"),
+        (bounded(&text, 10), "self.l.all(x, x.replace('a', 'b') == x)"),
+        (bounded(&text, 10), "self.l.all(x, x.find('[a-z]') == x)"),
+        (bounded(&text, 10), "self.l.all(x, x.indexOf('a') == 1)"),
+        (bounded(&text, 10), "self.l.all(x, string(x) == 'a')"),
+        (
+            bounded(&text, 10),
+            "self.l.all(x, isURL(x) && url(x).getHost() == 'a')",
+        ),
+    ];
+    for (list, rule) in table {
+        assert_eq!(verdict(&json!({"l": list}), rule), Vec::<String>::new(), "{rule}");
     }
 }
 

@@ -435,7 +435,10 @@ fn function<'s>(name: &str, args: &[&Shape<'s>]) -> (u64, Shape<'s>) {
             Shape::List(text.size(), Some(Box::new(Shape::Text(text.size())))),
         ),
         ("join", [list, ..]) => (list.size(), Shape::Text(list.size())),
-        ("distinct", [list]) => (list.size().saturating_mul(list.size()), (*list).clone()),
+        ("distinct", [list]) => {
+            let pairs = list.size().saturating_mul(list.size());
+            (pairs.saturating_mul(2), (*list).clone())
+        }
         // The name of the library comes first.
         ("equivalent" | "intersects", [_, left, right]) | ("contains", [_, left, right]) => {
             other(left.size().saturating_mul(right.size()))

@@ -19,7 +19,10 @@ use kube::core::cel::cel::{
     objects::{Key, OptionalValue},
 };
 
-use crate::schema::rules::walk::{children, count};
+use crate::schema::rules::{
+    functions::{Standing, standing},
+    walk::{children, count},
+};
 
 /// What one expression may cost, as in Kubernetes.
 pub(super) const PER_EXPRESSION: u64 = 1_000_000;
@@ -384,8 +387,6 @@ fn pay_call(inner: &CallExpr) -> IdedExpr {
 }
 
 fn is_library(inner: &CallExpr, target: &IdedExpr) -> bool {
-    use crate::schema::rules::functions::{Standing, standing};
-
     let Expr::Ident(name) = &target.expr else {
         return false;
     };

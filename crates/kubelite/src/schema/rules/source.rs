@@ -3,7 +3,7 @@
 //! Two equal signs in a row undo each other, so they are blanked out before the text is parsed. Blanks keep every other
 //! sign at its place, where messages will look for it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, iter};
 
 /// A text without signs that undo each other.
 pub(super) fn without_double_signs(source: &str) -> Cow<'_, str> {
@@ -11,22 +11,14 @@ pub(super) fn without_double_signs(source: &str) -> Cow<'_, str> {
     let mut run = Run::default();
     // Whether a `-` at this place would subtract, because an operand stands before it.
     let mut after_operand = false;
-    let mut rest = source;
-    while let Some(first) = rest.chars().next() {
-        let offset = source.len() - rest.len();
-        let length = token_length(rest, first);
-        let token = rest.get(..length).unwrap_or_default();
-        rest = rest.get(length..).unwrap_or_default();
-        if first.is_whitespace() || token.starts_with("//") {
-            continue;
-        }
+    for (offset, token) in tokens(source) {
         let is_sign = token == "!" || (token == "-" && !after_operand);
         if is_sign {
-            run.add(first, offset, &mut blanked);
+            run.add(token, offset, &mut blanked);
         } else {
             run = Run::default();
         }
-        after_operand = is_operand_end(token, first);
+        after_operand = is_operand_end(token);
     }
     if blanked.is_empty() {
         return Cow::Borrowed(source);
@@ -42,12 +34,12 @@ pub(super) fn without_double_signs(source: &str) -> Cow<'_, str> {
 
 /// The sign that is still waiting for one that undoes it.
 #[derive(Default)]
-struct Run {
-    open: Option<(char, usize)>,
+struct Run<'s> {
+    open: Option<(&'s str, usize)>,
 }
 
-impl Run {
-    fn add(&mut self, sign: char, offset: usize, blanked: &mut Vec<usize>) {
+impl<'s> Run<'s> {
+    fn add(&mut self, sign: &'s str, offset: usize, blanked: &mut Vec<usize>) {
         self.open = match self.open {
             Some((before, at)) if before == sign => {
                 blanked.extend([at, offset]);
@@ -58,9 +50,33 @@ impl Run {
     }
 }
 
-fn is_operand_end(token: &str, first: char) -> bool {
+fn is_operand_end(token: &str) -> bool {
+    let first = token.chars().next().unwrap_or_default();
     let is_name_or_literal = first.is_alphanumeric() || matches!(first, '_' | '"' | '\'' | '`');
     (is_name_or_literal && token != "in") || matches!(first, ')' | ']' | '}')
+}
+
+/// Whether a text calls a function or macro. Some are told from others only here, for the parser treats them alike.
+pub(super) fn calls(source: &str, name: &str) -> bool {
+    let mut is_named = false;
+    tokens(source).any(|(_, token)| {
+        let is_called = is_named && token == "(";
+        is_named = token == name;
+        is_called
+    })
+}
+
+/// The tokens of a text and where they begin, without blanks and comments.
+fn tokens(source: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut rest = source;
+    iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let (token, after) = rest.split_at_checked(token_length(rest, first))?;
+        let offset = source.len() - rest.len();
+        rest = after;
+        Some((offset, token))
+    })
+    .filter(|(_, token)| !token.starts_with("//") && !token.starts_with(char::is_whitespace))
 }
 
 /// The bytes of the token that a text begins with.
