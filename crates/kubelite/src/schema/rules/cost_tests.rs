@@ -194,6 +194,8 @@ fn the_rules_of_the_chart_are_accepted() {
             let rules = compile_at(&schema, &FieldPath::root()).unwrap_or_else(|errors| {
                 panic!("{}: {:?}", definition["metadata"]["name"], messages(&errors))
             });
+            // They run on every write, so they must not need a thread of their own.
+            assert!(!rules.is_deep, "{}", definition["metadata"]["name"]);
             with_rules += usize::from(!rules.is_empty());
         }
     }
