@@ -1,6 +1,6 @@
 //! What rules may cost, when they are defined and when they run.
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
@@ -194,6 +194,8 @@ fn the_rules_of_the_chart_are_accepted() {
             let rules = compile_at(&schema, &FieldPath::root()).unwrap_or_else(|errors| {
                 panic!("{}: {:?}", definition["metadata"]["name"], messages(&errors))
             });
+            // They run on every write, so they must not need a thread of their own.
+            assert!(!rules.is_deep, "{}", definition["metadata"]["name"]);
             with_rules += usize::from(!rules.is_empty());
         }
     }
@@ -214,6 +216,7 @@ fn run(rule: &str, object: &Value) -> Vec<String> {
 const STOPPED: &str = "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further \
                        validation rules will be run due to call cost exceeds limit for rule: no";
 
+/// Without a bound none of these ends in a day, or the memory ends first.
 #[test]
 fn evaluation_stops_when_it_costs_too_much() {
     let numbers: Vec<usize> = (0..3000).collect();
@@ -239,10 +242,7 @@ fn evaluation_stops_when_it_costs_too_much() {
         doubled(".map(x, [x, x])"),
         doubled(".map(x, {'a': x, 'b': x})"),
     ] {
-        let before = Instant::now();
         assert_eq!(run(&rule, &object), [STOPPED], "{rule}");
-        // Generous for builds that are not optimised on a busy machine; without a bound none of these ends in a day.
-        assert!(before.elapsed().as_secs() < 60, "{rule}: {:?}", before.elapsed());
     }
 }
 

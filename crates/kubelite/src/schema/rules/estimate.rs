@@ -440,7 +440,7 @@ fn function<'s>(name: &str, args: &[&Shape<'s>]) -> (u64, Shape<'s>) {
             (pairs.saturating_mul(2), (*list).clone())
         }
         // The name of the library comes first.
-        ("equivalent" | "intersects", [_, left, right]) | ("contains", [_, left, right]) => {
+        ("equivalent" | "intersects" | "contains", [_, left, right]) => {
             other(left.size().saturating_mul(right.size()))
         }
         ("isSorted" | "sum" | "min" | "max", [list]) => other(list.size()),

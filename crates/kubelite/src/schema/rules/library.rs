@@ -61,11 +61,17 @@ fn size(ftx: &FunctionContext<'_, '_>, This(this): This<Value>) -> Outcome {
     Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
 }
 
-fn matches(ftx: &FunctionContext<'_, '_>, This(text): This<Arc<String>>, pattern: Arc<String>) -> Outcome {
+fn matches(ftx: &FunctionContext<'_, '_>, This(text): This<Arc<String>>, pattern: Value) -> Outcome {
+    let Value::String(pattern) = pattern else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
     with_pattern(ftx, &text, &pattern, |regex| Value::Bool(regex.is_match(&text)))
 }
 
-fn find(ftx: &FunctionContext<'_, '_>, This(text): This<Arc<String>>, pattern: Arc<String>) -> Outcome {
+fn find(ftx: &FunctionContext<'_, '_>, This(text): This<Arc<String>>, pattern: Value) -> Outcome {
+    let Value::String(pattern) = pattern else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
     with_pattern(ftx, &text, &pattern, |regex| {
         string(regex.find(&text).map_or("", |found| found.as_str()))
     })
@@ -154,8 +160,8 @@ fn join(This(parts): This<Arc<Vec<Value>>>, Arguments(args): Arguments) -> Outco
 }
 
 /// Texts can be reversed only in versions of the library that Kubernetes does not use.
-fn reverse(This(items): This<Arc<Vec<Value>>>) -> Outcome {
-    Ok(Value::List(Arc::new(items.iter().rev().cloned().collect())))
+fn reverse(This(items): This<Arc<Vec<Value>>>) -> Arc<Vec<Value>> {
+    Arc::new(items.iter().rev().cloned().collect())
 }
 
 fn range(count: i64) -> Outcome {
