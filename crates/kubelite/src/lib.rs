@@ -18,6 +18,7 @@ pub mod field;
 pub mod jsonpath;
 pub mod kubeconfig;
 pub mod negotiate;
+pub mod node;
 pub mod openapi;
 pub mod patch;
 mod private_file;

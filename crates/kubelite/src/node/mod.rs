@@ -1,0 +1,3 @@
+//! The node: what runs the pods that the API server only stores.
+
+pub mod executor;
