@@ -49,7 +49,7 @@ async fn ends_are_reported_with_code_signal_and_reason() {
     let cluster = Cluster::new().await;
     for (name, command, code, signal, reason) in [
         ("code", json!(["/bin/sh", "-c", "exit 7"]), 7, None, "Error"),
-        ("signal", json!(["/bin/sh", "-c", "kill -9 $$"]), 137, Some(9), "Error"),
+        ("signal", json!(["/bin/sh", "-c", "kill -9 $$$$"]), 137, Some(9), "Error"),
         ("missing", json!(["no-such-program"]), 127, None, "ContainerCannotRun"),
         ("missing-path", json!(["/no/such/program"]), 127, None, "ContainerCannotRun"),
         ("forbidden", json!(["/etc/passwd"]), 126, None, "ContainerCannotRun"),

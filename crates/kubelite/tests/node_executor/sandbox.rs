@@ -60,7 +60,7 @@ async fn the_machine_is_read_only_and_tmp_is_private() {
 async fn a_container_sees_only_its_own_processes() {
     let cluster = Cluster::new().await;
     let log = cluster
-        .output("p", "ls /proc | grep -c '^[0-9]'; cat /proc/1/cmdline | tr '\\0' ' ' | grep -c kubelite-shim; test $$ -ne 1 && echo child")
+        .output("p", "ls /proc | grep -c '^[0-9]'; cat /proc/1/cmdline | tr '\\0' ' ' | grep -c kubelite-shim; test $$$$ -ne 1 && echo child")
         .await;
     let mut lines = log.lines();
     let count: usize = lines.next().unwrap().parse().unwrap();

@@ -304,7 +304,8 @@ impl Worker {
             }
         };
         tokio::select! {
-            changed = self.seen.changed() => {
+            // Nothing is told any more about a pod that is gone.
+            changed = self.seen.changed(), if !self.removed => {
                 if changed.is_err() {
                     return false;
                 }
