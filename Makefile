@@ -19,7 +19,7 @@ test: need-cargo ## Run everything that must hold, install what that needs, and 
 	@scripts/suites.sh $(LINTS) $(TESTS)
 
 bench: need-cargo ## Measure kubelite and print the settings beside the figures
-	cargo bench --locked --package kubelite
+	cargo bench --locked --package kubelite --bench api
 
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)
@@ -53,14 +53,13 @@ deny: need-cargo
 typos:
 	@tool=$$(scripts/tools.sh typos) && "$$tool"
 
-# A snapshot that differs is a failure here, never a new file to review.
 tests: need-cargo
-	INSTA_UPDATE=no cargo test --locked --workspace
+	cargo test --locked --workspace
 
 # The whole workspace is selected so that dependencies have the features they were already built with for `tests`.
 kubectl-tests: need-cargo
 	kubectl=$$(scripts/tools.sh kubectl) && \
-	INSTA_UPDATE=no JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl
+	JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl
 
 need-cargo:
 	@scripts/tools.sh need cargo

@@ -53,7 +53,7 @@ pub fn seconds(time: Timestamp) -> String {
     whole.to_string()
 }
 
-/// The alphabet of generated names, without vowels and look-alikes, so that no word appears by accident.
+/// The alphabet of generated names, without vowels and signs that look alike, so that no word appears by accident.
 const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// How many random characters `generateName` adds.
 const NAME_SUFFIX_LENGTH: usize = 5;

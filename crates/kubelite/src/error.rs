@@ -120,13 +120,13 @@ impl Subject<'_> {
         }
     }
 
-    fn details(&self, kind: &str) -> Box<Details> {
-        Box::new(Details {
+    fn details(&self, kind: &str) -> Details {
+        Details {
             name: self.name.to_owned(),
             group: self.group.to_owned(),
             kind: kind.to_owned(),
             ..Details::default()
-        })
+        }
     }
 }
 
@@ -166,7 +166,7 @@ impl ApiError {
                 subject.name
             ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
@@ -179,7 +179,7 @@ impl ApiError {
                 subject.name
             ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
@@ -192,7 +192,7 @@ impl ApiError {
                 subject.name
             ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
@@ -205,7 +205,7 @@ impl ApiError {
                 subject.name
             ),
         );
-        error.details = Some(subject.details(subject.resource));
+        error.details = Some(Box::new(subject.details(subject.resource)));
         error
     }
 
@@ -237,20 +237,23 @@ impl ApiError {
         );
         let mut details = subject.details(subject.kind);
         details.causes = errors.iter().map(FieldError::cause).collect();
-        error.details = Some(details);
+        error.details = Some(Box::new(details));
         error
     }
 
+    #[must_use]
     pub fn with_code(mut self, code: StatusCode) -> Self {
         self.code = code;
         self
     }
 
+    #[must_use]
     pub fn with_cause(mut self, cause: Cause) -> Self {
         self.details.get_or_insert_default().causes.push(cause);
         self
     }
 
+    #[must_use]
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self

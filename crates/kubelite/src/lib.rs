@@ -6,7 +6,7 @@
 //! It may depend on HTTP, TLS and storage libraries, never on another crate of this workspace.
 //!
 //! Start reading at `resource` (what is served), then `store` (where objects live and how watches follow them), then
-//! `server` (how a request becomes a write).
+//! `server` (how a request becomes a write), then `node` (what makes Jobs run).
 
 pub mod apply;
 pub mod body;
@@ -17,6 +17,7 @@ pub mod error;
 pub mod field;
 pub mod jsonpath;
 pub mod kubeconfig;
+pub mod names;
 pub mod negotiate;
 pub mod node;
 pub mod openapi;

@@ -43,8 +43,12 @@ fn encode_element(element: &PathElement<'_>) -> String {
                 if position > 0 {
                     text.push(',');
                 }
-                // A plain string as JSON cannot fail to print.
-                text.push_str(&serde_json::to_string(name).unwrap_or_default());
+                if is_plain(name) {
+                    push_quoted(&mut text, name);
+                } else {
+                    // A plain string as JSON cannot fail to print.
+                    text.push_str(&serde_json::to_string(name).unwrap_or_default());
+                }
                 text.push(':');
                 push_literal(&mut text, value);
             }
@@ -60,14 +64,27 @@ fn encode_element(element: &PathElement<'_>) -> String {
     }
 }
 
+/// Whether a text is its own JSON, also as Go writes it. Nearly all names are.
+fn is_plain(text: &str) -> bool {
+    let special = |byte: u8| matches!(byte, 0..0x20 | b'"' | b'\\' | b'<' | b'>' | b'&' | 0x7f..);
+    !text.bytes().any(special)
+}
+
+fn push_quoted(text: &mut String, plain: &str) {
+    text.push('"');
+    text.push_str(plain);
+    text.push('"');
+}
+
 /// Go prints a whole float without a fraction and escapes what could end an HTML script.
 fn push_literal(text: &mut String, value: &Literal<'_>) {
-    if let Value::Number(number) = value.0.as_ref()
-        && number.is_f64()
-    {
-        let printed = number.to_string();
-        text.push_str(printed.strip_suffix(".0").unwrap_or(&printed));
-        return;
+    match value.0.as_ref() {
+        Value::String(plain) if is_plain(plain) => return push_quoted(text, plain),
+        Value::Number(number) if number.is_f64() => {
+            let printed = number.to_string();
+            return text.push_str(printed.strip_suffix(".0").unwrap_or(&printed));
+        }
+        _ => {}
     }
     let printed = value.0.to_string();
     if printed.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {

@@ -277,7 +277,12 @@ pub fn apply(
         Some(previous) => {
             let mut last = previous.fields.clone();
             reset.apply_to_set(&mut last);
-            prune(shape, merged, last, &own, &entries)
+            // Who applies again all that it applied before, as controllers do, takes nothing away.
+            if last.is_subset_of(&own.fields) {
+                merged
+            } else {
+                prune(shape, merged, last, &own, &entries)
+            }
         }
         None => merged,
     };
@@ -293,7 +298,8 @@ pub fn apply(
         entry.lose(&diff.removed);
     }
     own.fields.subtract(&UNOWNED);
-    if live.is_some_and(|live| same_value(live, &new)) {
+    let differs = !changed.is_empty() || !diff.removed.is_empty();
+    if !differs && live.is_some_and(|live| same_value(live, &new)) {
         own.time = previous.as_ref().and_then(|previous| previous.time);
     }
     match previous {
@@ -307,7 +313,10 @@ pub fn apply(
         _ => entries.push(own),
     }
     let slots = manager::finish(entries);
-    put_managed(&mut new, Some(assemble(slots, managed_of(stored).cloned())));
+    // The merge has copied the list already, so there is nothing to copy again.
+    let copied = take_managed(&mut new).filter(|copied| Some(copied) == managed_of(stored));
+    let list = copied.or_else(|| managed_of(stored).cloned());
+    put_managed(&mut new, Some(assemble(slots, list)));
     // Metadata has no nulls; what pruning has emptied is absent.
     if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|_, value| !value.is_null());

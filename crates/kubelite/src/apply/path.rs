@@ -234,6 +234,15 @@ impl<'a> FieldSet<'a> {
         }
     }
 
+    /// Whether every path of this set is in the other one.
+    pub(super) fn is_subset_of(&self, other: &FieldSet<'_>) -> bool {
+        self.entries.iter().all(|(element, node)| {
+            other.get(element).is_some_and(|theirs| {
+                (theirs.member || !node.member) && node.children.is_subset_of(&theirs.children)
+            })
+        })
+    }
+
     /// Takes the members of the other set out of this one, and says whether there were any.
     ///
     /// A path is not below itself: taking out `a` leaves `a.b` in the set.

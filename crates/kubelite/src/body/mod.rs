@@ -16,8 +16,7 @@ pub use self::{
 };
 use crate::{
     error::{ApiError, Reason, Subject},
-    field::{FieldError, FieldPath},
-    request::json_type_name,
+    field::{FieldError, FieldPath, json_type_name},
     resource::Resource,
 };
 
@@ -266,7 +265,7 @@ mod tests {
             custom("{\"apiVersion\":\"example.com/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"a\"}}");
         assert_eq!(
             other.unwrap_err().message,
-            "Widget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
+            "Gadget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget"
         );
     }
 

@@ -10,7 +10,10 @@ use super::{
     quantity::{Quantity, QuantityError},
     schema::{MICRO_TIME, QUANTITY, TIME, schema},
 };
-use crate::schema::{Additional, Schema, Type, Zero};
+use crate::{
+    field::json_type_name,
+    schema::{Additional, Schema, Type, Zero},
+};
 
 /// An object that cannot be read as the kind it claims to be. The server answers 400 with this text.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -177,14 +180,7 @@ impl Walker {
     }
 
     fn type_error(&self, found: &Value, wanted: &'static str) -> DecodeProblem {
-        let found = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let found = json_type_name(found);
         DecodeProblem::Type {
             found,
             path: self.path.join("."),

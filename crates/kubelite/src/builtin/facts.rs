@@ -310,7 +310,7 @@ pub(super) const KEPT_STRINGS: &[(&str, &[&str])] = &[
 pub(super) enum Blank {
     /// A struct without `omitempty` to help it: `{}`, with its own blanks filled in.
     Object,
-    /// A time that was never set.
+    /// A time that was never set, or a list that was never made.
     Null,
     /// A quantity of nothing.
     ZeroQuantity,
@@ -320,9 +320,20 @@ pub(super) enum Blank {
 /// Fields that Go holds by value and therefore always writes. Required strings, numbers and booleans are too, without
 /// being listed here.
 pub(super) const ALWAYS_WRITTEN: &[(&str, &str, Blank)] = &[
+    ("apiextensions.v1.CustomResourceDefinition", "spec", Blank::Object),
     (
         "apiextensions.v1.CustomResourceDefinitionCondition",
         "lastTransitionTime",
+        Blank::Null,
+    ),
+    (
+        "apiextensions.v1.CustomResourceDefinitionSpec",
+        "names",
+        Blank::Object,
+    ),
+    (
+        "apiextensions.v1.CustomResourceDefinitionSpec",
+        "versions",
         Blank::Null,
     ),
     ("authentication.v1.SelfSubjectReview", "status", Blank::Object),
@@ -390,6 +401,7 @@ pub(super) const ALWAYS_WRITTEN: &[(&str, &str, Blank)] = &[
     ("core.v1.Pod", "status", Blank::Object),
     ("core.v1.PodCondition", "lastProbeTime", Blank::Null),
     ("core.v1.PodCondition", "lastTransitionTime", Blank::Null),
+    ("core.v1.PodSpec", "containers", Blank::Null),
     ("core.v1.PodTemplateSpec", "spec", Blank::Object),
     ("core.v1.PreferredSchedulingTerm", "preference", Blank::Object),
     ("core.v1.ResourceFieldSelector", "divisor", Blank::ZeroQuantity),

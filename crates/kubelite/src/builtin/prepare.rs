@@ -31,7 +31,8 @@ pub fn prepare_create(builtin: Builtin, object: &mut Value) {
             look::put(object, "status", json!({}));
         }
         Builtin::CustomResourceDefinition => {
-            look::put(object, "status", json!({}));
+            let blank = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null});
+            look::put(object, "status", blank);
             remember_stored_version(object);
         }
         Builtin::ServiceAccount => clean_secret_references(object),

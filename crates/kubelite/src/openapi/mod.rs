@@ -2,7 +2,7 @@
 //!
 //! kubectl reads from it which fields there are (`explain`), whether a kind takes `fieldValidation` (`apply`, `create`)
 //! and how lists merge. All of it is computed from the resource table; the server keeps the result until that changes.
-//! `/openapi/v2` does not exist here: clients that try it go on without.
+//! `/openapi/v2` exists, but describes nothing.
 
 mod components;
 mod operations;
@@ -21,6 +21,33 @@ pub fn path(group: &str, version: &str) -> String {
     } else {
         format!("apis/{group}/{version}")
     }
+}
+
+/// `/openapi/v2`, the older form. kubectl reads it to check a `List` on its own side, and refuses the list when there is no
+/// such document. What it does not find there it leaves to the server, which checks every object anyway.
+pub fn v2() -> Value {
+    json!({ "swagger": "2.0", "info": { "title": V2_TITLE, "version": V2_VERSION }, "paths": {} })
+}
+
+const V2_TITLE: &str = "Kubernetes";
+const V2_VERSION: &str = "1.35";
+/// The only form of the older document that Go clients ask for.
+pub const V2_PROTOBUF_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// The same in protobuf: field 1 is `swagger`, field 2 is `info`, whose fields 1 and 2 are `title` and `version`.
+pub fn v2_protobuf() -> Vec<u8> {
+    let info = [
+        protobuf_string(1, V2_TITLE.as_bytes()),
+        protobuf_string(2, V2_VERSION.as_bytes()),
+    ]
+    .concat();
+    [protobuf_string(1, b"2.0"), protobuf_string(2, &info)].concat()
+}
+
+/// A length-delimited field. Everything here is shorter than 128 bytes, so that its length takes one byte.
+fn protobuf_string(field: u8, content: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(content.len()).unwrap_or(u8::MAX);
+    [&[field << 3 | 2, length], content].concat()
 }
 
 /// `/openapi/v3`: the path of every document with the hash of its content, so that clients can cache it for good.
@@ -121,6 +148,15 @@ mod tests {
             path: "spec.color".to_owned(),
         }];
         resource
+    }
+
+    #[test]
+    fn the_older_document_says_the_same_in_both_forms() {
+        assert_eq!(v2()["info"], json!({ "title": "Kubernetes", "version": "1.35" }));
+        assert_eq!(
+            v2_protobuf(),
+            b"\x0a\x032.0\x12\x12\x0a\x0aKubernetes\x12\x041.35"
+        );
     }
 
     fn widget_document() -> Value {

@@ -9,7 +9,10 @@ use std::io;
 
 use serde_json::{Map, Value};
 
-use crate::patch::{MAX_DEPTH, PatchError, go_type};
+use crate::{
+    field::json_type_name,
+    patch::{MAX_DEPTH, PatchError},
+};
 
 /// The bound of kube-apiserver. It keeps one request from holding the writer for long.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -93,7 +96,7 @@ impl Patch {
         } else {
             Err(PatchError::DoesNotApply(format!(
                 "patch turned the object into {}",
-                go_type(&document)
+                json_type_name(&document)
             )))
         }
     }
@@ -106,7 +109,7 @@ fn malformed(why: &str) -> PatchError {
 fn mistyped(value: &Value, target: &str) -> PatchError {
     malformed(&format!(
         "json: cannot unmarshal {} into {target}",
-        go_type(value)
+        json_type_name(value)
     ))
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     body::go_json_message,
     error::{ApiError, Reason},
+    field::json_type_name,
 };
 
 /// How deep an object may nest after a patch. `serde_json` refuses to read more than 127 levels, so a deeper object could be
@@ -81,20 +82,8 @@ fn object_from(body: &[u8], prefix: &str) -> Result<Value, PatchError> {
         Value::Object(_) | Value::Null => Ok(value),
         other => Err(PatchError::Malformed(format!(
             "{prefix}json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            go_type(&other)
+            json_type_name(&other)
         ))),
-    }
-}
-
-/// What Go's decoder calls the type of a JSON value.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -10,7 +10,6 @@ mod write;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-pub(crate) use self::write::json_type_name;
 pub use self::{
     list::{ListFrom, ListOptions, WatchFrom, WatchOptions, minimum_version},
     query::Query,

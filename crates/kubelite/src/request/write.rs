@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Query;
 use crate::{
     error::{ApiError, Subject},
-    field::{FieldError, FieldPath, Problem},
+    field::{FieldError, FieldPath, Problem, json_type_name},
     patch::PatchKind,
 };
 
@@ -336,18 +336,6 @@ fn mismatch(name: &str, value: &Value, go_type: &str) -> String {
         "json: cannot unmarshal {} into Go struct field DeleteOptions.{name} of type {go_type}",
         json_type_name(value)
     )
-}
-
-/// A JSON type as Go's decoder names it.
-pub(crate) fn json_type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 #[cfg(test)]

@@ -161,15 +161,15 @@ proptest! {
         let unchanged = validate::validate_update(&new, Some(&new), &schema, &path);
         assert!(unchanged.len() <= validate::validate(&new, &schema, &path).len());
         let rules = rules::compile(&schema).unwrap_or_default();
-        check_custom_resource(&new, Some(&old), &schema, &rules);
-        check_custom_resource(&new, None, &schema, &rules);
+        check_custom_resource(&new, Some(&old), &schema, &rules, Vec::new());
+        check_custom_resource(&new, None, &schema, &rules, Vec::new());
         rules.validate(&new, Some(&old));
     }
 
     #[test]
     fn metadata_of_any_shape_is_survived(new in value(), old in value()) {
         let path = FieldPath::new("metadata");
-        meta::check_object_meta(&new, meta::NameRule::Subdomain, true, &path);
+        meta::check_object_meta(&new, crate::names::NameRule::Subdomain, true, &path);
         meta::check_object_meta_update(&new, &old, &path);
         let mut coerced = new;
         if meta::coerce_object_meta(&mut coerced, None).is_ok() {

@@ -6,10 +6,8 @@ use serde_json::Value;
 
 use crate::{
     field::{FieldError, FieldPath},
-    selector::{
-        MAX_REQUIREMENTS, SelectorError, check_length,
-        names::{label_key_problems, label_value_problems},
-    },
+    names::{label_value, qualified_name},
+    selector::{MAX_REQUIREMENTS, SelectorError, check_length},
 };
 
 /// How a requirement relates its key to its values.
@@ -126,7 +124,7 @@ impl Requirement {
         values.sort_unstable();
         values.dedup();
         let mut errors = Vec::new();
-        let problems = label_key_problems(key);
+        let problems = qualified_name(key);
         if !problems.is_empty() {
             errors.push(FieldError::invalid(
                 FieldPath::new("key"),
@@ -158,7 +156,7 @@ impl Requirement {
             _ => {}
         }
         for (position, value) in values.iter().enumerate() {
-            let problems = label_value_problems(value);
+            let problems = label_value(value);
             if !problems.is_empty() {
                 let path = path.index(position).key(key);
                 errors.push(FieldError::invalid(path, value.as_str(), problems.join("; ")));
@@ -324,7 +322,7 @@ impl<'t> Parser<'t> {
             Token::Word(key) => key,
             other => return Err(in_requirement(other, ", expected: identifier")),
         };
-        let problems = label_key_problems(key);
+        let problems = qualified_name(key);
         if !problems.is_empty() {
             let error = FieldError::invalid(FieldPath::root(), key, problems.join("; "));
             return Err(SelectorError::Requirement(error.to_string()));

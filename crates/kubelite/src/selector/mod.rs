@@ -2,11 +2,9 @@
 
 pub mod field;
 pub mod label;
-mod names;
 
 pub use field::FieldSelector;
 pub use label::LabelSelector;
-pub use names::{label_key_problems, label_value_problems};
 
 use crate::error::ApiError;
 

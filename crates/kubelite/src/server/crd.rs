@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     builtin::{self, Endpoint},
     clock,
+    discovery::compare_versions,
     error::ApiError,
     field::{FieldError, FieldPath},
     resource::{ALL_VERBS, Resource, Scope, SelectableField, Version},
@@ -36,6 +37,22 @@ impl Core {
         }
     }
 
+    /// An object can only be created while its definition is there to stay.
+    pub(crate) fn check_definition(&self, target: &Target, object: &Value) -> Result<(), ApiError> {
+        let resource = &target.served.resource;
+        if !resource.is_custom() {
+            return Ok(());
+        }
+        let key = Key::new("", &format!("{}.{}", resource.plural, resource.group));
+        let definition = self.store.get(&definitions(), &key);
+        if definition.is_some_and(|definition| definition.meta.deleting) {
+            let subject = target.subject_named(metadata::text(object, "name"));
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(ApiError::forbidden(subject, why));
+        }
+        Ok(())
+    }
+
     pub(super) async fn visit_all_definitions(&self) {
         let Ok(snapshot) = self.store.snapshot(&definitions(), None) else {
             return;
@@ -49,7 +66,7 @@ impl Core {
         if event.collection == definitions() {
             match event.kind {
                 EventKind::Added | EventKind::Modified => {
-                    self.visit_definition(&event.key, &event.object).await
+                    self.visit_definition(&event.key, &event.object).await;
                 }
                 EventKind::Deleted => self.stop_serving(&event.key.name),
             }
@@ -200,7 +217,7 @@ fn resource_of(definition: &Value, revision: u64) -> Result<Resource, Vec<FieldE
     let versions: Result<Vec<Version>, _> = versions
         .into_iter()
         .flatten()
-        .map(|version| version_of(version, revision))
+        .map(|version| version_of(definition, version, revision))
         .collect();
     Ok(Resource {
         collection: Collection::new(&group, &plural),
@@ -228,7 +245,7 @@ fn resource_of(definition: &Value, revision: u64) -> Result<Resource, Vec<FieldE
     })
 }
 
-fn version_of(version: &Value, revision: u64) -> Result<Version, Vec<FieldError>> {
+fn version_of(definition: &Value, version: &Value, revision: u64) -> Result<Version, Vec<FieldError>> {
     let none = Value::Null;
     let openapi = version.pointer("/schema/openAPIV3Schema").unwrap_or(&none);
     let schema = schema::parse::parse(openapi)?;
@@ -256,13 +273,35 @@ fn version_of(version: &Value, revision: u64) -> Result<Version, Vec<FieldError>
         deprecation_warning: flag("deprecated").then(|| {
             let given = text(version, "/deprecationWarning");
             if given.is_empty() {
-                "this version is deprecated".to_owned()
+                deprecation_warning(definition, text(version, "/name"))
             } else {
                 given.to_owned()
             }
         }),
         since_revision: revision,
     })
+}
+
+/// What is said of a deprecated version that has no text of its own: it names the best version to use instead.
+fn deprecation_warning(definition: &Value, deprecated: &str) -> String {
+    let (group, kind) = (
+        text(definition, "/spec/group"),
+        text(definition, "/spec/names/kind"),
+    );
+    let flag = |version: &Value, field: &str| version.get(field).and_then(Value::as_bool).unwrap_or(false);
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    // The order puts the better version first.
+    let better = versions
+        .into_iter()
+        .flatten()
+        .filter(|version| flag(version, "served") && !flag(version, "deprecated"))
+        .map(|version| text(version, "/name"))
+        .filter(|name| compare_versions(name, deprecated).is_lt())
+        .min_by(|one, other| compare_versions(one, other));
+    match better {
+        Some(better) => format!("{group}/{deprecated} {kind} is deprecated; use {group}/{better} {kind}"),
+        None => format!("{group}/{deprecated} {kind} is deprecated"),
+    }
 }
 
 fn column_of(column: &Value) -> Column {

@@ -17,6 +17,8 @@ use crate::{
     store::{Change, CommitError, Expect, Object, Snapshot, Write},
 };
 
+/// The namespaces without which a cluster does not work.
+const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 /// How often a deletion is tried again when the object changes under it.
 const DELETE_ATTEMPTS_MAX: usize = 100;
 /// How many deletions of a whole namespace or kind are under way at once: enough to share the disk's commits.
@@ -48,7 +50,7 @@ impl Core {
             };
             let live = target.served.present(&old);
             check_preconditions(target, options, &live)?;
-            let step = self.deletion_step(target, options, &live)?;
+            let step = self.deletion_step(target, options, &live);
             let (change, outcome) = match step {
                 Step::Nothing => return Ok(Deleted::Marked(live)),
                 Step::Remove(last) => (Change::Delete(target.served.to_storage(last)), Outcome::Gone),
@@ -85,16 +87,11 @@ impl Core {
         Err(ApiError::conflict(target.subject(), MODIFIED))
     }
 
-    fn deletion_step(
-        &self,
-        target: &Target,
-        options: &DeleteOptions,
-        live: &Value,
-    ) -> Result<Step, ApiError> {
+    fn deletion_step(&self, target: &Target, options: &DeleteOptions, live: &Value) -> Step {
         match target.served.resource.builtin {
-            Some(Builtin::Namespace) => return self.namespace_step(target, live),
+            Some(Builtin::Namespace) => return self.namespace_step(live),
             Some(Builtin::CustomResourceDefinition) if !metadata::is_deleting(live) => {
-                return Ok(Step::Mark(self.terminating_definition(live)));
+                return Step::Mark(self.terminating_definition(live));
             }
             _ => {}
         }
@@ -108,7 +105,7 @@ impl Core {
         let kind = target.served.resource.builtin;
         let grace = kind.map_or(0, |kind| builtin::grace_period(kind, live, wanted.or(running)));
         if metadata::is_deleting(live) {
-            return Ok(self.deletion_again(live, &finalizers, grace));
+            return self.deletion_again(live, &finalizers, grace);
         }
         let mut marked = live.clone();
         if finalizers.is_empty() && grace == 0 {
@@ -116,11 +113,11 @@ impl Core {
             if kind == Some(Builtin::Pod) {
                 self.mark(&mut marked, 0);
             }
-            return Ok(Step::Remove(marked));
+            return Step::Remove(marked);
         }
         self.mark(&mut marked, grace);
         metadata::set_finalizers(&mut marked, finalizers);
-        Ok(Step::Mark(marked))
+        Step::Mark(marked)
     }
 
     /// A second request for something already marked can only shorten its grace or change how it propagates.
@@ -166,26 +163,19 @@ impl Core {
     }
 
     /// A namespace is first marked, then emptied by its controller, then removed.
-    fn namespace_step(&self, target: &Target, live: &Value) -> Result<Step, ApiError> {
+    fn namespace_step(&self, live: &Value) -> Step {
         if !metadata::is_deleting(live) {
             let mut marked = live.clone();
             let now = clock::seconds(self.clock.now());
             metadata::set(&mut marked, "deletionTimestamp", now);
             metadata::member_map(&mut marked, "status").insert("phase".to_owned(), "Terminating".into());
-            return Ok(Step::Mark(marked));
+            return Step::Mark(marked);
         }
-        if namespace_finalizers(live) > 0 {
-            return Err(ApiError::conflict(
-                target.subject(),
-                "The system is ensuring all content is removed from this namespace.  Upon completion, this \
-                 namespace will automatically be purged by the system.",
-            ));
-        }
-        Ok(if metadata::finalizers(live).is_empty() {
+        if namespace_finalizers(live) == 0 && metadata::finalizers(live).is_empty() {
             Step::Remove(live.clone())
         } else {
             Step::Nothing
-        })
+        }
     }
 
     fn terminating_definition(&self, live: &Value) -> Value {
@@ -208,21 +198,13 @@ impl Core {
             "lastTransitionTime": now,
         });
         let status = metadata::member_map(&mut marked, "status");
-        let conditions = status
-            .entry("conditions")
-            .or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(list) = conditions {
-            list.push(condition);
+        match status.get_mut("conditions") {
+            Some(Value::Array(list)) => list.push(condition),
+            _ => {
+                status.insert("conditions".to_owned(), json!([condition]));
+            }
         }
         marked
-    }
-
-    /// Whether an update that left a marked object without finalizers may remove it.
-    pub(crate) fn removable(&self, target: &Target, object: &Value) -> bool {
-        match target.served.resource.builtin {
-            Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
-            _ => true,
-        }
     }
 
     /// Deletes everything in a snapshot, or in one namespace of it, that is not being deleted already.
@@ -244,36 +226,44 @@ impl Core {
             .collect();
         futures::stream::iter(found)
             .map(|(target, object)| async move {
-                self.delete_found(&target, &object, Some(Propagation::Background))
-                    .await
+                let same = Preconditions {
+                    uid: Some(object.meta.uid.clone()),
+                    resource_version: None,
+                };
+                self.delete_found(&target, same, Propagation::Background).await
             })
             .buffer_unordered(DELETIONS_AT_ONCE)
             .try_collect::<()>()
             .await
     }
 
-    /// Deletes an object that a controller inside the server found, if it is still the same one.
+    /// Deletes an object that a controller inside the server found, if it is still what was found.
     pub(crate) async fn delete_found(
         &self,
         target: &Target,
-        found: &Object,
-        propagation: Option<Propagation>,
+        found: Preconditions,
+        propagation: Propagation,
     ) -> Result<(), ApiError> {
         let options = DeleteOptions {
-            propagation,
-            preconditions: Preconditions {
-                uid: Some(found.meta.uid.clone()),
-                resource_version: None,
-            },
+            propagation: Some(propagation),
+            preconditions: found,
             ..DeleteOptions::default()
         };
         match self.delete(target, &options).await {
             Ok(_) => Ok(()),
-            // Gone already, or replaced by another object of that name: nothing left to do here.
+            // Gone already, replaced by another object of that name, or changed, which is an event of its own.
             Err(error) if error.code == http::StatusCode::NOT_FOUND => Ok(()),
             Err(error) if error.code == http::StatusCode::CONFLICT => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether an update that left a marked object without finalizers may remove it.
+pub(crate) fn removable(target: &Target, object: &Value) -> bool {
+    match target.served.resource.builtin {
+        Some(Builtin::Namespace) => namespace_finalizers(object) == 0,
+        _ => true,
     }
 }
 
@@ -297,6 +287,10 @@ fn namespace_finalizers(namespace: &Value) -> usize {
 }
 
 fn check_preconditions(target: &Target, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
+    let is_namespace = target.served.resource.builtin == Some(Builtin::Namespace);
+    if is_namespace && IMMORTAL_NAMESPACES.contains(&target.name.as_str()) {
+        return Err(ApiError::forbidden(target.subject(), "this namespace may not be deleted"));
+    }
     // Here, and only here, Kubernetes names the kind where it otherwise names the resource.
     let subject = Subject {
         resource: &target.served.resource.kind,

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{
     error::ApiError,
-    request::{Propagation, WriteOptions},
+    request::{Preconditions, Propagation, WriteOptions},
+    resource::Scope,
     server::{
         Core,
         delete::{FOREGROUND, ORPHAN},
@@ -15,7 +16,7 @@ use crate::{
         target::Target,
         write::{Ownership, WriteContext},
     },
-    store::{Collection, Event, EventKind, Key, Object},
+    store::{Collection, Event, EventKind, Key, Object, Owner},
 };
 
 const MANAGER: &str = "garbage-collector";
@@ -83,13 +84,15 @@ impl Core {
         let mut awaited = false;
         let mut not_keeping = Vec::new();
         for owner in &object.meta.owners {
-            match self.store.find_uid(&owner.uid) {
-                None => not_keeping.push(owner.uid.clone()),
-                Some((_, _, owner)) if waits_for_dependents(&owner) => {
+            match self.standing(owner, &target.namespace) {
+                // As long as one owner may be there unseen, nothing is decided.
+                Standing::Unknown => return Ok(()),
+                Standing::Absent => not_keeping.push(owner.uid.clone()),
+                Standing::Waiting => {
                     awaited = true;
-                    not_keeping.push(owner.meta.uid.clone());
+                    not_keeping.push(owner.uid.clone());
                 }
-                Some(_) => kept = true,
+                Standing::Present => kept = true,
             }
         }
         if kept {
@@ -106,7 +109,41 @@ impl Core {
         } else {
             Propagation::Background
         };
-        self.delete_found(target, object, Some(propagation)).await
+        // An event may show owners that the object has lost since, so only the version that was judged may go. A newer one
+        // has an event of its own.
+        let judged = Preconditions {
+            uid: Some(object.meta.uid.clone()),
+            resource_version: Some(object.revision.to_string()),
+        };
+        self.delete_found(target, judged, propagation).await
+    }
+
+    /// What became of the owner that an object in `namespace` names.
+    fn standing(&self, owner: &Owner, namespace: &str) -> Standing {
+        let registry = self.registry();
+        let (group, version) = owner
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &owner.api_version));
+        let known = registry.resources().iter().find(|resource| {
+            resource.group == group && resource.kind == owner.kind && resource.version(version).is_some()
+        });
+        let Some(kind) = known else {
+            return Standing::Unknown;
+        };
+        if kind.scope == Scope::Namespaced && namespace.is_empty() {
+            // Nothing says in which namespace the owner would be.
+            return Standing::Unknown;
+        }
+        let found = self.store.find_uid(&owner.uid).filter(|(collection, key, _)| {
+            let near = kind.scope == Scope::Cluster || *key.namespace == *namespace;
+            near && *collection == kind.collection && *key.name == *owner.name
+        });
+        match found {
+            None => Standing::Absent,
+            Some((_, _, found)) if waits_for_dependents(&found) => Standing::Waiting,
+            Some(_) => Standing::Present,
+        }
     }
 
     async fn delete_blocking_dependents(&self, target: &Target, owner: &Object) -> Result<(), ApiError> {
@@ -203,6 +240,17 @@ impl Core {
             Err(error) => Err(error),
         }
     }
+}
+
+/// How an owner stands to its dependents.
+enum Standing {
+    Present,
+    /// It goes once its dependents are gone.
+    Waiting,
+    /// It is not there, or not where and what the reference says.
+    Absent,
+    /// It is of a kind that nobody serves here.
+    Unknown,
 }
 
 fn waits_for_dependents(owner: &Object) -> bool {

@@ -8,37 +8,34 @@ use axum::{
     extract::Request,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use http::{HeaderValue, StatusCode, header, request::Parts};
-use serde_json::{Value, json};
+use http::{StatusCode, header, request::Parts};
+use serde_json::Value;
 
 use crate::{
     body,
     builtin::{Builtin, Endpoint, User, protobuf},
-    discovery::{self, Root},
     error::{ApiError, Reason},
-    negotiate::{self, BodyFormat, Discovery, Encoding},
-    openapi,
+    negotiate::{self, BodyFormat, Encoding},
     request::{
         self, DeleteOptions, ListOptions, Query, ResourceRequest, Route, Verb, WatchOptions, WriteOptions,
     },
-    resource::{Resource, Scope},
+    resource::Scope,
     server::{
         Core, auth,
         delete::Deleted,
         logs::LogRequest,
         metadata,
         metrics::{RequestLabels, VerbLabels},
+        plain,
         present::Presenter,
         registry::Registry,
+        respond::{add_warnings, error_response, no_such_resource, page_not_found, success, typed},
         target::Target,
         write::{Final, WriteContext, Written},
     },
 };
 
-/// How many warnings an answer carries; headers have a bound of their own in most clients.
-const WARNINGS_MAX: usize = 64;
 /// How many deletions of a collection are under way at once: enough to share the disk's commits.
 const DELETIONS_AT_ONCE: usize = 64;
 
@@ -102,82 +99,8 @@ async fn answer(
             add_warnings(&mut response, &warnings);
             Ok(response)
         }
-        route => plain(core, &registry, &route, parts),
+        route => plain::answer(core, &registry, &route, parts),
     }
-}
-
-/// Everything that is not about objects.
-fn plain(core: &Core, registry: &Registry, route: &Route, parts: &Parts) -> Result<Response, ApiError> {
-    if parts.method != http::Method::GET && parts.method != http::Method::HEAD {
-        return Err(request::method_not_allowed());
-    }
-    let headers = &parts.headers;
-    let resources = registry.resources();
-    let document = match route {
-        Route::Root => discovery::root_paths(resources),
-        Route::Health(..) => return Ok(text("ok")),
-        Route::Metrics => return Ok(text(core.metrics.render(&core.store.stats()))),
-        Route::Version => discovery::version_info(),
-        Route::ApiRoot | Route::ApisRoot => return discovery_root(resources, route, parts),
-        Route::Group(group) => match discovery::group(resources, group) {
-            Some(group) => group,
-            None => return Ok(page_not_found()),
-        },
-        Route::GroupVersion { group, version } => {
-            discovery::resource_list(resources, group, version).ok_or_else(no_such_resource)?
-        }
-        Route::OpenApiIndex => {
-            let documents = registry.documents();
-            openapi::index(
-                documents
-                    .iter()
-                    .map(|document| (document.path.as_str(), document.hash.as_str())),
-            )
-        }
-        Route::OpenApiDocument { group, version } => {
-            let path = openapi::path(group, version);
-            return Ok(
-                match registry.documents().iter().find(|document| document.path == path) {
-                    Some(document) => typed(StatusCode::OK, "application/json", document.bytes.clone()),
-                    None => page_not_found(),
-                },
-            );
-        }
-        Route::OpenApiV2 | Route::Unknown | Route::Resource(_) => return Ok(page_not_found()),
-    };
-    let encoding = negotiate::plain(headers)?;
-    Ok(typed(
-        StatusCode::OK,
-        encoding.content_type(),
-        encoding.encode(&document)?,
-    ))
-}
-
-/// `/api` or `/apis`, in one document or only the groups.
-fn discovery_root(resources: &[Arc<Resource>], route: &Route, parts: &Parts) -> Result<Response, ApiError> {
-    let root = if *route == Route::ApiRoot {
-        Root::Core
-    } else {
-        Root::Groups
-    };
-    let wanted = negotiate::discovery(&parts.headers)?;
-    let value = match (wanted, root) {
-        (Discovery::Aggregated(version, _), root) => discovery::aggregated(resources, root, version),
-        (Discovery::Legacy(_), Root::Core) => {
-            let host = parts
-                .headers
-                .get(header::HOST)
-                .and_then(|host| host.to_str().ok())
-                .unwrap_or("");
-            discovery::api_versions(resources, host)
-        }
-        (Discovery::Legacy(_), Root::Groups) => discovery::group_list(resources),
-    };
-    Ok(typed(
-        StatusCode::OK,
-        wanted.content_type(),
-        wanted.encoding().encode(&value)?,
-    ))
 }
 
 /// One request about objects.
@@ -229,7 +152,7 @@ impl Call<'_> {
         let name = request.name.clone().unwrap_or_default();
         let namespace = match (resource.scope, &request.namespace) {
             (Scope::Namespaced, Some(namespace)) => namespace.clone(),
-            (Scope::Cluster, None) | (Scope::Namespaced, None) => String::new(),
+            (Scope::Cluster | Scope::Namespaced, None) => String::new(),
             // The path of a Namespace itself reads like one inside a namespace.
             (Scope::Cluster, Some(_)) if resource.builtin == Some(Builtin::Namespace) => String::new(),
             (Scope::Cluster, Some(_)) => return Err(no_such_resource()),
@@ -550,73 +473,5 @@ impl Call<'_> {
             Final::Unsaved(object) => presenter.unsaved(object, encoding, now)?,
         };
         Ok(typed(status, encoding.content_type(), bytes))
-    }
-}
-
-/// The `Status` that tells of a deletion that is done.
-fn success(target: &Target, object: &Value) -> Value {
-    let resource = &target.served.resource;
-    let mut details = json!({
-        "name": target.name,
-        "kind": resource.plural,
-        "uid": metadata::text(object, "uid"),
-    });
-    if !resource.group.is_empty() {
-        details["group"] = resource.group.as_str().into();
-    }
-    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
-}
-
-fn no_such_resource() -> ApiError {
-    ApiError {
-        details: Some(Box::default()),
-        ..ApiError::new(
-            Reason::NotFound,
-            "the server could not find the requested resource",
-        )
-    }
-}
-
-/// What Go's multiplexer says of a path that nothing serves. Clients know it by the missing `Status`.
-fn page_not_found() -> Response {
-    (
-        StatusCode::NOT_FOUND,
-        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
-        "404 page not found\n",
-    )
-        .into_response()
-}
-
-fn text(body: impl Into<Body>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body.into()).into_response()
-}
-
-fn typed(status: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
-    (status, [(header::CONTENT_TYPE, content_type)], bytes.into()).into_response()
-}
-
-fn error_response(error: &ApiError, encoding: Encoding) -> Response {
-    // A status always has a JSON form; should its YAML fail, an empty body with the right code is what is left.
-    let bytes = encoding.encode(&error.to_status()).unwrap_or_default();
-    let mut response = typed(error.code, encoding.content_type(), bytes);
-    let retry_after = error
-        .details
-        .as_ref()
-        .map_or(0, |details| details.retry_after_seconds);
-    if retry_after > 0 {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
-    }
-    response
-}
-
-/// Warnings travel in headers, one each.
-fn add_warnings(response: &mut Response, warnings: &[String]) {
-    for warning in warnings.iter().take(WARNINGS_MAX) {
-        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
     }
 }

@@ -8,24 +8,23 @@ use crate::server::Core;
 
 /// Runs until the server stops.
 pub(super) async fn run(core: Arc<Core>) {
-    let mut follow = core.store.follow();
-    visit_everything(&core).await;
     loop {
-        let batch = tokio::select! {
-            biased;
-            () = core.stopping() => return,
-            batch = follow.next() => batch,
-        };
-        match batch {
-            Ok(batch) => {
-                for event in &batch.events {
-                    core.visit_definition_of(event).await;
-                    core.visit_namespace_of(event).await;
-                    core.collect(event).await;
-                }
+        // The place in the history comes first, so that nothing falls between the look at everything and what follows.
+        let mut follow = core.store.follow();
+        visit_everything(&core).await;
+        loop {
+            let batch = tokio::select! {
+                biased;
+                () = core.stopping() => return,
+                batch = follow.next() => batch,
+            };
+            // Changes were missed, so this place in the history is lost.
+            let Ok(batch) = batch else { break };
+            for event in &batch.events {
+                core.visit_definition_of(event).await;
+                core.visit_namespace_of(event).await;
+                core.collect(event).await;
             }
-            // Changes were missed, so look at everything once.
-            Err(_lagged) => visit_everything(&core).await,
         }
     }
 }

@@ -69,6 +69,35 @@ pub(crate) fn carry_top(object: &mut Value, from: &Value, field: &str) {
     }
 }
 
+/// Makes an object equal to a stored one but for its `status` and its `managedFields`, which stay the stored ones where it
+/// has none. Nearly all of it is equal already, and comparing is cheaper than copying.
+pub(crate) fn reset_but_status(object: &mut Value, stored: &Value) {
+    let (Some(members), Some(metadata)) = (
+        stored.as_object(),
+        stored.get("metadata").and_then(Value::as_object),
+    ) else {
+        return;
+    };
+    reset_members(root(object), members, &["metadata", "status"]);
+    reset_members(of(object), metadata, &["managedFields"]);
+    if let Some(managed) = metadata.get("managedFields") {
+        of(object)
+            .entry("managedFields")
+            .or_insert_with(|| managed.clone());
+    }
+}
+
+/// Makes members equal to those of another map, but for some.
+fn reset_members(members: &mut Map<String, Value>, from: &Map<String, Value>, but: &[&str]) {
+    let stays = |name: &str| but.contains(&name);
+    members.retain(|name, _| stays(name) || from.contains_key(name));
+    for (name, value) in from.iter().filter(|(name, _)| !stays(name)) {
+        if members.get(name) != Some(value) {
+            members.insert(name.clone(), value.clone());
+        }
+    }
+}
+
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     object
         .pointer("/metadata/finalizers")
@@ -87,4 +116,39 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
 
 pub(crate) fn is_deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_status_and_managed_fields_survive_a_reset() {
+        let stored = json!({
+            "kind": "Widget",
+            "metadata": {"name": "a", "labels": {"app": "x"}, "managedFields": [{"manager": "old"}]},
+            "spec": {"size": 1},
+            "status": {"phase": "Old"},
+        });
+        let mut new = json!({
+            "kind": "Gadget",
+            "metadata": {"name": "b", "annotations": {}, "managedFields": [{"manager": "new"}]},
+            "spec": {"size": 2},
+            "extra": true,
+            "status": {"phase": "New"},
+        });
+        reset_but_status(&mut new, &stored);
+        let mut expected = stored.clone();
+        expected["metadata"]["managedFields"] = json!([{"manager": "new"}]);
+        expected["status"] = json!({"phase": "New"});
+        assert_eq!(new, expected);
+
+        let mut bare = json!({});
+        reset_but_status(&mut bare, &stored);
+        expected = stored;
+        root(&mut expected).remove("status");
+        assert_eq!(bare, expected);
+    }
 }

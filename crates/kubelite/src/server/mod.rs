@@ -4,6 +4,7 @@
 //! writes share, `present` shapes the answer. `housekeeping` runs beside them.
 
 mod auth;
+mod client;
 mod crd;
 mod delete;
 mod gc;
@@ -13,9 +14,11 @@ mod logs;
 mod metadata;
 mod metrics;
 mod namespaces;
+mod plain;
 mod present;
 mod read;
 mod registry;
+mod respond;
 mod reviews;
 mod select;
 mod target;
@@ -31,6 +34,7 @@ use std::{
 use axum::Router;
 use tokio::{sync::watch as signal, task::JoinHandle};
 
+pub(crate) use self::client::{Client, Expected};
 pub use self::{
     auth::Token,
     logs::{LogRequest, PodLogs},
@@ -162,6 +166,11 @@ impl Server {
     /// The service for callers in the same process, who are trusted to be who they say.
     pub fn local(&self, user: User) -> Router {
         handler::router(self.core.clone(), Some(user))
+    }
+
+    /// For controllers in the same process that write as `manager`.
+    pub(crate) fn client(&self, manager: &'static str) -> Client {
+        Client::new(self.core.clone(), manager)
     }
 
     /// Ends watches and tasks, and closes the store.

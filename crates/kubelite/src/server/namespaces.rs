@@ -19,6 +19,25 @@ const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-sy
 /// The finalizer in `spec.finalizers` that stands for "not emptied yet".
 const FINALIZER: &str = "kubernetes";
 
+/// The conditions of a terminating namespace that tell of failures which cannot happen here.
+const NOTHING_FAILED: [(&str, &str, &str); 3] = [
+    (
+        "NamespaceDeletionDiscoveryFailure",
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+];
+
 fn namespaces() -> Collection {
     Collection::new("", "namespaces")
 }
@@ -190,14 +209,11 @@ impl Core {
                 }
             }
             if left > 0 {
-                let group = &served.resource.group;
-                let plural = &served.resource.plural;
-                let full = if group.is_empty() {
-                    plural.clone()
-                } else {
-                    format!("{plural}.{group}")
-                };
-                remaining.push((full, left));
+                // With a dot at the end for the core group: so the namespace controller writes it.
+                remaining.push((
+                    format!("{}.{}", served.resource.plural, served.resource.group),
+                    left,
+                ));
             }
         }
         if remaining.is_empty() {
@@ -214,8 +230,13 @@ impl Core {
         let mut target = Target::new(served, "", name);
         target.endpoint = Endpoint::Finalize;
         self.amend(&target, MANAGER, |namespace| {
-            if let Some(Value::Array(finalizers)) = namespace.pointer_mut("/spec/finalizers") {
+            let spec = metadata::member_map(namespace, "spec");
+            if let Some(Value::Array(finalizers)) = spec.get_mut("finalizers") {
                 finalizers.retain(|finalizer| finalizer != FINALIZER);
+                // An empty list is written as none at all.
+                if finalizers.is_empty() {
+                    spec.remove("finalizers");
+                }
             }
         })
         .await
@@ -242,12 +263,24 @@ impl Core {
             texts.join(", ")
         };
         let content = format!("Some resources are remaining: {}", list(remaining, "has"));
-        let waiting = format!(
-            "Some content in the namespace has finalizers remaining: {}",
-            list(finalizers, "in")
-        );
-        let has_finalizers = !finalizers.is_empty();
+        let finalizers = if finalizers.is_empty() {
+            (
+                false,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished".to_owned(),
+            )
+        } else {
+            let text = list(finalizers, "in");
+            (
+                true,
+                "SomeFinalizersRemain",
+                format!("Some content in the namespace has finalizers remaining: {text}"),
+            )
+        };
         self.amend(&target, MANAGER, |namespace| {
+            for (type_, reason, message) in NOTHING_FAILED {
+                set_condition(namespace, type_, false, reason, message, &now);
+            }
             set_condition(
                 namespace,
                 "NamespaceContentRemaining",
@@ -256,16 +289,15 @@ impl Core {
                 &content,
                 &now,
             );
-            if has_finalizers {
-                set_condition(
-                    namespace,
-                    "NamespaceFinalizersRemaining",
-                    true,
-                    "SomeFinalizersRemain",
-                    &waiting,
-                    &now,
-                );
-            }
+            let (status, reason, message) = &finalizers;
+            set_condition(
+                namespace,
+                "NamespaceFinalizersRemaining",
+                *status,
+                reason,
+                message,
+                &now,
+            );
         })
         .await
     }

@@ -17,27 +17,46 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Presenter {
     served: Served,
-    shape: Shape,
+    form: Form,
     include: IncludeObject,
-    columns: CompiledColumns,
     /// A watch sends its columns only once.
     columns_sent: bool,
+}
+
+/// What objects become, ready to be made.
+#[derive(Debug)]
+enum Form {
+    Object,
+    Metadata(MetaVersion),
+    Table(MetaVersion, CompiledColumns),
+}
+
+impl Form {
+    fn new(shape: Shape, served: &Served) -> Self {
+        match shape {
+            Shape::Object => Self::Object,
+            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
+                Self::Metadata(version)
+            }
+            Shape::Table(version) => {
+                let columns = served.resource.builtin.and_then(table::builtin::columns);
+                Self::Table(
+                    version,
+                    columns.unwrap_or_else(|| CompiledColumns::custom(&served.version().columns)),
+                )
+            }
+        }
+    }
 }
 
 impl Presenter {
     pub(crate) fn new(served: Served, shape: Shape, query: &Query) -> Result<Self, ApiError> {
         let include = IncludeObject::parse(query.first("includeObject").unwrap_or(""))?;
-        let wants_table = matches!(shape, Shape::Table(_));
-        let columns = match served.resource.builtin.and_then(table::builtin::columns) {
-            Some(columns) if wants_table => columns,
-            None if wants_table => CompiledColumns::custom(&served.version().columns),
-            _ => CompiledColumns::custom(&[]),
-        };
+        let form = Form::new(shape, &served);
         Ok(Self {
             served,
-            shape,
+            form,
             include,
-            columns,
             columns_sent: false,
         })
     }
@@ -49,7 +68,7 @@ impl Presenter {
         encoding: Encoding,
         now: Timestamp,
     ) -> Result<Bytes, ApiError> {
-        if let (Shape::Object, Encoding::Json, Some(raw)) = (self.shape, encoding, self.served.raw(object)) {
+        if let (Form::Object, Encoding::Json, Some(raw)) = (&self.form, encoding, self.served.raw(object)) {
             return Ok(raw.clone());
         }
         let value = self.served.present(object);
@@ -63,13 +82,11 @@ impl Presenter {
         encoding: Encoding,
         now: Timestamp,
     ) -> Result<Bytes, ApiError> {
-        let bytes = match self.shape {
-            Shape::Object => encoding.encode(object)?,
-            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
-                encoding.encode(&partial(object, version))?
-            }
-            Shape::Table(version) => {
-                encoding.encode(&dressed(&self.columns.object(object, self.include, now), version))?
+        let bytes = match &self.form {
+            Form::Object => encoding.encode(object)?,
+            Form::Metadata(version) => encoding.encode(&partial(object, *version))?,
+            Form::Table(version, columns) => {
+                encoding.encode(&dressed(&columns.object(object, self.include, now), *version))?
             }
         };
         Ok(bytes.into())
@@ -77,7 +94,7 @@ impl Presenter {
 
     /// A page of a list.
     pub(crate) fn page(&self, page: &Page, encoding: Encoding, now: Timestamp) -> Result<Bytes, ApiError> {
-        if self.shape == Shape::Object && encoding == Encoding::Json {
+        if matches!(self.form, Form::Object) && encoding == Encoding::Json {
             return self.raw_page(page);
         }
         let objects: Vec<Value> = page
@@ -85,24 +102,22 @@ impl Presenter {
             .iter()
             .map(|object| self.served.present(object))
             .collect();
-        let value = match self.shape {
-            Shape::Object => json!({
+        let value = match &self.form {
+            Form::Object => json!({
                 "kind": self.served.resource.list_kind,
                 "apiVersion": self.served.api_version(),
                 "metadata": page.metadata,
                 "items": objects,
             }),
-            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => json!({
+            Form::Metadata(version) => json!({
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": version.api_version(),
                 "metadata": page.metadata,
-                "items": objects.iter().map(|object| partial(object, version)).collect::<Vec<_>>(),
+                "items": objects.iter().map(|object| partial(object, *version)).collect::<Vec<_>>(),
             }),
-            Shape::Table(version) => dressed(
-                &self
-                    .columns
-                    .list(&objects, page.metadata.clone(), self.include, now),
-                version,
+            Form::Table(version, columns) => dressed(
+                &columns.list(&objects, page.metadata.clone(), self.include, now),
+                *version,
             ),
         };
         Ok(encoding.encode(&value)?.into())
@@ -136,7 +151,7 @@ impl Presenter {
 
     /// The object of a watch event.
     pub(crate) fn watched(&mut self, object: &Object, now: Timestamp) -> Bytes {
-        if let (Shape::Object, Some(raw)) = (self.shape, self.served.raw(object)) {
+        if let (Form::Object, Some(raw)) = (&self.form, self.served.raw(object)) {
             return raw.clone();
         }
         let value = self.served.present(object);
@@ -154,17 +169,12 @@ impl Presenter {
     }
 
     fn event_object(&mut self, object: &Value, now: Timestamp) -> Bytes {
-        let shaped = match self.shape {
-            Shape::Object => return object.to_string().into(),
-            Shape::PartialObjectMetadata(version) | Shape::PartialObjectMetadataList(version) => {
-                partial(object, version)
-            }
-            Shape::Table(version) => {
+        let shaped = match &self.form {
+            Form::Object => return object.to_string().into(),
+            Form::Metadata(version) => partial(object, *version),
+            Form::Table(version, columns) => {
                 let with_columns = !std::mem::replace(&mut self.columns_sent, true);
-                dressed(
-                    &self.columns.event(object, self.include, now, with_columns),
-                    version,
-                )
+                dressed(&columns.event(object, self.include, now, with_columns), *version)
             }
         };
         shaped.to_string().into()

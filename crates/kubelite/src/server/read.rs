@@ -51,7 +51,10 @@ impl Core {
         let snapshot = self
             .store
             .snapshot(collection, exact)
-            .map_err(|error| snapshot_error(error, requested))?;
+            .map_err(|error| match error {
+                SnapshotError::Expired { .. } => expired_list(&options.from),
+                error @ SnapshotError::Future { .. } => snapshot_error(error, requested.unwrap_or(0)),
+            })?;
         Ok(page(
             &snapshot,
             &selection,
@@ -84,16 +87,22 @@ pub(crate) fn too_large(version: u64, current: u64) -> ApiError {
     .with_retry_after(1)
 }
 
-/// `requested` is the version the client named; `None` when it came with a continue token.
-pub(crate) fn snapshot_error(error: SnapshotError, requested: Option<u64>) -> ApiError {
-    match (error, requested) {
-        (SnapshotError::Future { current }, requested) => too_large(requested.unwrap_or(0), current),
-        (SnapshotError::Expired { .. }, None) => ApiError::new(
-            Reason::Expired,
-            "The provided continue parameter is too old to display a consistent list result. You must start a new \
-             list without the continue parameter.",
-        ),
-        (SnapshotError::Expired { oldest }, Some(requested)) => ApiError::new(
+/// A list of a moment that the history no longer reaches.
+fn expired_list(from: &ListFrom) -> ApiError {
+    let message = if matches!(from, ListFrom::Continue(_)) {
+        "The provided continue parameter is too old to display a consistent list result. You must start a new list \
+         without the continue parameter."
+    } else {
+        "The resourceVersion for the provided list is too old."
+    };
+    ApiError::new(Reason::Expired, message)
+}
+
+/// A watch that cannot begin, or go on, at the version that the client named.
+pub(crate) fn snapshot_error(error: SnapshotError, requested: u64) -> ApiError {
+    match error {
+        SnapshotError::Future { current } => too_large(requested, current),
+        SnapshotError::Expired { oldest } => ApiError::new(
             Reason::Expired,
             format!("too old resource version: {requested} ({oldest})"),
         ),
@@ -124,8 +133,12 @@ fn page(snapshot: &Snapshot, selection: &Selection, after: Option<&Key>, limit: 
     if let (true, Some(last)) = (more, last) {
         metadata.continue_token = ContinueToken::after(snapshot.revision, &token_key(last)).encode();
         if selection.selects_all() {
-            // One was taken from the iterator to find out that there is more.
-            metadata.remaining_item_count = Some(entries.count() as u64 + 1);
+            let remaining = match after {
+                None => snapshot.count(namespace).saturating_sub(objects.len()),
+                // One was taken from the iterator to find out that there is more.
+                Some(_) => entries.count() + 1,
+            };
+            metadata.remaining_item_count = Some(remaining as u64);
         }
     }
     Page { objects, metadata }

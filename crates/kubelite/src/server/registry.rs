@@ -22,7 +22,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Registry {
     resources: Vec<Arc<Resource>>,
-    by_path: HashMap<(String, String, String), usize>,
+    /// What is served under each plural name, in each group and version.
+    by_plural: HashMap<String, Vec<Served>>,
     /// Made when the first client asks; most never do.
     documents: OnceLock<Vec<Document>>,
 }
@@ -39,20 +40,21 @@ impl Registry {
     pub(crate) fn new(custom: impl IntoIterator<Item = Arc<Resource>>) -> Self {
         let mut resources: Vec<Arc<Resource>> = builtin::resources().into_iter().map(Arc::new).collect();
         resources.extend(custom);
-        let mut by_path = HashMap::new();
-        for (position, resource) in resources.iter().enumerate() {
-            for version in resource.versions.iter().filter(|version| version.served) {
-                let path = (
-                    resource.group.clone(),
-                    version.name.clone(),
-                    resource.plural.clone(),
-                );
-                by_path.insert(path, position);
+        let mut by_plural: HashMap<String, Vec<Served>> = HashMap::new();
+        for resource in &resources {
+            for index in 0..resource.versions.len() {
+                let served = Served {
+                    resource: resource.clone(),
+                    index,
+                };
+                if served.version().served {
+                    by_plural.entry(resource.plural.clone()).or_default().push(served);
+                }
             }
         }
         Self {
             resources,
-            by_path,
+            by_plural,
             documents: OnceLock::new(),
         }
     }
@@ -63,13 +65,10 @@ impl Registry {
 
     /// The resource and its version behind `/apis/<group>/<version>/…/<plural>`.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Served> {
-        let path = (group.to_owned(), version.to_owned(), plural.to_owned());
-        let resource = self.resources.get(*self.by_path.get(&path)?)?.clone();
-        let index = resource
-            .versions
-            .iter()
-            .position(|served| served.name == version)?;
-        Some(Served { resource, index })
+        let mut namesakes = self.by_plural.get(plural)?.iter();
+        namesakes
+            .find(|served| served.resource.group == group && served.version().name == version)
+            .cloned()
     }
 
     /// The resource that owns a collection, at the version its objects are stored in.
@@ -129,14 +128,9 @@ impl Served {
     }
 
     /// The version in which objects are stored.
-    pub(crate) fn storage_api_version(&self) -> String {
-        let storage = self
-            .resource
-            .versions
-            .iter()
-            .find(|version| version.storage)
-            .unwrap_or(self.version());
-        self.resource.api_version(&storage.name)
+    fn storage(&self) -> &Version {
+        let stored = self.resource.versions.iter().find(|version| version.storage);
+        stored.unwrap_or(self.version())
     }
 }
 
@@ -151,10 +145,11 @@ impl Served {
     /// A stored object as this version shows it.
     pub(crate) fn present(&self, object: &Object) -> Value {
         let mut value = object.value();
-        let version = self.version();
-        if object.revision < version.since_revision {
-            schema::prune::prune(&mut value, &version.schema, true, None);
-            schema::default::default_in_place(&mut value, &version.schema);
+        let storage = self.storage();
+        if object.revision < storage.since_revision {
+            // The definition has changed since, perhaps even the version in which objects are stored.
+            self.dress(&mut value, storage);
+            schema::default::default_in_place(&mut value, &storage.schema);
         }
         self.present_value(value)
     }
@@ -165,19 +160,28 @@ impl Served {
             return builtin::to_events_v1(&value);
         }
         if !self.version().storage {
-            value["apiVersion"] = self.api_version().into();
+            self.dress(&mut value, self.version());
         }
         value
     }
 
-    /// An object of this version in the form in which it is stored.
+    /// An object of this version in the form in which it is stored. What the stored version does not know is lost, as in
+    /// every conversion that only changes the version.
     pub(crate) fn to_storage(&self, mut value: Value) -> Value {
         if self.resource.builtin == Some(Builtin::Event) {
             return builtin::to_core(&value);
         }
         if !self.version().storage {
-            value["apiVersion"] = self.storage_api_version().into();
+            let storage = self.storage();
+            self.dress(&mut value, storage);
+            schema::default::default_in_place(&mut value, &storage.schema);
         }
         value
+    }
+
+    /// Makes an object one of another version.
+    fn dress(&self, value: &mut Value, version: &Version) {
+        value["apiVersion"] = self.resource.api_version(&version.name).into();
+        schema::prune::prune(value, &version.schema, true, None);
     }
 }

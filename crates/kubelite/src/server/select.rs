@@ -53,10 +53,7 @@ impl Selection {
         {
             return false;
         }
-        if !self
-            .labels
-            .matches(|label| object.meta.labels.get(label).map(String::as_str))
-        {
+        if !self.labels.matches(|label| object.meta.labels.get(label)) {
             return false;
         }
         if self.fields.is_empty() {

@@ -60,7 +60,7 @@ impl Core {
                 let snapshot = self
                     .store
                     .snapshot(collection, None)
-                    .map_err(|error| snapshot_error(error, Some(0)))?;
+                    .map_err(|error| snapshot_error(error, 0))?;
                 let objects = snapshot
                     .iter(selection.namespace.as_deref(), None)
                     .filter(|(key, object)| selection.matches(key, object))
@@ -78,9 +78,9 @@ impl Core {
         let watch = match self.store.watch(collection, after) {
             Ok(watch) => watch,
             Err(error @ SnapshotError::Expired { .. }) => {
-                return Ok(Body::from(error_line(&snapshot_error(error, Some(after)))));
+                return Ok(Body::from(error_line(&snapshot_error(error, after))));
             }
-            Err(error) => return Err(snapshot_error(error, Some(after))),
+            Err(error) => return Err(snapshot_error(error, after)),
         };
         let timeout = options.timeout.unwrap_or_else(|| {
             Duration::from_secs(DEFAULT_TIMEOUT_SECONDS + self.ids.below(DEFAULT_TIMEOUT_SECONDS))
@@ -138,7 +138,7 @@ impl Stream {
                     }
                     Err(Lagged { at, oldest }) => {
                         self.ended = true;
-                        return Some(error_line(&snapshot_error(SnapshotError::Expired { oldest }, Some(at))));
+                        return Some(error_line(&snapshot_error(SnapshotError::Expired { oldest }, at)));
                     }
                 },
                 () = tokio::time::sleep_until(self.deadline) => return None,

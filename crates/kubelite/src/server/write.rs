@@ -12,9 +12,10 @@ use crate::{
     clock,
     error::{ApiError, Cause, Reason},
     field::{FieldError, FieldPath},
+    names::NameRule,
     request::{FieldValidation, WriteOptions},
-    schema::{self, meta::NameRule},
-    server::{Core, metadata, target::Target},
+    schema,
+    server::{Core, delete::removable, metadata, target::Target},
     store::{Change, CommitError, Expect, Object, Write},
 };
 
@@ -186,6 +187,7 @@ impl WriteContext<'_> {
             }
         }
         self.core.check_namespace(self.target, object)?;
+        self.core.check_definition(self.target, object)?;
         let errors = self.validate_new(object);
         if errors.is_empty() {
             return Ok(());
@@ -246,16 +248,7 @@ impl WriteContext<'_> {
         let has_status = self.target.served.version().has_status;
         if self.target.endpoint == Endpoint::Status {
             // The status endpoint changes nothing but the status.
-            let status = new.get_mut("status").map(Value::take);
-            let managed = new.pointer_mut("/metadata/managedFields").map(Value::take);
-            *new = old.clone();
-            match status {
-                Some(status) => metadata::root(new).insert("status".to_owned(), status),
-                None => metadata::root(new).remove("status"),
-            };
-            if let Some(managed) = managed {
-                metadata::set(new, "managedFields", managed);
-            }
+            metadata::reset_but_status(new, old);
         } else if has_status {
             metadata::carry_top(new, old, "status");
         }
@@ -362,7 +355,7 @@ impl WriteContext<'_> {
             .store
             .commit(write)
             .await
-            .map_err(|error| self.commit_error(error, &target))?;
+            .map_err(|error| commit_error(error, &target))?;
         Ok(Written {
             object: Final::Stored(stored),
             created: true,
@@ -374,7 +367,7 @@ impl WriteContext<'_> {
         let finished = metadata::is_deleting(&new)
             && metadata::finalizers(&new).is_empty()
             && metadata::number(&new, "deletionGracePeriodSeconds").unwrap_or(0) == 0
-            && self.core.removable(self.target, &new);
+            && removable(self.target, &new);
         if self.options.dry_run {
             return Ok(Some(Written {
                 object: Final::Unsaved(new),
@@ -404,16 +397,7 @@ impl WriteContext<'_> {
                 Ok(None)
             }
             Err(CommitError::NotFound) => Ok(None),
-            Err(error) => Err(self.commit_error(error, self.target)),
-        }
-    }
-
-    pub(crate) fn commit_error(&self, error: CommitError, target: &Target) -> ApiError {
-        match error {
-            CommitError::Exists => ApiError::already_exists(target.subject()),
-            CommitError::NotFound => ApiError::not_found(target.subject()),
-            CommitError::Conflict { .. } => ApiError::conflict(target.subject(), MODIFIED),
-            other => storage_error(&other),
+            Err(error) => Err(commit_error(error, self.target)),
         }
     }
 
@@ -449,6 +433,15 @@ impl WriteContext<'_> {
             }
         }
         Err(ApiError::conflict(self.target.subject(), MODIFIED))
+    }
+}
+
+fn commit_error(error: CommitError, target: &Target) -> ApiError {
+    match error {
+        CommitError::Exists => ApiError::already_exists(target.subject()),
+        CommitError::NotFound => ApiError::not_found(target.subject()),
+        CommitError::Conflict { .. } => ApiError::conflict(target.subject(), MODIFIED),
+        other => storage_error(&other),
     }
 }
 

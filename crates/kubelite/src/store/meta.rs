@@ -9,11 +9,28 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Meta {
     pub uid: String,
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
     pub owners: Vec<Owner>,
     pub finalizers: Vec<String>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
+}
+
+/// `metadata.labels`, sorted by name. Every object in memory has some, so they take no more room than they need.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Labels(Box<[(Box<str>, Box<str>)]>);
+
+impl Labels {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(own, _)| (**own).cmp(name)).ok()?;
+        self.0.get(at).map(|(_, value)| &**value)
+    }
+}
+
+impl From<BTreeMap<Box<str>, Box<str>>> for Labels {
+    fn from(labels: BTreeMap<Box<str>, Box<str>>) -> Self {
+        Self(labels.into_iter().collect())
+    }
 }
 
 /// One entry of `metadata.ownerReferences`.
@@ -47,7 +64,7 @@ struct Metadata<'a> {
     #[serde(borrow)]
     resource_version: Option<Cow<'a, str>>,
     uid: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
+    labels: Option<BTreeMap<Box<str>, Box<str>>>,
     owner_references: Option<Vec<Owner>>,
     finalizers: Option<Vec<String>>,
     deletion_timestamp: Option<IgnoredAny>,
@@ -75,7 +92,7 @@ impl Meta {
     fn from_metadata(metadata: Metadata<'_>) -> Self {
         Self {
             uid: metadata.uid.unwrap_or_default(),
-            labels: metadata.labels.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default().into(),
             owners: metadata.owner_references.unwrap_or_default(),
             finalizers: metadata.finalizers.unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
@@ -112,7 +129,9 @@ mod tests {
         assert_eq!(revision, Some(17));
         assert_eq!(from_bytes, Meta::from_value(&value).unwrap());
         assert_eq!(from_bytes.uid, "u-1");
-        assert_eq!(from_bytes.labels["app"], "x");
+        assert_eq!(from_bytes.labels.get("app"), Some("x"));
+        assert_eq!(from_bytes.labels.get("tier"), Some(""));
+        assert_eq!(from_bytes.labels.get("other"), None);
         assert!(from_bytes.deleting);
         assert_eq!(from_bytes.finalizers, ["example.com/keep"]);
         assert_eq!(from_bytes.owners.len(), 1);

@@ -31,7 +31,7 @@ pub use self::{
     encode::InvalidObject,
     handle::{Stats, Store},
     history::{Batch, Follow, Lagged, Watch},
-    meta::{Meta, Owner},
+    meta::{Labels, Meta, Owner},
     snapshot::{Snapshot, SnapshotError},
 };
 
@@ -85,6 +85,7 @@ impl Object {
 
 impl Object {
     /// The same object as if it had been written at another revision, for a watch that sees it leave its selection.
+    #[must_use]
     pub fn at_revision(&self, revision: u64) -> Self {
         let mut value = self.value();
         value["metadata"]["resourceVersion"] = revision.to_string().into();

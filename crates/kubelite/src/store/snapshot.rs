@@ -42,6 +42,19 @@ impl Snapshot {
         self.objects.is_empty()
     }
 
+    /// How many objects a namespace holds, or all of them.
+    pub fn count(&self, namespace: Option<&str>) -> usize {
+        let within = |end: Option<&(Key, Object)>| {
+            namespace.is_none_or(|namespace| end.is_some_and(|(key, _)| *key.namespace == *namespace))
+        };
+        // Keys are sorted by namespace, so if both ends are in it, everything is, and nothing has to be counted.
+        if within(self.objects.get_min()) && within(self.objects.get_max()) {
+            self.len()
+        } else {
+            self.iter(namespace, None).count()
+        }
+    }
+
     pub fn get(&self, key: &Key) -> Option<&Object> {
         self.objects.get(key)
     }
@@ -62,5 +75,37 @@ impl Snapshot {
         self.objects
             .range::<_, Key>((start, Bound::Unbounded))
             .take_while(move |(key, _)| namespace.is_none_or(|namespace| *key.namespace == *namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::store::Meta;
+
+    #[test]
+    fn a_namespace_is_counted_whether_or_not_others_have_objects() {
+        let snapshot = |keys: &[(&str, &str)]| {
+            let object = Object {
+                revision: 1,
+                json: Bytes::new(),
+                meta: Arc::new(Meta::default()),
+            };
+            let objects = keys
+                .iter()
+                .map(|(namespace, name)| (Key::new(namespace, name), object.clone()));
+            Snapshot::new(1, objects.collect())
+        };
+        let alone = snapshot(&[("b", "1"), ("b", "2")]);
+        let among = snapshot(&[("a", "1"), ("b", "1"), ("b", "2"), ("c", "1")]);
+        for (objects, all) in [(&alone, 2), (&among, 4), (&snapshot(&[]), 0)] {
+            assert_eq!(objects.count(None), all);
+            assert_eq!(objects.count(Some("b")), all.min(2));
+            assert_eq!(objects.count(Some("bb")), 0);
+        }
     }
 }

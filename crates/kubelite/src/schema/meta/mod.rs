@@ -1,18 +1,16 @@
 //! Object metadata, which every kind has and no schema describes: its shape, the rules for its parts, and what an update
 //! may not change. Worded as `k8s.io/apimachinery/pkg/api/validation` words it.
 
-mod names;
 mod types;
 
-pub use names::{
-    NameRule, check_name_label, check_name_subdomain, dns1035_label, dns1123_label, dns1123_subdomain,
-    label_value, qualified_name,
-};
 pub use types::{MetaTypeError, check_types, coerce_object_meta};
 
 use serde_json::Value;
 
-use crate::field::{FieldError, FieldPath, Problem, go_quoted};
+use crate::{
+    field::{FieldError, FieldPath, Problem, go_quoted},
+    names::{NameRule, dns_label, label_value, qualified_name},
+};
 
 /// The annotations of one object together may not take more than this.
 const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
@@ -178,7 +176,7 @@ fn namespace(metadata: &Value, namespaced: bool, path: &FieldPath, errors: &mut 
     match (namespaced, namespace) {
         (true, "") => errors.push(FieldError::required(path, "")),
         (true, _) => {
-            for wrong in dns1123_label(namespace) {
+            for wrong in dns_label(namespace) {
                 errors.push(FieldError::invalid(path.clone(), namespace, wrong));
             }
         }

@@ -157,7 +157,7 @@ fn name_rules_differ() {
     assert_eq!(NameRule::Subdomain.check("a-", false).len(), 1);
     assert_eq!(
         NameRule::Label.check(&"a".repeat(64), false),
-        ["must be no more than 63 bytes"]
+        ["must be no more than 63 characters"]
     );
 }
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::field::json_type_name;
+
 /// A member of the metadata that cannot be decoded, in the words of Go's decoder.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MetaTypeError {
@@ -75,7 +77,7 @@ pub fn check_types(metadata: &Value) -> Result<(), MetaTypeError> {
         Value::Null => Ok(()),
         Value::Object(members) => object(members, "ObjectMeta", "", OBJECT),
         other => Err(MetaTypeError::NotAnObject {
-            found: go_type(other),
+            found: json_type_name(other),
         }),
     }
 }
@@ -158,7 +160,7 @@ fn object(
 
 fn member(value: &Value, holder: &'static str, path: &str, shape: Shape) -> Result<(), MetaTypeError> {
     let wrong = |found: &Value, wanted| {
-        let found = go_type(found);
+        let found = json_type_name(found);
         Err(MetaTypeError::Type {
             found,
             holder,
@@ -211,17 +213,5 @@ fn member(value: &Value, holder: &'static str, path: &str, shape: Shape) -> Resu
                 "[]v1.ManagedFieldsEntry"
             },
         ),
-    }
-}
-
-/// A JSON value's type as Go's decoder names it.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }

@@ -247,7 +247,8 @@ fn rules_do_not_run_on_values_of_the_wrong_shape() {
             &json!({"spec": {"n": "x"}}),
             None,
             &parsed,
-            &rules
+            &rules,
+            Vec::new(),
         )),
         [
             "spec.n: Invalid value: \"string\": spec.n in body must be of type integer: \"string\"",
@@ -260,7 +261,8 @@ fn rules_do_not_run_on_values_of_the_wrong_shape() {
             &json!({"spec": {"n": 0}}),
             None,
             &parsed,
-            &rules
+            &rules,
+            Vec::new(),
         )),
         ["spec: Invalid value: failed rule: self.n > 0"]
     );

@@ -5,11 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     field::{FieldError, FieldPath},
-    schema::{
-        MAX_DEPTH, Schema,
-        meta::{self, NameRule},
-        trail::Trail,
-    },
+    names::{NameRule, dns_1035_label},
+    schema::{MAX_DEPTH, Schema, meta, trail::Trail},
 };
 
 /// Adds what is wrong with the embedded resources in a value; with `is_root`, the value itself counts as one.
@@ -72,7 +69,7 @@ impl Walk<'_> {
         }
         if let Some(kind) = members.get("kind") {
             self.text(kind, &path.child("kind"), |kind| {
-                let wrong = meta::dns1035_label(&kind.to_lowercase());
+                let wrong = dns_1035_label(&kind.to_lowercase());
                 (!wrong.is_empty()).then(|| {
                     format!(
                         "may have mixed case, but should otherwise match: {}",
