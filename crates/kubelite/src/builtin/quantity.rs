@@ -343,7 +343,10 @@ mod tests {
             ("1", "1m", Some(1000)),
             ("1", "0", None),
         ] {
-            let (amount, divisor) = (Quantity::parse(amount).unwrap(), Quantity::parse(divisor).unwrap());
+            let (amount, divisor) = (
+                Quantity::parse(amount).unwrap(),
+                Quantity::parse(divisor).unwrap(),
+            );
             assert_eq!(amount.divided_up(divisor), count, "{amount} / {divisor}");
         }
     }

@@ -289,7 +289,10 @@ fn namespace_finalizers(namespace: &Value) -> usize {
 fn check_preconditions(target: &Target, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
     let is_namespace = target.served.resource.builtin == Some(Builtin::Namespace);
     if is_namespace && IMMORTAL_NAMESPACES.contains(&target.name.as_str()) {
-        return Err(ApiError::forbidden(target.subject(), "this namespace may not be deleted"));
+        return Err(ApiError::forbidden(
+            target.subject(),
+            "this namespace may not be deleted",
+        ));
     }
     // Here, and only here, Kubernetes names the kind where it otherwise names the resource.
     let subject = Subject {

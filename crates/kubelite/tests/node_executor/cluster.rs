@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Only a broken executor takes this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const NODE: &str = "here";
 
 pub(crate) struct Cluster {
@@ -74,7 +74,9 @@ impl Cluster {
         let client = Client::new(server.local(User::system("admin")), "default");
         let mut config = config(dir.path());
         change(&mut config);
-        let executor = Executor::start(client.clone(), config, logs.clone()).await.unwrap();
+        let executor = Executor::start(client.clone(), config, logs.clone())
+            .await
+            .unwrap();
         Self {
             dir,
             client,
@@ -125,7 +127,8 @@ impl Cluster {
 
     /// Creates a pod whose one container runs a shell script.
     pub(crate) async fn script(&self, name: &str, script: &str) -> Pod {
-        self.pod(name, json!({"containers": [shell("main", script)]})).await
+        self.pod(name, json!({"containers": [shell("main", script)]}))
+            .await
     }
 
     /// Waits until the pod is as wanted, and returns it.
@@ -142,7 +145,8 @@ impl Cluster {
 
     /// Waits until the pod has ended.
     pub(crate) async fn over(&self, name: &str) -> Pod {
-        self.until(name, |pod| matches!(phase(pod), "Succeeded" | "Failed")).await
+        self.until(name, |pod| matches!(phase(pod), "Succeeded" | "Failed"))
+            .await
     }
 
     pub(crate) async fn running(&self, name: &str) -> Pod {
@@ -151,7 +155,10 @@ impl Cluster {
 
     /// Waits until nothing is left of the pod, in the API and on disk.
     pub(crate) async fn gone(&self, pod: &Pod) {
-        let (name, uid) = (pod.metadata.name.clone().unwrap(), pod.metadata.uid.clone().unwrap());
+        let (name, uid) = (
+            pod.metadata.name.clone().unwrap(),
+            pod.metadata.uid.clone().unwrap(),
+        );
         let gone = |found: Option<&Pod>| found.is_none_or(|found| found.metadata.uid.as_ref() != Some(&uid));
         tokio::time::timeout(PATIENCE, await_condition(self.pods(), &name, gone))
             .await
@@ -225,7 +232,10 @@ pub(crate) fn ended<'a>(pod: &'a Pod, name: &str) -> &'a ContainerStateTerminate
 /// The reason for which a container waits.
 pub(crate) fn waits_for<'a>(pod: &'a Pod, name: &str) -> Option<(&'a str, &'a str)> {
     let waiting = container(pod, name)?.state.as_ref()?.waiting.as_ref()?;
-    Some((waiting.reason.as_deref()?, waiting.message.as_deref().unwrap_or("")))
+    Some((
+        waiting.reason.as_deref()?,
+        waiting.message.as_deref().unwrap_or(""),
+    ))
 }
 
 pub(crate) fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {

@@ -25,7 +25,11 @@ async fn a_pod_runs_to_its_end_and_its_status_tells() {
     }
     let status = pod.status.as_ref().unwrap();
     assert!(status.start_time.is_some());
-    assert_eq!(status.qos_class.as_deref(), Some("BestEffort"), "what the server decided stays");
+    assert_eq!(
+        status.qos_class.as_deref(),
+        Some("BestEffort"),
+        "what the server decided stays"
+    );
     assert_eq!(container(&pod, "main").unwrap().image, "none");
 }
 
@@ -49,17 +53,45 @@ async fn ends_are_reported_with_code_signal_and_reason() {
     let cluster = Cluster::new().await;
     for (name, command, code, signal, reason) in [
         ("code", json!(["/bin/sh", "-c", "exit 7"]), 7, None, "Error"),
-        ("signal", json!(["/bin/sh", "-c", "kill -9 $$$$"]), 137, Some(9), "Error"),
-        ("missing", json!(["no-such-program"]), 127, None, "ContainerCannotRun"),
-        ("missing-path", json!(["/no/such/program"]), 127, None, "ContainerCannotRun"),
-        ("forbidden", json!(["/etc/passwd"]), 126, None, "ContainerCannotRun"),
+        (
+            "signal",
+            json!(["/bin/sh", "-c", "kill -9 $$$$"]),
+            137,
+            Some(9),
+            "Error",
+        ),
+        (
+            "missing",
+            json!(["no-such-program"]),
+            127,
+            None,
+            "ContainerCannotRun",
+        ),
+        (
+            "missing-path",
+            json!(["/no/such/program"]),
+            127,
+            None,
+            "ContainerCannotRun",
+        ),
+        (
+            "forbidden",
+            json!(["/etc/passwd"]),
+            126,
+            None,
+            "ContainerCannotRun",
+        ),
     ] {
         let container = json!({"name": "main", "image": "none", "command": command});
         cluster.pod(name, json!({"containers": [container]})).await;
         let pod = cluster.over(name).await;
         let end = ended(&pod, "main");
         assert_eq!(phase(&pod), "Failed", "{name}");
-        assert_eq!((end.exit_code, end.signal, end.reason.as_deref()), (code, signal, Some(reason)), "{name}");
+        assert_eq!(
+            (end.exit_code, end.signal, end.reason.as_deref()),
+            (code, signal, Some(reason)),
+            "{name}"
+        );
     }
     let pod = cluster.over("missing").await;
     let message = ended(&pod, "main").message.clone().unwrap();
@@ -128,7 +160,10 @@ async fn environment_and_arguments_are_as_declared() {
     });
     cluster.pod("p", json!({"containers": [container]})).await;
     cluster.over("p").await;
-    assert_eq!(cluster.log("p").await, "/usr\na,from map,from secret,p,250,a-$(B),p\n");
+    assert_eq!(
+        cluster.log("p").await,
+        "/usr\na,from map,from secret,p,250,a-$(B),p\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,17 +172,26 @@ async fn a_missing_object_is_waited_for_by_name() {
     let mut container = shell("main", "echo $T");
     container["env"] = json!([{"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "t"}}}]);
     cluster.pod("p", json!({"containers": [container]})).await;
-    let blocked = |pod: &Pod| waits_for(pod, "main") == Some(("CreateContainerConfigError", "secret \"s\" not found"));
+    let blocked =
+        |pod: &Pod| waits_for(pod, "main") == Some(("CreateContainerConfigError", "secret \"s\" not found"));
     let pod = cluster.until("p", blocked).await;
     assert_eq!(phase(&pod), "Pending");
     cluster
         .create::<Secret>(json!({"metadata": {"name": "s"}, "stringData": {"other": "x"}}))
         .await;
-    let no_key = ("CreateContainerConfigError", "couldn't find key t in Secret default/s");
-    cluster.until("p", |pod| waits_for(pod, "main") == Some(no_key)).await;
+    let no_key = (
+        "CreateContainerConfigError",
+        "couldn't find key t in Secret default/s",
+    );
+    cluster
+        .until("p", |pod| waits_for(pod, "main") == Some(no_key))
+        .await;
     let secrets: kube::Api<Secret> = kube::Api::default_namespaced(cluster.client.clone());
     let patch = kube::api::Patch::Merge(json!({"stringData": {"t": "here"}}));
-    secrets.patch("s", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    secrets
+        .patch("s", &kube::api::PatchParams::default(), &patch)
+        .await
+        .unwrap();
     cluster.over("p").await;
     assert_eq!(cluster.log("p").await, "here\n");
 }
@@ -159,15 +203,26 @@ async fn a_container_without_a_command_says_what_to_do() {
         config.entrypoints.insert("known".to_owned(), command);
     })
     .await;
-    let created = cluster.pod("p", json!({"containers": [{"name": "main", "image": "busybox"}]})).await;
-    let pod = cluster.until("p", |pod| waits_for(pod, "main").is_some_and(|(_, text)| !text.is_empty())).await;
+    let created = cluster
+        .pod("p", json!({"containers": [{"name": "main", "image": "busybox"}]}))
+        .await;
+    let pod = cluster
+        .until("p", |pod| {
+            waits_for(pod, "main").is_some_and(|(_, text)| !text.is_empty())
+        })
+        .await;
     let (reason, message) = waits_for(&pod, "main").unwrap();
     assert_eq!(reason, "CreateContainerError");
     assert!(message.contains("set the container's `command`"), "{message}");
     cluster.delete("p", None).await;
     cluster.gone(&created).await;
 
-    cluster.pod("q", json!({"containers": [{"name": "main", "image": "known", "args": ["x"]}]})).await;
+    cluster
+        .pod(
+            "q",
+            json!({"containers": [{"name": "main", "image": "known", "args": ["x"]}]}),
+        )
+        .await;
     cluster.over("q").await;
     assert_eq!(cluster.log("q").await, "known x\n");
 }
@@ -201,7 +256,10 @@ async fn a_container_that_keeps_failing_is_kept_waiting() {
     let pod = cluster.until("p", waiting).await;
     assert_eq!((phase(&pod), container_of(&pod).restart_count), ("Running", 1));
     let (_, message) = waits_for(&pod, "main").unwrap();
-    assert!(message.starts_with("back-off 10s restarting failed container=main pod=p_default("), "{message}");
+    assert!(
+        message.starts_with("back-off 10s restarting failed container=main pod=p_default("),
+        "{message}"
+    );
     cluster.delete("p", None).await;
     cluster.gone(&created).await;
 }
@@ -238,7 +296,10 @@ async fn more_pods_than_the_node_runs_are_rejected() {
     cluster.script("second", "true").await;
     let pod = cluster.over("second").await;
     let status = pod.status.as_ref().unwrap();
-    assert_eq!((phase(&pod), status.reason.as_deref()), ("Failed", Some("OutOfpods")));
+    assert_eq!(
+        (phase(&pod), status.reason.as_deref()),
+        ("Failed", Some("OutOfpods"))
+    );
     cluster.delete("first", Some(0)).await;
     cluster.gone(&first).await;
     cluster.script("third", "true").await;

@@ -31,9 +31,14 @@ async fn victim() {
     let store = Store::open(&dir.join("objects.redb"), Limits::default()).unwrap();
     let server = cluster::server(store, &logs).await;
     let client = Client::new(server.local(User::system("admin")), "default");
-    let _executor = Executor::start(client.clone(), cluster::config(dir), logs).await.unwrap();
+    let _executor = Executor::start(client.clone(), cluster::config(dir), logs)
+        .await
+        .unwrap();
     let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(client);
-    let mut container = shell("main", "echo began >> /w/count; until test -e /w/go; do sleep 0.01; done; echo through");
+    let mut container = shell(
+        "main",
+        "echo began >> /w/count; until test -e /w/go; do sleep 0.01; done; echo through",
+    );
     container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
     let init = {
         let mut init = shell("init", "echo init >> /w/count");
@@ -46,7 +51,7 @@ async fn victim() {
     let pod = serde_json::from_value(cluster::pod("p", spec)).unwrap();
     // Another round may have made it.
     let _ = pods.create(&PostParams::default(), &pod).await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn start_victim(dir: &Path) -> Child {
@@ -69,9 +74,11 @@ fn volume(dir: &Path) -> Option<std::path::PathBuf> {
 async fn a_killed_executor_finds_its_pods_again_and_starts_nothing_twice() {
     let dir = cluster::directory();
     let mut victim = start_victim(dir.path());
-    let began = || volume(dir.path()).is_some_and(|volume| {
-        fs::read_to_string(volume.join("count")).is_ok_and(|count| count.contains("began"))
-    });
+    let began = || {
+        volume(dir.path()).is_some_and(|volume| {
+            fs::read_to_string(volume.join("count")).is_ok_and(|count| count.contains("began"))
+        })
+    };
     eventually("the container runs", began).await;
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -80,7 +87,9 @@ async fn a_killed_executor_finds_its_pods_again_and_starts_nothing_twice() {
     let store = Store::open(&dir.path().join("objects.redb"), Limits::default()).unwrap();
     let server = cluster::server(store, &logs).await;
     let client = Client::new(server.local(User::system("admin")), "default");
-    let _executor = Executor::start(client.clone(), cluster::config(dir.path()), logs).await.unwrap();
+    let _executor = Executor::start(client.clone(), cluster::config(dir.path()), logs)
+        .await
+        .unwrap();
     let cluster = Found { client };
     let pod = cluster.until(|pod| phase(pod) == "Running").await;
     assert_eq!(condition(&pod, "Ready"), Some("True"));
@@ -104,7 +113,11 @@ impl Found {
         let api: Api<k8s_openapi::api::core::v1::Pod> = Api::default_namespaced(self.client.clone());
         let condition = |pod: Option<&k8s_openapi::api::core::v1::Pod>| pod.is_some_and(&wanted);
         let waiting = kube::runtime::wait::await_condition(api, "p", condition);
-        tokio::time::timeout(cluster::PATIENCE, waiting).await.unwrap().unwrap().unwrap()
+        tokio::time::timeout(cluster::PATIENCE, waiting)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap()
     }
 }
 
@@ -112,10 +125,16 @@ impl Found {
 async fn what_ended_meanwhile_is_known_and_what_vanished_is_reported_lost() {
     for killed in [false, true] {
         let mut cluster = Cluster::new().await;
-        let mut container = shell("main", "echo ready; until test -e /w/go; do sleep 0.01; done; exit 4");
+        let mut container = shell(
+            "main",
+            "echo ready; until test -e /w/go; do sleep 0.01; done; exit 4",
+        );
         container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
         let created = cluster
-            .pod("p", json!({"containers": [container], "volumes": [{"name": "w", "emptyDir": {}}]}))
+            .pod(
+                "p",
+                json!({"containers": [container], "volumes": [{"name": "w", "emptyDir": {}}]}),
+            )
             .await;
         super::end::wait_for_log(&cluster, "p", "ready").await;
         let dir = cluster.pod_dir(&created);
@@ -123,7 +142,10 @@ async fn what_ended_meanwhile_is_known_and_what_vanished_is_reported_lost() {
         let word = created.metadata.uid.clone().unwrap();
         cluster.stop();
         if killed {
-            let pid: i32 = fs::read_to_string(attempt.join("pid.json")).unwrap().parse().unwrap();
+            let pid: i32 = fs::read_to_string(attempt.join("pid.json"))
+                .unwrap()
+                .parse()
+                .unwrap();
             let pid = rustix::process::Pid::from_raw(pid).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             eventually("its tree dies with it", || processes_with(&word) == 0).await;
@@ -134,16 +156,25 @@ async fn what_ended_meanwhile_is_known_and_what_vanished_is_reported_lost() {
         cluster.restart().await;
         let pod = cluster.over("p").await;
         let end = ended(&pod, "main");
-        let expected = if killed { (137, "ContainerStatusUnknown") } else { (4, "Error") };
+        let expected = if killed {
+            (137, "ContainerStatusUnknown")
+        } else {
+            (4, "Error")
+        };
         assert_eq!((end.exit_code, end.reason.as_deref().unwrap()), expected);
-        assert!(cluster.log("p").await.starts_with("ready\n"), "its log is still there");
+        assert!(
+            cluster.log("p").await.starts_with("ready\n"),
+            "its log is still there"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_of_pods_deleted_meanwhile_is_removed() {
     let mut cluster = Cluster::new().await;
-    let created = cluster.script("p", "trap '' TERM; while :; do sleep 1; done").await;
+    let created = cluster
+        .script("p", "trap '' TERM; while :; do sleep 1; done")
+        .await;
     cluster.running("p").await;
     cluster.stop();
     cluster.delete("p", Some(0)).await;
@@ -181,5 +212,8 @@ async fn a_pod_without_a_record_is_not_run_again() {
     cluster.restart().await;
     let pod = cluster.over("p").await;
     let end = ended(&pod, "main");
-    assert_eq!((end.exit_code, end.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+    assert_eq!(
+        (end.exit_code, end.reason.as_deref()),
+        (137, Some("ContainerStatusUnknown"))
+    );
 }

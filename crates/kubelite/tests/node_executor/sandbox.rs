@@ -18,8 +18,14 @@ async fn home_and_data_directory_are_invisible() {
         "ls -A {base}/home {base}/data; echo \"home is $HOME\"; touch $HOME/own && ls $HOME; cat {base}/visible"
     );
     let log = cluster.output("p", &script).await;
-    assert_eq!(log, format!("{base}/data:\n\n{base}/home:\nhome is {base}/home\nown\nshown"));
-    assert_eq!(fs::read_to_string(cluster.dir.path().join("home/private")).unwrap(), "secret");
+    assert_eq!(
+        log,
+        format!("{base}/data:\n\n{base}/home:\nhome is {base}/home\nown\nshown")
+    );
+    assert_eq!(
+        fs::read_to_string(cluster.dir.path().join("home/private")).unwrap(),
+        "secret"
+    );
     assert!(!cluster.dir.path().join("home/own").exists());
 }
 
@@ -35,7 +41,10 @@ async fn exposed_paths_are_visible_and_read_only() {
     })
     .await;
     let log = cluster
-        .output("p", "tool; touch $HOME/tools/bin/x 2>/dev/null || echo fixed; touch $HOME/y && echo mine")
+        .output(
+            "p",
+            "tool; touch $HOME/tools/bin/x 2>/dev/null || echo fixed; touch $HOME/y && echo mine",
+        )
         .await;
     assert_eq!(log, "it works\nfixed\nmine\n");
 }
@@ -71,7 +80,10 @@ async fn a_container_sees_only_its_own_processes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_is_whom_it_asks_to_be() {
     let cluster = Cluster::new().await;
-    let mut container = shell("main", "id -u; id -g; touch /tmp/x; stat -c %u /tmp/x; grep NoNewPrivs /proc/self/status");
+    let mut container = shell(
+        "main",
+        "id -u; id -g; touch /tmp/x; stat -c %u /tmp/x; grep NoNewPrivs /proc/self/status",
+    );
     container["securityContext"] = json!({"runAsUser": 1234, "runAsGroup": 4321, "runAsNonRoot": true});
     cluster.pod("p", json!({"containers": [container]})).await;
     cluster.over("p").await;
@@ -81,8 +93,20 @@ async fn a_container_is_whom_it_asks_to_be() {
 #[tokio::test(flavor = "multi_thread")]
 async fn orphans_die_with_their_container_and_nothing_is_left() {
     let cluster = Cluster::new().await;
-    let word = cluster.dir.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap().matches(&word).count();
+    let word = cluster
+        .dir
+        .path()
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let mounts = || {
+        fs::read_to_string("/proc/self/mountinfo")
+            .unwrap()
+            .matches(&word)
+            .count()
+    };
     let script = format!(
         "setsid sh -c 'trap \"\" TERM HUP; sleep 1000; : {word}-orphan' & mkdir -p /tmp/a/b; chmod 0 /tmp/a; echo started"
     );
@@ -108,15 +132,27 @@ async fn orphans_die_with_their_container_and_nothing_is_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_sandbox_the_status_says_so_and_orphans_die_too() {
     let cluster = Cluster::unsandboxed().await;
-    let word = cluster.dir.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let word = cluster
+        .dir
+        .path()
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
     let mut container = shell(
         "main",
-        &format!("setsid sh -c 'trap \"\" TERM HUP; sleep 1000; : {word}-orphan' & echo hello > $FILE; cat $KUBELITE_ROOT/w/f; echo $HOME"),
+        &format!(
+            "setsid sh -c 'trap \"\" TERM HUP; sleep 1000; : {word}-orphan' & echo hello > $FILE; cat $KUBELITE_ROOT/w/f; echo $HOME"
+        ),
     );
     container["env"] = json!([{"name": "FILE", "value": "/w/f"}]);
     container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
     cluster
-        .pod("p", json!({"containers": [container], "volumes": [{"name": "w", "emptyDir": {}}]}))
+        .pod(
+            "p",
+            json!({"containers": [container], "volumes": [{"name": "w", "emptyDir": {}}]}),
+        )
         .await;
     let pod = cluster.over("p").await;
     let log = cluster.log("p").await;
@@ -130,9 +166,15 @@ async fn without_a_sandbox_the_status_says_so_and_orphans_die_too() {
 async fn where_there_is_no_sandbox_to_be_had_pods_are_rejected() {
     // A shim that cannot make a sandbox stands for a kernel that refuses.
     let cluster = Cluster::with(|config| config.shim = "/bin/false".into()).await;
-    assert!(matches!(cluster.executor().isolation(), Isolation::Refused { .. }));
+    assert!(matches!(
+        cluster.executor().isolation(),
+        Isolation::Refused { .. }
+    ));
     cluster.script("p", "true").await;
     let pod = cluster.over("p").await;
     let status = pod.status.as_ref().unwrap();
-    assert_eq!((phase(&pod), status.reason.as_deref()), ("Failed", Some("SandboxUnavailable")));
+    assert_eq!(
+        (phase(&pod), status.reason.as_deref()),
+        ("Failed", Some("SandboxUnavailable"))
+    );
 }

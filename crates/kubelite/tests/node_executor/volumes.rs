@@ -45,7 +45,9 @@ async fn files_of_every_source_are_where_they_belong() {
     cluster.pod("p", mounted(script, &volumes, &mounts)).await;
     cluster.over("p").await;
     let log = cluster.log("p").await;
-    let (log, complaint) = log.rsplit_once("/bin/sh").map_or((log.as_str(), ""), |(_, end)| (log.as_str(), end));
+    let (log, complaint) = log
+        .rsplit_once("/bin/sh")
+        .map_or((log.as_str(), ""), |(_, end)| (log.as_str(), end));
     assert!(complaint.is_empty() || complaint.contains("ead-only"), "{log}");
     assert!(
         log.starts_with("map amap bmap bsecretpmap asecret\n400\n644\none\ntwo\n/etc/passwd\n"),
@@ -81,7 +83,8 @@ async fn a_link_in_a_volume_leads_no_container_out_of_it() {
     init["volumeMounts"] = mount;
     let mut main = shell("main", "ls /x");
     main["volumeMounts"] = json!([{"name": "w", "mountPath": "/x", "subPath": "out/etc"}]);
-    let spec = json!({"initContainers": [init], "containers": [main], "volumes": [{"name": "w", "emptyDir": {}}]});
+    let spec =
+        json!({"initContainers": [init], "containers": [main], "volumes": [{"name": "w", "emptyDir": {}}]});
     cluster.pod("p", spec).await;
     let pod = cluster.over("p").await;
     let end = super::cluster::ended(&pod, "main");
@@ -115,11 +118,15 @@ async fn a_claim_is_bound_on_first_use_and_outlives_its_pods() {
         .await;
     let volumes = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
     let mounts = json!([{"name": "v", "mountPath": "/v"}]);
-    let first = cluster.pod("first", mounted("echo kept > /v/file", &volumes, &mounts)).await;
+    let first = cluster
+        .pod("first", mounted("echo kept > /v/file", &volumes, &mounts))
+        .await;
     assert_eq!(phase(&cluster.over("first").await), "Succeeded");
     cluster.delete("first", None).await;
     cluster.gone(&first).await;
-    cluster.pod("second", mounted("cat /v/file", &volumes, &mounts)).await;
+    cluster
+        .pod("second", mounted("cat /v/file", &volumes, &mounts))
+        .await;
     cluster.over("second").await;
     assert_eq!(cluster.log("second").await, "kept\n");
 
@@ -129,7 +136,14 @@ async fn a_claim_is_bound_on_first_use_and_outlives_its_pods() {
     assert_eq!(status.capacity.unwrap()["storage"].0, "1Gi");
     claims.delete("c", &DeleteParams::default()).await.unwrap();
     let gone = |claim: Option<&PersistentVolumeClaim>| claim.is_none();
-    tokio::time::timeout(PATIENCE, await_condition(claims, "c", gone)).await.unwrap().unwrap();
-    let dir = cluster.dir.path().join("data/claims").join(claim.metadata.uid.unwrap());
+    tokio::time::timeout(PATIENCE, await_condition(claims, "c", gone))
+        .await
+        .unwrap()
+        .unwrap();
+    let dir = cluster
+        .dir
+        .path()
+        .join("data/claims")
+        .join(claim.metadata.uid.unwrap());
     super::cluster::eventually("the claim's directory is removed", || !dir.exists()).await;
 }

@@ -259,7 +259,10 @@ mod tests {
         let lock = open_lock(&files).unwrap();
         lock.lock().unwrap();
         assert!(matches!(find(&files, now()).unwrap(), State::Alive(_)));
-        assert!(start(&files, Path::new("/bin/false"), &empty()).is_err(), "it is not started twice");
+        assert!(
+            start(&files, Path::new("/bin/false"), &empty()).is_err(),
+            "it is not started twice"
+        );
     }
 
     #[tokio::test]
@@ -289,7 +292,7 @@ mod tests {
         let (directory, _) = files();
         let tree = directory.path().join("tree");
         fs::create_dir_all(tree.join("a/b")).unwrap();
-        fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0o000)).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());
         remove_tree(&tree).unwrap();

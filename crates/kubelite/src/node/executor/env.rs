@@ -52,7 +52,10 @@ pub(crate) fn environment(
         });
     }
     // The operating system cannot pass these on.
-    match env.iter().find(|(name, value)| name.contains(['=', '\0']) || value.contains('\0')) {
+    match env
+        .iter()
+        .find(|(name, value)| name.contains(['=', '\0']) || value.contains('\0'))
+    {
         Some((name, _)) => Err(ConfigError::EnvUnfit { name: name.clone() }),
         None => Ok(env),
     }
@@ -172,7 +175,7 @@ mod tests {
             .with_secret("s", secret)
     }
 
-    fn environment_of(container: serde_json::Value) -> Result<BTreeMap<String, String>, ConfigError> {
+    fn environment_of(container: &serde_json::Value) -> Result<BTreeMap<String, String>, ConfigError> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"a/b": "c"}},
             "spec": {"containers": [container], "nodeName": "n"}
@@ -184,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_source_of_a_variable_is_known() {
-        let env = environment_of(json!({
+        let env = environment_of(&json!({
             "name": "c",
             "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}},
             "envFrom": [
@@ -227,21 +230,36 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_as_the_kubelet_names_it() {
         for (env, message) in [
-            (json!({"configMapKeyRef": {"name": "x", "key": "k"}}), r#"configmap "x" not found"#),
-            (json!({"secretKeyRef": {"name": "x", "key": "k"}}), r#"secret "x" not found"#),
-            (json!({"configMapKeyRef": {"name": "m", "key": "x"}}), "couldn't find key x in ConfigMap ns/m"),
-            (json!({"secretKeyRef": {"name": "s", "key": "x"}}), "couldn't find key x in Secret ns/s"),
+            (
+                json!({"configMapKeyRef": {"name": "x", "key": "k"}}),
+                r#"configmap "x" not found"#,
+            ),
+            (
+                json!({"secretKeyRef": {"name": "x", "key": "k"}}),
+                r#"secret "x" not found"#,
+            ),
+            (
+                json!({"configMapKeyRef": {"name": "m", "key": "x"}}),
+                "couldn't find key x in ConfigMap ns/m",
+            ),
+            (
+                json!({"secretKeyRef": {"name": "s", "key": "x"}}),
+                "couldn't find key x in Secret ns/s",
+            ),
         ] {
             let container = json!({"name": "c", "env": [{"name": "E", "valueFrom": env}]});
-            assert_eq!(environment_of(container).unwrap_err().to_string(), message);
+            assert_eq!(environment_of(&container).unwrap_err().to_string(), message);
         }
     }
 
     #[test]
     fn an_environment_that_no_process_can_have_is_refused() {
         let large = json!({"name": "c", "env": [{"name": "E", "value": "x".repeat(ENV_BYTES_MAX)}]});
-        assert!(matches!(environment_of(large), Err(ConfigError::EnvTooLarge { .. })));
+        assert!(matches!(
+            environment_of(&large),
+            Err(ConfigError::EnvTooLarge { .. })
+        ));
         let nul = json!({"name": "c", "env": [{"name": "E", "value": "a\u{0}b"}]});
-        assert!(matches!(environment_of(nul), Err(ConfigError::EnvUnfit { .. })));
+        assert!(matches!(environment_of(&nul), Err(ConfigError::EnvUnfit { .. })));
     }
 }

@@ -79,7 +79,9 @@ pub(crate) fn pod_field(pod: &Pod, path: &str, facts: &Facts) -> Result<String, 
 }
 
 fn unknown(path: &str) -> ConfigError {
-    ConfigError::UnknownField { path: path.to_owned() }
+    ConfigError::UnknownField {
+        path: path.to_owned(),
+    }
 }
 
 /// A whole map, one `key="value"` per line in order of the keys.
@@ -181,7 +183,11 @@ mod tests {
             ("metadata.annotations['none']", ""),
             ("metadata.annotations", "a=\"1\"\nb=\"2\\\"\\n\""),
         ] {
-            assert_eq!(pod_field(&pod(), path, &Facts::for_tests()).unwrap(), expected, "{path}");
+            assert_eq!(
+                pod_field(&pod(), path, &Facts::for_tests()).unwrap(),
+                expected,
+                "{path}"
+            );
         }
         for path in ["", "status.phase", "metadata.x['y']", "['"] {
             assert!(pod_field(&pod(), path, &Facts::for_tests()).is_err(), "{path}");
@@ -196,13 +202,17 @@ mod tests {
             (json!({"resource": "limits.cpu"}), "4"),
             (json!({"resource": "limits.memory", "divisor": "1Gi"}), "8"),
             (json!({"resource": "requests.memory"}), "0"),
-            (json!({"resource": "requests.memory", "containerName": "two", "divisor": "3Gi"}), "1"),
+            (
+                json!({"resource": "requests.memory", "containerName": "two", "divisor": "3Gi"}),
+                "1",
+            ),
         ] {
             let reference = serde_json::from_value(reference).unwrap();
             let value = resource_field(&pod, own, &reference, &Facts::for_tests()).unwrap();
             assert_eq!(value, expected, "{reference:?}");
         }
-        let wrong = serde_json::from_value(json!({"resource": "limits.cpu", "containerName": "none"})).unwrap();
+        let wrong =
+            serde_json::from_value(json!({"resource": "limits.cpu", "containerName": "none"})).unwrap();
         assert!(resource_field(&pod, own, &wrong, &Facts::for_tests()).is_err());
     }
 }

@@ -59,10 +59,15 @@ pub(crate) enum ContainerState {
         retry_at: Option<Timestamp>,
     },
     /// It ended and is started again, but not before this time.
-    BackOff { until: Timestamp, delay: Duration },
+    BackOff {
+        until: Timestamp,
+        delay: Duration,
+    },
     /// Its process is made; its program has not begun.
     Starting,
-    Running { since: Timestamp },
+    Running {
+        since: Timestamp,
+    },
     Terminated(Exit),
 }
 
@@ -91,7 +96,10 @@ impl Record {
 
     /// Whether a process of it may live.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.state, ContainerState::Starting | ContainerState::Running { .. })
+        matches!(
+            self.state,
+            ContainerState::Starting | ContainerState::Running { .. }
+        )
     }
 
     pub(crate) fn exit(&self) -> Option<&Exit> {
@@ -170,7 +178,9 @@ pub(crate) fn next(records: &[Record], policy: RestartPolicy, backoff: Backoff, 
         .iter()
         .position(|record| record.role == Role::Init && !record.succeeded());
     if let Some(index) = unfinished_init {
-        let Some(record) = records.get(index) else { return next };
+        let Some(record) = records.get(index) else {
+            return next;
+        };
         next.over = decide(&mut next, index, record, policy, backoff, now);
         return next;
     }
@@ -271,9 +281,15 @@ mod tests {
         let done = record(Role::Init, 1, ended(0, 1));
         let running = record(Role::Init, 1, ContainerState::Running { since: at(1) });
         let starts = |records: &[Record]| decide_on(records, RestartPolicy::Always).actions;
-        assert_eq!(starts(&[waiting.clone(), waiting.clone(), main.clone()]), [(0, Action::Start)]);
+        assert_eq!(
+            starts(&[waiting.clone(), waiting.clone(), main.clone()]),
+            [(0, Action::Start)]
+        );
         assert_eq!(starts(&[running, waiting.clone(), main.clone()]), []);
-        assert_eq!(starts(&[done.clone(), waiting, main.clone()]), [(1, Action::Start)]);
+        assert_eq!(
+            starts(&[done.clone(), waiting, main.clone()]),
+            [(1, Action::Start)]
+        );
         assert_eq!(
             starts(&[done, main.clone(), main]),
             [(1, Action::Start), (2, Action::Start)],
@@ -296,13 +312,19 @@ mod tests {
         ] {
             let next = decide_on(&[record(role, 1, ended(code, 99))], policy);
             let expected: &[(usize, Action)] = if restarted { &[(0, Action::Start)] } else { &[] };
-            assert_eq!((next.actions.as_slice(), next.over), (expected, !restarted), "{policy:?} {role:?} {code}");
+            assert_eq!(
+                (next.actions.as_slice(), next.over),
+                (expected, !restarted),
+                "{policy:?} {role:?} {code}"
+            );
         }
     }
 
     #[test]
     fn a_container_that_keeps_failing_waits_longer_each_time() {
-        let delays: Vec<u64> = (0..9).map(|attempts| Backoff::default().delay(attempts).as_secs()).collect();
+        let delays: Vec<u64> = (0..9)
+            .map(|attempts| Backoff::default().delay(attempts).as_secs())
+            .collect();
         assert_eq!(delays, [0, 0, 10, 20, 40, 80, 160, 300, 300]);
         assert_eq!(Backoff::default().delay(u32::MAX).as_secs(), 300);
         let next = decide_on(&[record(Role::Main, 3, ended(1, 90))], RestartPolicy::Always);
@@ -310,8 +332,18 @@ mod tests {
         let delay = Duration::from_secs(20);
         assert_eq!(next.actions, [(0, Action::BackOff { until, delay })]);
         assert_eq!(next.wake_at, Some(until));
-        let waited = record(Role::Main, 3, ContainerState::BackOff { until: at(100), delay });
-        assert_eq!(decide_on(&[waited], RestartPolicy::Always).actions, [(0, Action::Start)]);
+        let waited = record(
+            Role::Main,
+            3,
+            ContainerState::BackOff {
+                until: at(100),
+                delay,
+            },
+        );
+        assert_eq!(
+            decide_on(&[waited], RestartPolicy::Always).actions,
+            [(0, Action::Start)]
+        );
     }
 
     #[test]
@@ -339,7 +371,10 @@ mod tests {
             (Some(at(101)), false, Some(at(101))),
         ] {
             let next = decide_on(&[record(Role::Main, 0, blocked(retry_at))], RestartPolicy::Never);
-            assert_eq!((!next.actions.is_empty(), next.wake_at, next.over), (starts, wake_at, false));
+            assert_eq!(
+                (!next.actions.is_empty(), next.wake_at, next.over),
+                (starts, wake_at, false)
+            );
         }
     }
 }

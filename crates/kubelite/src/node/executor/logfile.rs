@@ -13,7 +13,7 @@ use super::run::Files;
 /// A longer line is written in parts, as container runtimes do.
 pub(crate) const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// What a rotated log begins with, so that nobody takes the rest for the whole.
+/// What a log begins with whose oldest part is gone, so that nobody takes the rest for the whole.
 const CUT_NOTE: &str = "[kubelite: earlier output was dropped, because a log is kept up to a limited size]";
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -128,32 +128,35 @@ impl Writer {
         })
     }
 
-    pub(crate) fn append(&mut self, lines: &[u8], now: Timestamp) -> io::Result<()> {
+    pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
         if self.written > 0 && self.written.saturating_add(length) > self.bytes_max / 2 {
-            self.rotate(now)?;
+            self.rotate()?;
         }
         self.file.write_all(lines)?;
         self.written = self.written.saturating_add(length);
         Ok(())
     }
 
-    fn rotate(&mut self, now: Timestamp) -> io::Result<()> {
-        let drops = self.files.older_log().exists();
+    fn rotate(&mut self) -> io::Result<()> {
+        if self.files.older_log().exists() {
+            File::create(self.files.log_cut())?;
+        }
         fs::rename(self.files.log(), self.files.older_log())?;
         self.file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.files.log())?;
         self.written = 0;
-        if drops {
-            let mut note = Vec::new();
-            format(&mut note, now, Stream::Stderr, false, CUT_NOTE.as_bytes());
-            self.file.write_all(&note)?;
-            self.written = u64::try_from(note.len()).unwrap_or(0);
-        }
         Ok(())
     }
+}
+
+/// The line that stands for the dropped part of a log, with the time of the first line that is left.
+pub(crate) fn cut_note(lines: &[u8]) -> Vec<u8> {
+    let first = lines.split(|byte| *byte == b'\n').find_map(parse);
+    let time = first.map_or("", |entry| entry.time);
+    format!("{time} {} F {CUT_NOTE}\n", Stream::Stderr.name()).into_bytes()
 }
 
 #[cfg(test)]
@@ -197,11 +200,7 @@ mod tests {
             "only the last part is marked as the end"
         );
         assert!(!entries.last().unwrap().partial);
-        let whole: Vec<u8> = entries
-            .iter()
-            .flat_map(|entry| entry.text)
-            .copied()
-            .collect();
+        let whole: Vec<u8> = entries.iter().flat_map(|entry| entry.text).copied().collect();
         assert_eq!(whole, long);
         assert!(entries.iter().all(|entry| entry.text.len() <= LINE_BYTES_MAX));
     }
@@ -219,17 +218,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let files = Files::new(directory.path().to_owned());
         let mut writer = Writer::create(files.clone(), 2_000).unwrap();
-        for number in 0..200 {
-            writer
-                .append(format!("line {number}\n").as_bytes(), time())
-                .unwrap();
+        for number in 0..400 {
+            assert_eq!(files.log_cut().exists(), number > 222, "line {number}");
+            writer.append(format!("line {number:03}\n").as_bytes()).unwrap();
         }
         let (older, newer) = (
             fs::read_to_string(files.older_log()).unwrap(),
             fs::read_to_string(files.log()).unwrap(),
         );
         assert!(older.len() <= 1_000 && newer.len() <= 1_000);
-        assert!(older.contains("earlier output was dropped"), "{older}");
-        assert!(newer.ends_with("line 199\n"), "the newest output is kept");
+        assert!(newer.ends_with("line 399\n"), "the newest output is kept");
+    }
+
+    #[test]
+    fn the_note_about_dropped_output_is_a_line_like_others() {
+        let note = cut_note(b"rest\n2026-03-01T10:20:30Z stdout F x\n");
+        let entry = parse(note.strip_suffix(b"\n").unwrap()).unwrap();
+        assert_eq!((entry.time, entry.partial), ("2026-03-01T10:20:30Z", false));
     }
 }

@@ -78,7 +78,8 @@ impl PodLogStore {
             uid: uid.to_owned(),
             containers,
         };
-        self.locked().insert((namespace.to_owned(), name.to_owned()), entry);
+        self.locked()
+            .insert((namespace.to_owned(), name.to_owned()), entry);
     }
 
     /// Forgets a pod, unless another of the same name has taken its place.
@@ -127,14 +128,21 @@ impl PodLogStore {
         let (name, pod) = (&container.name, &request.pod);
         if request.previous {
             let files = container.previous.ok_or_else(|| {
-                ApiError::bad_request(format!("previous terminated container {name:?} in pod {pod:?} not found"))
+                ApiError::bad_request(format!(
+                    "previous terminated container {name:?} in pod {pod:?} not found"
+                ))
             })?;
-            let (_, ended) = watch::channel(Live { changes: 0, ended: true });
+            let (_, ended) = watch::channel(Live {
+                changes: 0,
+                ended: true,
+            });
             return self.stream(files, ended, &request).await;
         }
         let (files, live) = container.current.ok_or_else(|| {
             let waiting = &container.waiting;
-            ApiError::bad_request(format!("container {name:?} in pod {pod:?} is waiting to start: {waiting}"))
+            ApiError::bad_request(format!(
+                "container {name:?} in pod {pod:?} is waiting to start: {waiting}"
+            ))
         })?;
         self.stream(files, live, &request).await
     }
@@ -150,8 +158,9 @@ impl PodLogStore {
         let since = request
             .since_seconds
             .map(|seconds| before(self.clock.now(), seconds));
-        let unreadable =
-            |error: io::Error| ApiError::new(Reason::InternalError, format!("the log cannot be read: {error}"));
+        let unreadable = |error: io::Error| {
+            ApiError::new(Reason::InternalError, format!("the log cannot be read: {error}"))
+        };
         let (mut reader, lines) = tokio::task::spawn_blocking(move || Reader::open(files))
             .await
             .map_err(io::Error::other)
@@ -176,7 +185,9 @@ impl PodLogStore {
                     return None;
                 }
                 let ended = live.borrow_and_update().ended;
-                let (bytes, back) = tokio::task::spawn_blocking(move || (reader.more(), reader)).await.ok()?;
+                let (bytes, back) = tokio::task::spawn_blocking(move || (reader.more(), reader))
+                    .await
+                    .ok()?;
                 reader = back;
                 let shown = match bytes {
                     Ok(bytes) => filter.show(&bytes),
@@ -246,7 +257,10 @@ impl Filter {
                 continue;
             };
             let time: Option<Timestamp> = entry.time.parse().ok();
-            if self.since.is_some_and(|since| time.is_some_and(|time| time < since)) {
+            if self
+                .since
+                .is_some_and(|since| time.is_some_and(|time| time < since))
+            {
                 continue;
             }
             if self.timestamps && !self.continued {
@@ -288,6 +302,9 @@ impl Reader {
         if let Some(file) = &mut file {
             file.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
         }
+        if files.log_cut().exists() {
+            bytes.splice(0..0, logfile::cut_note(&bytes));
+        }
         let reader = Self {
             files,
             file,
@@ -297,7 +314,10 @@ impl Reader {
     }
 
     fn keep_incomplete(&mut self, lines: &[u8]) {
-        let end = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let end = lines
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |last| last + 1);
         self.incomplete = lines[end..].to_vec();
     }
 
@@ -334,7 +354,8 @@ fn open(path: &std::path::Path) -> io::Result<Option<File>> {
 }
 
 fn inode(file: Option<&File>) -> io::Result<Option<u64>> {
-    file.map(|file| file.metadata().map(|metadata| metadata.ino())).transpose()
+    file.map(|file| file.metadata().map(|metadata| metadata.ino()))
+        .transpose()
 }
 
 /// The end of a log, for a failed container that left no termination message.
@@ -381,7 +402,10 @@ mod tests {
 
     #[test]
     fn each_line_has_one_timestamp_if_asked_for() {
-        let mut filter = Filter { timestamps: true, ..filter() };
+        let mut filter = Filter {
+            timestamps: true,
+            ..filter()
+        };
         assert_eq!(
             text(&filter.show(LOG)),
             "2026-03-01T10:00:00.000000000Z one\n2026-03-01T10:00:01.000000000Z two\n\
@@ -391,7 +415,12 @@ mod tests {
 
     #[test]
     fn only_the_end_is_shown_if_asked_for() {
-        for (count, expected) in [(None, "one\ntwo\nthree\n"), (Some(1), "three\n"), (Some(0), ""), (Some(9), "one\ntwo\nthree\n")] {
+        for (count, expected) in [
+            (None, "one\ntwo\nthree\n"),
+            (Some(1), "three\n"),
+            (Some(0), ""),
+            (Some(9), "one\ntwo\nthree\n"),
+        ] {
             assert_eq!(text(&filter().show(tail(LOG, count))), expected, "{count:?}");
         }
         assert_eq!(tail(b"", Some(3)), b"");
@@ -400,13 +429,19 @@ mod tests {
     #[test]
     fn only_newer_lines_are_shown_if_asked_for() {
         let since = before("2026-03-01T10:00:03Z".parse().unwrap(), 1);
-        let mut filter = Filter { since: Some(since), ..filter() };
+        let mut filter = Filter {
+            since: Some(since),
+            ..filter()
+        };
         assert_eq!(text(&filter.show(LOG)), "three\n");
     }
 
     #[test]
     fn no_more_bytes_are_shown_than_asked_for() {
-        let mut filter = Filter { left: Some(5), ..filter() };
+        let mut filter = Filter {
+            left: Some(5),
+            ..filter()
+        };
         assert_eq!(text(&filter.show(LOG)), "one\nt");
         assert_eq!(text(&filter.show(LOG)), "");
     }
@@ -420,7 +455,11 @@ mod tests {
         reader.keep_incomplete(&first);
         assert_eq!(reader.more().unwrap(), b"");
         let append = |text: &str| {
-            let mut file = std::fs::OpenOptions::new().append(true).create(true).open(files.log()).unwrap();
+            let mut file = std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(files.log())
+                .unwrap();
             io::Write::write_all(&mut file, text.as_bytes()).unwrap();
         };
         append("c\nd\n");
@@ -449,10 +488,19 @@ mod tests {
             ..LogRequest::default()
         };
         for (request, message) in [
-            (request("", false), "a container name must be specified for pod p, choose one of: [a b]"),
+            (
+                request("", false),
+                "a container name must be specified for pod p, choose one of: [a b]",
+            ),
             (request("c", false), "container c is not valid for pod p"),
-            (request("a", false), "container \"a\" in pod \"p\" is waiting to start: ContainerCreating"),
-            (request("a", true), "previous terminated container \"a\" in pod \"p\" not found"),
+            (
+                request("a", false),
+                "container \"a\" in pod \"p\" is waiting to start: ContainerCreating",
+            ),
+            (
+                request("a", true),
+                "previous terminated container \"a\" in pod \"p\" not found",
+            ),
         ] {
             let error = store.read(request).await.unwrap_err();
             assert_eq!(error.to_status()["message"], message);

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,7 +50,13 @@ pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
 /// Tells workers about every change of one kind of object.
 async fn follow<K>(shared: Arc<Shared>, kind: Kind)
 where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + serde::de::DeserializeOwned + 'static,
+    K: Resource<DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + serde::de::DeserializeOwned
+        + 'static,
 {
     let api: Api<PartialObjectMeta<K>> = Api::all(shared.client.clone());
     let mut changes = Box::pin(watcher(api, watcher::Config::default()).default_backoff());
@@ -88,7 +97,9 @@ async fn follow_claims(shared: Arc<Shared>) {
     let api: Api<PartialObjectMeta<PersistentVolumeClaim>> = Api::all(shared.client.clone());
     let mut changes = Box::pin(watcher(api, watcher::Config::default()).default_backoff());
     while let Some(change) = changes.next().await {
-        let Some((claim, gone)) = touched(change) else { continue };
+        let Some((claim, gone)) = touched(change) else {
+            continue;
+        };
         tell(&shared, Kind::Claim, &claim);
         let uid = claim.uid().unwrap_or_default();
         if gone && !uid.is_empty() && shared.claims.abandon(&uid) {
@@ -103,10 +114,17 @@ pub(crate) fn remove_claim(shared: &Shared, uid: &str) {
     }
 }
 
+/// A pod and the way to its worker.
+struct Followed {
+    seen: watch::Sender<Seen>,
+    /// It needs no place any more.
+    over: Arc<AtomicBool>,
+}
+
 struct Manager {
     shared: Arc<Shared>,
     /// Every pod of the node by UID, also those whose worker has nothing left to do.
-    pods: BTreeMap<String, watch::Sender<Seen>>,
+    pods: BTreeMap<String, Followed>,
     workers: JoinSet<()>,
 }
 
@@ -150,35 +168,41 @@ impl Manager {
                 Ok(Some(Event::Apply(pod))) => self.present(pod),
                 Ok(Some(Event::Delete(pod))) => {
                     if let Some(worker) = pod.uid().and_then(|uid| self.pods.remove(&uid)) {
-                        worker.send_replace(Seen::Removed);
+                        worker.seen.send_replace(Seen::Removed);
                     }
                 }
                 Ok(None) => return,
-                Err(error) => tracing::warn!(%error, "the watch of the node's pods failed and is tried again"),
+                Err(error) => {
+                    tracing::warn!(%error, "the watch of the node's pods failed and is tried again");
+                }
             }
         }
     }
 
     fn present(&mut self, pod: Pod) {
         let Some(uid) = pod.uid() else { return };
-        let seen = Seen::Present(Arc::new(pod));
-        match self.pods.get(&uid) {
-            Some(worker) => {
-                worker.send_replace(seen);
-            }
-            None => {
-                let (sender, receiver) = watch::channel(seen);
-                self.pods.insert(uid.clone(), sender);
-                self.workers.spawn(worker::run(self.shared.clone(), uid, receiver));
-            }
+        let present = Seen::Present(Arc::new(pod));
+        if let Some(worker) = self.pods.get(&uid) {
+            worker.seen.send_replace(present);
+            return;
         }
+        let others = self
+            .pods
+            .values()
+            .filter(|pod| !pod.over.load(Ordering::Relaxed))
+            .count();
+        let (seen, receiver) = watch::channel(present);
+        let over = Arc::new(AtomicBool::new(false));
+        let work = worker::run(self.shared.clone(), uid.clone(), receiver, others, over.clone());
+        self.workers.spawn(work);
+        self.pods.insert(uid, Followed { seen, over });
     }
 
     fn keep_only(&mut self, listed: &BTreeSet<String>) {
         self.pods.retain(|uid, worker| {
             let kept = listed.contains(uid);
             if !kept {
-                worker.send_replace(Seen::Removed);
+                worker.seen.send_replace(Seen::Removed);
             }
             kept
         });
@@ -214,7 +238,10 @@ async fn remove_orphan(shared: &Shared, dir: &std::path::Path) -> io::Result<()>
         };
         attempt::signal(&files, Signal::USR1)?;
         let mut rest = Vec::new();
-        if tokio::time::timeout(ORPHAN_END, wake.read_to_end(&mut rest)).await.is_err() {
+        if tokio::time::timeout(ORPHAN_END, wake.read_to_end(&mut rest))
+            .await
+            .is_err()
+        {
             attempt::signal(&files, Signal::KILL)?;
         }
     }

@@ -218,7 +218,9 @@ impl Executor {
         for path in &mut config.exposed {
             *path = resolved(path)?;
             if config.data_dir.starts_with(&*path) {
-                return Err(StartError::ExposesData { exposed: path.clone() });
+                return Err(StartError::ExposesData {
+                    exposed: path.clone(),
+                });
             }
         }
         let mut hidden = vec![config.data_dir.clone()];
@@ -292,7 +294,12 @@ impl Executor {
             stricter
         });
         // The sender is ours, so waiting cannot fail.
-        let _ = self.shared.active.subscribe().wait_for(|active| *active == 0).await;
+        let _ = self
+            .shared
+            .active
+            .subscribe()
+            .wait_for(|active| *active == 0)
+            .await;
     }
 }
 

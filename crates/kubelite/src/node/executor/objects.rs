@@ -148,7 +148,9 @@ impl Objects {
         optional: Option<bool>,
     ) -> Result<Option<&ConfigMap>, ConfigError> {
         match self.config_maps.get(name) {
-            None if optional != Some(true) => Err(ConfigError::NoConfigMap { name: name.to_owned() }),
+            None if optional != Some(true) => Err(ConfigError::NoConfigMap {
+                name: name.to_owned(),
+            }),
             found => Ok(found),
         }
     }
@@ -156,15 +158,17 @@ impl Objects {
     /// `None` only if it is optional.
     pub(crate) fn secret(&self, name: &str, optional: Option<bool>) -> Result<Option<&Secret>, ConfigError> {
         match self.secrets.get(name) {
-            None if optional != Some(true) => Err(ConfigError::NoSecret { name: name.to_owned() }),
+            None if optional != Some(true) => Err(ConfigError::NoSecret {
+                name: name.to_owned(),
+            }),
             found => Ok(found),
         }
     }
 
     pub(crate) fn claim(&self, name: &str) -> Result<&PersistentVolumeClaim, ConfigError> {
-        self.claims
-            .get(name)
-            .ok_or_else(|| ConfigError::NoClaim { name: name.to_owned() })
+        self.claims.get(name).ok_or_else(|| ConfigError::NoClaim {
+            name: name.to_owned(),
+        })
     }
 
     pub(crate) fn missing_map_key(&self, name: &str, key: &str) -> ConfigError {
@@ -195,7 +199,12 @@ pub(crate) fn env_references(container: &Container) -> BTreeSet<Reference> {
             references.insert(Reference::new(Kind::Secret, &secret.name));
         }
     }
-    for source in container.env.iter().flatten().filter_map(|env| env.value_from.as_ref()) {
+    for source in container
+        .env
+        .iter()
+        .flatten()
+        .filter_map(|env| env.value_from.as_ref())
+    {
         if let Some(key) = &source.config_map_key_ref {
             references.insert(Reference::new(Kind::ConfigMap, &key.name));
         }
@@ -212,7 +221,10 @@ pub(crate) fn volume_references(pod: &Pod) -> BTreeSet<Reference> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     for volume in volumes {
         references.extend(of_volume(volume));
-        let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+        let sources = volume
+            .projected
+            .iter()
+            .flat_map(|projected| projected.sources.iter().flatten());
         references.extend(sources.flat_map(of_projection));
     }
     references
@@ -220,7 +232,10 @@ pub(crate) fn volume_references(pod: &Pod) -> BTreeSet<Reference> {
 
 fn of_volume(volume: &Volume) -> impl Iterator<Item = Reference> {
     let map = volume.config_map.as_ref();
-    let secret = volume.secret.as_ref().and_then(|secret| secret.secret_name.as_ref());
+    let secret = volume
+        .secret
+        .as_ref()
+        .and_then(|secret| secret.secret_name.as_ref());
     let claim = volume.persistent_volume_claim.as_ref();
     map.map(|map| Reference::new(Kind::ConfigMap, &map.name))
         .into_iter()

@@ -154,7 +154,10 @@ fn base_environment(settings: &Settings, pod: &Pod) -> BTreeMap<String, String> 
 
 fn termination_path(container: &Container) -> PathBuf {
     let path = container.termination_message_path.as_deref();
-    PathBuf::from(path.filter(|path| !path.is_empty()).unwrap_or(DEFAULT_TERMINATION_PATH))
+    PathBuf::from(
+        path.filter(|path| !path.is_empty())
+            .unwrap_or(DEFAULT_TERMINATION_PATH),
+    )
 }
 
 fn volume_mounts(
@@ -186,8 +189,13 @@ fn volume_mount(
         Some(expression) => Some(env::expand(expression, env)),
         None => wanted.sub_path.clone().filter(|path| !path.is_empty()),
     };
-    if let Some(path) = sub_path.as_deref().filter(|path| !volumes::stays_inside(Path::new(path))) {
-        return Err(ConfigError::PathLeavesVolume { path: path.to_owned() });
+    if let Some(path) = sub_path
+        .as_deref()
+        .filter(|path| !volumes::stays_inside(Path::new(path)))
+    {
+        return Err(ConfigError::PathLeavesVolume {
+            path: path.to_owned(),
+        });
     }
     Ok(Mount {
         source: place.path.clone(),
@@ -286,7 +294,9 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 
 /// A text that begins with the path of a mount, with the path under which it is really found.
 fn translate(text: &str, root: &Path, mounts: &[Mount]) -> String {
-    let mounted = mounts.iter().any(|mount| Path::new(text).starts_with(&mount.target));
+    let mounted = mounts
+        .iter()
+        .any(|mount| Path::new(text).starts_with(&mount.target));
     if mounted {
         below(root, Path::new(text)).to_string_lossy().into_owned()
     } else {
@@ -300,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    fn pod(security: serde_json::Value, container: serde_json::Value) -> Pod {
+    fn pod(security: &serde_json::Value, container: &serde_json::Value) -> Pod {
         serde_json::from_value(json!({
             "metadata": {"name": "p"},
             "spec": {"securityContext": security, "containers": [container]}
@@ -311,14 +321,20 @@ mod tests {
     #[test]
     fn a_container_is_whom_it_asks_to_be() {
         let id = |security: serde_json::Value, own: serde_json::Value| {
-            let pod = pod(security, json!({"name": "c", "securityContext": own}));
+            let pod = pod(&security, &json!({"name": "c", "securityContext": own}));
             identity(&pod, &pod.spec.as_ref().unwrap().containers[0], (0, 0))
         };
         assert_eq!(id(json!({}), json!({})), Ok((0, 0)));
-        assert_eq!(id(json!({"runAsUser": 7, "runAsGroup": 8}), json!({})), Ok((7, 8)));
+        assert_eq!(
+            id(json!({"runAsUser": 7, "runAsGroup": 8}), json!({})),
+            Ok((7, 8))
+        );
         assert_eq!(id(json!({"runAsUser": 7}), json!({"runAsUser": 9})), Ok((9, 0)));
         assert_eq!(id(json!({"runAsNonRoot": true}), json!({})), Ok((NOBODY_ELSE, 0)));
-        assert_eq!(id(json!({"runAsNonRoot": true}), json!({"runAsNonRoot": false})), Ok((0, 0)));
+        assert_eq!(
+            id(json!({"runAsNonRoot": true}), json!({"runAsNonRoot": false})),
+            Ok((0, 0))
+        );
         assert_eq!(
             id(json!({"runAsNonRoot": true, "runAsUser": 0}), json!({})),
             Err(ConfigError::RootNotAllowed)
@@ -328,8 +344,22 @@ mod tests {
     #[test]
     fn mounts_are_ordered_and_stay_in_their_volume() {
         let places = Places::from([
-            ("v".to_owned(), Place { path: PathBuf::from("/v"), read_only: false, claim: None }),
-            ("m".to_owned(), Place { path: PathBuf::from("/m"), read_only: true, claim: None }),
+            (
+                "v".to_owned(),
+                Place {
+                    path: PathBuf::from("/v"),
+                    read_only: false,
+                    claim: None,
+                },
+            ),
+            (
+                "m".to_owned(),
+                Place {
+                    path: PathBuf::from("/m"),
+                    read_only: true,
+                    claim: None,
+                },
+            ),
         ]);
         let env = BTreeMap::from([("N".to_owned(), "n".to_owned())]);
         let mounts = |list: serde_json::Value| {
@@ -344,7 +374,13 @@ mod tests {
         .unwrap();
         let shown: Vec<_> = found
             .iter()
-            .map(|mount| (mount.target.to_str().unwrap(), mount.sub_path.as_deref(), mount.read_only))
+            .map(|mount| {
+                (
+                    mount.target.to_str().unwrap(),
+                    mount.sub_path.as_deref(),
+                    mount.read_only,
+                )
+            })
             .collect();
         assert_eq!(
             shown,

@@ -159,6 +159,11 @@ impl Files {
         self.dir.join("log.1")
     }
 
+    /// There if a part of the log was dropped.
+    pub(crate) fn log_cut(&self) -> PathBuf {
+        self.dir.join("log.cut")
+    }
+
     /// What the holding process itself has to complain about.
     pub(crate) fn complaints(&self) -> PathBuf {
         self.dir.join("shim.err")

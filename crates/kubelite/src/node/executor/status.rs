@@ -126,7 +126,8 @@ pub(crate) fn phase(view: &View<'_>) -> Phase {
             _ => Phase::Pending,
         };
     }
-    let never_ran = |record: &Record| !record.is_running() && record.exit().or(record.last.as_ref()).is_none();
+    let never_ran =
+        |record: &Record| !record.is_running() && record.exit().or(record.last.as_ref()).is_none();
     if main().any(never_ran) {
         return Phase::Pending;
     }
@@ -263,7 +264,10 @@ fn container_statuses(view: &View<'_>, role: Role) -> Value {
     let spec = view.pod.spec.as_ref();
     let containers: Vec<&Container> = match role {
         Role::Main => spec.iter().flat_map(|spec| &spec.containers).collect(),
-        Role::Init => spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).collect(),
+        Role::Init => spec
+            .iter()
+            .flat_map(|spec| spec.init_containers.iter().flatten())
+            .collect(),
     };
     let statuses: Vec<ContainerStatus> = containers
         .into_iter()
@@ -306,7 +310,10 @@ fn container_status(view: &View<'_>, container: &Container, record: &Record) -> 
 }
 
 fn container_id(pod: &Pod, name: &str, attempt: u32) -> String {
-    format!("kubelite://{}.{name}.{attempt}", pod.metadata.uid.as_deref().unwrap_or(""))
+    format!(
+        "kubelite://{}.{name}.{attempt}",
+        pod.metadata.uid.as_deref().unwrap_or("")
+    )
 }
 
 fn state(view: &View<'_>, record: &Record) -> ApiState {
@@ -320,7 +327,11 @@ fn state(view: &View<'_>, record: &Record) -> ApiState {
     match &record.state {
         ContainerState::Waiting | ContainerState::Starting => {
             let has_init = view.records.iter().any(|record| record.role == Role::Init);
-            let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
+            let reason = if has_init {
+                "PodInitializing"
+            } else {
+                "ContainerCreating"
+            };
             waiting(reason, None)
         }
         ContainerState::Blocked { reason, message, .. } => waiting((*reason).into(), Some(message.clone())),

@@ -47,11 +47,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) token: Option<&'a str>,
 }
 
-pub(crate) fn content(
-    pod: &Pod,
-    volume: &Volume,
-    around: Surroundings<'_>,
-) -> Result<Content, ConfigError> {
+pub(crate) fn content(pod: &Pod, volume: &Volume, around: Surroundings<'_>) -> Result<Content, ConfigError> {
     if volume.empty_dir.is_some() {
         return Ok(Content::Scratch);
     }
@@ -68,9 +64,19 @@ pub(crate) fn content(
     } else if let Some(secret) = &volume.secret {
         let name = secret.secret_name.as_deref().unwrap_or("");
         let found = around.objects.secret(name, secret.optional)?;
-        secret_files(found, secret.items.as_deref(), secret.default_mode, secret.optional)?
+        secret_files(
+            found,
+            secret.items.as_deref(),
+            secret.default_mode,
+            secret.optional,
+        )?
     } else if let Some(downward) = &volume.downward_api {
-        downward_files(pod, downward.items.as_deref(), downward.default_mode, around.facts)?
+        downward_files(
+            pod,
+            downward.items.as_deref(),
+            downward.default_mode,
+            around.facts,
+        )?
     } else if let Some(projected) = &volume.projected {
         let mut files = Vec::new();
         for source in projected.sources.iter().flatten() {
@@ -145,7 +151,9 @@ fn secret_files(
     mode: Option<i32>,
     optional: Option<bool>,
 ) -> Result<Vec<VolumeFile>, ConfigError> {
-    let Some(secret) = secret else { return Ok(Vec::new()) };
+    let Some(secret) = secret else {
+        return Ok(Vec::new());
+    };
     let data = secret.data.iter().flatten();
     let values: Vec<(&str, &[u8])> = data
         .map(|(key, value)| (key.as_str(), value.0.as_slice()))
@@ -161,7 +169,9 @@ fn chosen(
     optional: Option<bool>,
 ) -> Result<Vec<VolumeFile>, ConfigError> {
     let Some(items) = items.filter(|items| !items.is_empty()) else {
-        let all = values.iter().map(|(key, bytes)| file(key, None, mode, bytes.to_vec()));
+        let all = values
+            .iter()
+            .map(|(key, bytes)| file(key, None, mode, bytes.to_vec()));
         return Ok(all.collect());
     };
     let mut files = Vec::new();
@@ -169,7 +179,11 @@ fn chosen(
         match values.iter().find(|(key, _)| *key == item.key) {
             Some((_, bytes)) => files.push(file(&item.path, item.mode, mode, bytes.to_vec())),
             None if optional == Some(true) => {}
-            None => return Err(ConfigError::NoItem { key: item.key.clone() }),
+            None => {
+                return Err(ConfigError::NoItem {
+                    key: item.key.clone(),
+                });
+            }
         }
     }
     Ok(files)
@@ -274,7 +288,11 @@ mod tests {
         let whole = json!({"name": "v", "configMap": {"name": "m"}});
         assert_eq!(
             listed(whole),
-            [entry("a", 0o644, b"1"), entry("b", 0o644, b"2"), entry("c", 0o644, b"\xff")]
+            [
+                entry("a", 0o644, b"1"),
+                entry("b", 0o644, b"2"),
+                entry("c", 0o644, b"\xff")
+            ]
         );
         let items = json!({"name": "v", "secret": {
             "secretName": "s", "defaultMode": 0o400, "items": [{"key": "key", "path": "deep/file"}]
@@ -288,15 +306,25 @@ mod tests {
         ]}});
         assert_eq!(
             listed(projected),
-            [entry("x", 0o600, b"1"), entry("name", 0o440, b"p"), entry("token", 0o440, b"token")]
+            [
+                entry("x", 0o600, b"1"),
+                entry("name", 0o440, b"p"),
+                entry("token", 0o440, b"token")
+            ]
         );
-        assert_eq!(listed(json!({"name": "v", "configMap": {"name": "none", "optional": true}})), []);
+        assert_eq!(
+            listed(json!({"name": "v", "configMap": {"name": "none", "optional": true}})),
+            []
+        );
     }
 
     #[test]
     fn volumes_that_cannot_be_say_why() {
         for (volume, message) in [
-            (json!({"name": "v", "configMap": {"name": "none"}}), "configmap \"none\" not found"),
+            (
+                json!({"name": "v", "configMap": {"name": "none"}}),
+                "configmap \"none\" not found",
+            ),
             (
                 json!({"name": "v", "configMap": {"name": "m", "items": [{"key": "x", "path": "x"}]}}),
                 "references non-existent config key: x",
@@ -319,7 +347,10 @@ mod tests {
     #[test]
     fn written_files_have_their_mode() {
         let directory = tempfile::tempdir().unwrap();
-        let files = [file("a/b", Some(0o400), None, b"x".to_vec()), file("a/b", None, None, b"y".to_vec())];
+        let files = [
+            file("a/b", Some(0o400), None, b"x".to_vec()),
+            file("a/b", None, None, b"y".to_vec()),
+        ];
         write(directory.path(), &files).unwrap();
         let path = directory.path().join("a/b");
         assert_eq!(fs::read(&path).unwrap(), b"y", "the later source wins");

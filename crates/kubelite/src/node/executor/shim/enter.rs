@@ -92,7 +92,8 @@ fn become_program(run: &Run) -> Refusal {
 }
 
 fn cannot_run(program: &str, error: &io::Error) -> Refusal {
-    const HINT: &str = "images are not pulled here, so the program must be installed on this machine or be in a volume";
+    const HINT: &str =
+        "images are not pulled here, so the program must be installed on this machine or be in a volume";
     let (cause, code, why) = match error.kind() {
         io::ErrorKind::NotFound if program.contains('/') => (
             Cause::CannotRun,
@@ -104,9 +105,11 @@ fn cannot_run(program: &str, error: &io::Error) -> Refusal {
             NOT_FOUND_CODE,
             format!("executable file not found in $PATH; {HINT}"),
         ),
-        io::ErrorKind::PermissionDenied => {
-            (Cause::CannotRun, NOT_EXECUTABLE_CODE, "permission denied".to_owned())
-        }
+        io::ErrorKind::PermissionDenied => (
+            Cause::CannotRun,
+            NOT_EXECUTABLE_CODE,
+            "permission denied".to_owned(),
+        ),
         _ => (Cause::StartFailed, START_FAILED_CODE, error.to_string()),
     };
     Refusal {
@@ -123,10 +126,34 @@ mod tests {
     #[test]
     fn a_program_that_cannot_run_says_why_with_the_code_of_a_shell() {
         for (program, kind, cause, code, text) in [
-            ("nope", io::ErrorKind::NotFound, Cause::CannotRun, 127, "not found in $PATH"),
-            ("/nope", io::ErrorKind::NotFound, Cause::CannotRun, 127, "images are not pulled"),
-            ("/x", io::ErrorKind::PermissionDenied, Cause::CannotRun, 126, "permission denied"),
-            ("/x", io::ErrorKind::OutOfMemory, Cause::StartFailed, 128, "memory"),
+            (
+                "nope",
+                io::ErrorKind::NotFound,
+                Cause::CannotRun,
+                127,
+                "not found in $PATH",
+            ),
+            (
+                "/nope",
+                io::ErrorKind::NotFound,
+                Cause::CannotRun,
+                127,
+                "images are not pulled",
+            ),
+            (
+                "/x",
+                io::ErrorKind::PermissionDenied,
+                Cause::CannotRun,
+                126,
+                "permission denied",
+            ),
+            (
+                "/x",
+                io::ErrorKind::OutOfMemory,
+                Cause::StartFailed,
+                128,
+                "memory",
+            ),
         ] {
             let refusal = cannot_run(program, &io::Error::from(kind));
             assert_eq!((refusal.cause, refusal.code), (cause, code), "{program}");

@@ -60,7 +60,9 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     if args.next()?.to_str() != Some(ARGUMENT) {
         return None;
     }
-    let stage = args.next().and_then(|stage| stage.to_str()?.parse::<Stage>().ok());
+    let stage = args
+        .next()
+        .and_then(|stage| stage.to_str()?.parse::<Stage>().ok());
     let (Some(stage), Some(dir)) = (stage, args.next()) else {
         complain(&"this is a hidden command that only the program itself uses");
         return Some(ExitCode::FAILURE);

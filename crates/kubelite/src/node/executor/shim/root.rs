@@ -122,8 +122,14 @@ fn new_root(root: &Path) -> Result<(), ShimError> {
 
 fn tmpfs(at: &Path, options: &std::ffi::CStr) -> Result<(), ShimError> {
     make_dir(at)?;
-    mount("tmpfs", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options)
-        .doing(|| format!("mounting an empty file system at {}", at.display()))
+    mount(
+        "tmpfs",
+        at,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        options,
+    )
+    .doing(|| format!("mounting an empty file system at {}", at.display()))
 }
 
 fn make_dir(path: &Path) -> Result<(), ShimError> {
@@ -156,7 +162,11 @@ fn real(path: &Path) -> PathBuf {
     for ancestor in path.ancestors() {
         if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
             // Joining nothing would add a slash at the end.
-            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+            return if rest.as_os_str().is_empty() {
+                real
+            } else {
+                real.join(rest)
+            };
         }
     }
     path.to_owned()
@@ -216,14 +226,15 @@ fn bind(path: &Path, target: &Path) -> Result<(), ShimError> {
     }
 }
 
-/// Makes everything mounted at or below a path read-only.
+/// Makes everything mounted below a path read-only.
 fn make_read_only(path: &Path) -> Result<(), ShimError> {
     let table = fs::read_to_string("/proc/self/mountinfo").doing(|| "reading the mounts".to_owned())?;
-    for (point, flags) in table.lines().filter_map(mount_in) {
-        // The root itself is written to until the end.
-        if point == path || !point.starts_with(path) {
-            continue;
-        }
+    let below = |point: &Path| point.starts_with(path) && point != path;
+    for (point, flags) in table
+        .lines()
+        .filter_map(mount_in)
+        .filter(|(point, _)| below(point))
+    {
         match remount_read_only(&point, flags) {
             Ok(()) | Err(Errno::ACCESS | Errno::NOENT) => {}
             Err(error) => return Err(error).doing(|| format!("making {} read-only", point.display())),
@@ -262,7 +273,10 @@ fn unescape(text: &str) -> String {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\\') {
         out.push_str(before);
-        match after.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+        match after
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok())
+        {
             Some(byte) => {
                 out.push(char::from(byte));
                 rest = after.get(3..).unwrap_or("");
@@ -292,7 +306,13 @@ fn devices(root: &Path) -> Result<(), ShimError> {
     make_dir(&pts)?;
     // Without it there are no terminals inside, which few programs miss.
     let options = c"newinstance,ptmxmode=0666,mode=620";
-    let _ = mount("devpts", &pts, "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, options);
+    let _ = mount(
+        "devpts",
+        &pts,
+        "devpts",
+        MountFlags::NOSUID | MountFlags::NOEXEC,
+        options,
+    );
     Ok(())
 }
 
@@ -308,7 +328,8 @@ fn change_root(root: &Path) -> Result<(), ShimError> {
 
 /// A copy of the mount that a volume comes from, not yet mounted anywhere.
 fn source(mount: &Mount) -> Result<OwnedFd, ShimError> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let opening = || format!("opening what is mounted at {}", mount.target.display());
     let Some(sub_path) = &mount.sub_path else {
         return open_tree(CWD, &mount.source, flags).doing(opening);
@@ -320,7 +341,12 @@ fn source(mount: &Mount) -> Result<OwnedFd, ShimError> {
 
 /// Opens a path below a directory without following links, and makes what is missing of it.
 fn open_below(directory: &Path, path: &Path) -> Result<OwnedFd, io::Error> {
-    let mut at = openat(CWD, directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut at = openat(
+        CWD,
+        directory,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     for component in path.components() {
         let name = match component {
             Component::Normal(name) => name,
@@ -370,13 +396,12 @@ fn attach(source: &OwnedFd, mount: &Mount) -> Result<(), ShimError> {
         let target = mount.target.canonicalize().doing(mounting)?;
         make_read_only(&target)?;
         let table = fs::read_to_string("/proc/self/mountinfo").doing(mounting)?;
-        let flags = table
+        // The newest of several mounts at one place is the one that is seen.
+        let newest = table
             .lines()
             .filter_map(mount_in)
-            .filter(|(point, _)| *point == target)
-            .map(|(_, flags)| flags)
-            .last()
-            .unwrap_or(MountFlags::empty());
+            .rfind(|(point, _)| *point == target);
+        let flags = newest.map_or(MountFlags::empty(), |(_, flags)| flags);
         remount_read_only(&target, flags).doing(mounting)?;
     }
     Ok(())
@@ -398,7 +423,13 @@ mod tests {
     #[test]
     fn directories_above_a_special_path_are_known() {
         let special = BTreeSet::from([PathBuf::from("/a/b-c"), PathBuf::from("/a/b/c")]);
-        for (path, expected) in [("/a", true), ("/a/b", true), ("/a/b-c", true), ("/a/b-", false), ("/b", false)] {
+        for (path, expected) in [
+            ("/a", true),
+            ("/a/b", true),
+            ("/a/b-c", true),
+            ("/a/b-", false),
+            ("/b", false),
+        ] {
             assert_eq!(has_below(&special, Path::new(path)), expected, "{path}");
         }
     }
@@ -413,7 +444,12 @@ mod tests {
         };
         let sandbox = Sandbox {
             hidden: vec![PathBuf::from("/hidden")],
-            mounts: vec![mount("/usr"), mount("/tmp/x"), mount("/hidden/y"), mount("/missing-for-a-test/z")],
+            mounts: vec![
+                mount("/usr"),
+                mount("/tmp/x"),
+                mount("/hidden/y"),
+                mount("/missing-for-a-test/z"),
+            ],
             uid: 0,
             gid: 0,
         };
@@ -430,6 +466,9 @@ mod tests {
         assert!(open_below(directory.path(), Path::new("out/etc")).is_err());
         assert!(open_below(directory.path(), Path::new("../x")).is_err());
         open_below(directory.path(), Path::new("deep/er")).unwrap();
-        assert!(directory.path().join("deep/er").is_dir(), "what is missing is made");
+        assert!(
+            directory.path().join("deep/er").is_dir(),
+            "what is missing is made"
+        );
     }
 }

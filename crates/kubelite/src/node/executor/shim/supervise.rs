@@ -66,8 +66,8 @@ fn supervise(files: &Files, run: &Run, tree: impl FnOnce(Pid) -> Tree) -> Result
         .doing(|| "opening the way back".to_owned())?;
     // Nobody may be listening, and then nobody may be waited for.
     fcntl_setfl(&wake, OFlags::NONBLOCK).doing(|| "opening the way back".to_owned())?;
-    let log =
-        Writer::create(files.clone(), run.log_bytes_max).doing(|| "opening the container's log".to_owned())?;
+    let log = Writer::create(files.clone(), run.log_bytes_max)
+        .doing(|| "opening the container's log".to_owned())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -249,7 +249,7 @@ impl Holder<'_> {
             return Ok(());
         }
         self.log
-            .append(&out, now)
+            .append(&out)
             .doing(|| "writing the container's log".to_owned())?;
         self.wake();
         Ok(())

@@ -56,7 +56,10 @@ fn render(policy: &str, records: &[Record], course: &Course) -> Value {
 
 fn condition<'a>(status: &'a Value, kind: &str) -> &'a Value {
     let conditions = status["conditions"].as_array().unwrap();
-    conditions.iter().find(|condition| condition["type"] == kind).unwrap()
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == kind)
+        .unwrap()
 }
 
 #[test]
@@ -69,18 +72,59 @@ fn phase_follows_from_containers_and_policy() {
     };
     let delay = std::time::Duration::from_secs(10);
     for (policy, records, phase) in [
-        ("Never", vec![record("i", Role::Init, 1, RUNNING()), main(ContainerState::Waiting)], "Pending"),
-        ("Never", vec![record("i", Role::Init, 1, ended_with(1)), main(ContainerState::Waiting)], "Failed"),
-        ("Always", vec![record("i", Role::Init, 1, ended_with(1)), main(ContainerState::Waiting)], "Pending"),
+        (
+            "Never",
+            vec![
+                record("i", Role::Init, 1, RUNNING()),
+                main(ContainerState::Waiting),
+            ],
+            "Pending",
+        ),
+        (
+            "Never",
+            vec![
+                record("i", Role::Init, 1, ended_with(1)),
+                main(ContainerState::Waiting),
+            ],
+            "Failed",
+        ),
+        (
+            "Always",
+            vec![
+                record("i", Role::Init, 1, ended_with(1)),
+                main(ContainerState::Waiting),
+            ],
+            "Pending",
+        ),
         ("Never", vec![init(), main(ContainerState::Starting)], "Pending"),
-        ("Never", vec![init(), main(RUNNING()), main(ended_with(1))], "Running"),
-        ("Never", vec![init(), main(RUNNING()), main(ContainerState::Waiting)], "Pending"),
-        ("Never", vec![init(), main(ended_with(0)), main(ended_with(0))], "Succeeded"),
-        ("Never", vec![init(), main(ended_with(0)), main(ended_with(1))], "Failed"),
+        (
+            "Never",
+            vec![init(), main(RUNNING()), main(ended_with(1))],
+            "Running",
+        ),
+        (
+            "Never",
+            vec![init(), main(RUNNING()), main(ContainerState::Waiting)],
+            "Pending",
+        ),
+        (
+            "Never",
+            vec![init(), main(ended_with(0)), main(ended_with(0))],
+            "Succeeded",
+        ),
+        (
+            "Never",
+            vec![init(), main(ended_with(0)), main(ended_with(1))],
+            "Failed",
+        ),
         ("OnFailure", vec![init(), main(ended_with(1))], "Running"),
         ("OnFailure", vec![init(), main(ended_with(0))], "Succeeded"),
         ("Always", vec![init(), main(ended_with(0))], "Running"),
-        ("Always", vec![init(), again(ContainerState::BackOff { until: at(99), delay })], "Running"),
+        (
+            "Always",
+            vec![init(), again(ContainerState::BackOff { until: at(99), delay })],
+            "Running",
+        ),
     ] {
         let status = render(policy, &records, &Course::Open);
         assert_eq!(status["phase"], phase, "{policy} {records:?}");
@@ -89,19 +133,40 @@ fn phase_follows_from_containers_and_policy() {
 
 #[test]
 fn a_pod_that_is_ended_fails_unless_all_of_it_succeeded() {
-    let records = |code| vec![record("a", Role::Main, 1, ended_with(0)), record("b", Role::Main, 1, ended_with(code))];
-    assert_eq!(render("Always", &records(0), &Course::Ending)["phase"], "Succeeded");
-    assert_eq!(render("Always", &records(143), &Course::Ending)["phase"], "Failed");
+    let records = |code| {
+        vec![
+            record("a", Role::Main, 1, ended_with(0)),
+            record("b", Role::Main, 1, ended_with(code)),
+        ]
+    };
+    assert_eq!(
+        render("Always", &records(0), &Course::Ending)["phase"],
+        "Succeeded"
+    );
+    assert_eq!(
+        render("Always", &records(143), &Course::Ending)["phase"],
+        "Failed"
+    );
     let never_started = vec![record("a", Role::Main, 0, ContainerState::Waiting)];
-    assert_eq!(render("Never", &never_started, &Course::Ending)["phase"], "Failed");
+    assert_eq!(
+        render("Never", &never_started, &Course::Ending)["phase"],
+        "Failed"
+    );
     let verdict = Course::Failing(Verdict {
         reason: "DeadlineExceeded",
         message: "too long".to_owned(),
     });
     let live = vec![record("a", Role::Main, 1, RUNNING())];
-    assert_eq!(render("Never", &live, &verdict)["phase"], "Running", "not over while a process lives");
+    assert_eq!(
+        render("Never", &live, &verdict)["phase"],
+        "Running",
+        "not over while a process lives"
+    );
     let status = render("Never", &records(143), &verdict);
-    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
+    assert_eq!(
+        (&status["phase"], &status["reason"]),
+        (&json!("Failed"), &json!("DeadlineExceeded"))
+    );
 }
 
 #[test]
@@ -118,7 +183,11 @@ fn conditions_are_the_kubelets() {
     assert_eq!(condition(&status, "PodReadyToStartContainers")["status"], "True");
 
     let done = |name| record(name, Role::Main, 1, ended_with(0));
-    let status = render("Never", &[record("i", Role::Init, 1, ended_with(0)), done("a"), done("b")], &Course::Open);
+    let status = render(
+        "Never",
+        &[record("i", Role::Init, 1, ended_with(0)), done("a"), done("b")],
+        &Course::Open,
+    );
     for (kind, value, reason) in [
         ("Initialized", "True", json!("PodCompleted")),
         ("Ready", "False", json!("PodCompleted")),
@@ -127,7 +196,11 @@ fn conditions_are_the_kubelets() {
         ("PodReadyToStartContainers", "False", Value::Null),
     ] {
         let condition = condition(&status, kind);
-        assert_eq!((&condition["status"], &condition["reason"]), (&json!(value), &reason), "{kind}");
+        assert_eq!(
+            (&condition["status"], &condition["reason"]),
+            (&json!(value), &reason),
+            "{kind}"
+        );
     }
 }
 
@@ -159,7 +232,12 @@ fn containers_show_their_state_and_the_one_before() {
     let delay = std::time::Duration::from_secs(10);
     let back_off = Record {
         last: Some(exit(3)),
-        ..record("a", Role::Main, 2, ContainerState::BackOff { until: at(99), delay })
+        ..record(
+            "a",
+            Role::Main,
+            2,
+            ContainerState::BackOff { until: at(99), delay },
+        )
     };
     let running = Record {
         last: Some(exit(3)),
@@ -175,7 +253,10 @@ fn containers_show_their_state_and_the_one_before() {
     assert_eq!(a["lastState"]["terminated"]["exitCode"], 3);
     assert_eq!(a["lastState"]["terminated"]["containerID"], "kubelite://u.a.1");
     assert_eq!(a["restartCount"], 1);
-    assert_eq!((&b["ready"], &b["started"], &b["image"]), (&json!(true), &json!(true), &json!("two")));
+    assert_eq!(
+        (&b["ready"], &b["started"], &b["image"]),
+        (&json!(true), &json!(true), &json!("two"))
+    );
     assert_eq!(b["containerID"], "kubelite://u.b.1");
     assert_eq!(b["lastState"]["terminated"]["containerID"], "kubelite://u.b.0");
 }

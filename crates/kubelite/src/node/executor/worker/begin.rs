@@ -77,12 +77,17 @@ impl Worker {
     }
 
     async fn try_begin(&mut self, index: usize) -> Result<(), Blocked> {
-        let (Some(container), Some(record)) = (self.container(index).cloned(), self.records.get(index)) else {
-            return Err(Blocked::files(&io::Error::other("the container is not in the pod")));
+        let (Some(container), Some(record)) = (self.container(index).cloned(), self.records.get(index))
+        else {
+            return Err(Blocked::files(&io::Error::other(
+                "the container is not in the pod",
+            )));
         };
         let attempt = record.attempts;
         let Some(files) = self.files(index, attempt) else {
-            return Err(Blocked::files(&io::Error::other("the container is not in the pod")));
+            return Err(Blocked::files(&io::Error::other(
+                "the container is not in the pod",
+            )));
         };
         let places = match self.places.clone() {
             Some(places) => places,
@@ -93,12 +98,20 @@ impl Worker {
         let prepared = objects
             .map_err(PrepareError::from)
             .and_then(|objects| {
-                prepare(&self.shared.settings, &self.pod, &container, &objects, &places, &files)
+                prepare(
+                    &self.shared.settings,
+                    &self.pod,
+                    &container,
+                    &objects,
+                    &places,
+                    &files,
+                )
             })
-            .map_err(|error| not_prepared(error, on))?;
+            .map_err(|error| not_prepared(&error, on))?;
         let begun = attempt::start(&files, &self.shared.settings.config.shim, &prepared)
             .map_err(|error| Blocked::files(&error))?;
-        self.keep_attempts(index, attempt).map_err(|error| Blocked::files(&error))?;
+        self.keep_attempts(index, attempt)
+            .map_err(|error| Blocked::files(&error))?;
         self.monitor(index, files, begun.wake, Some(begun.child));
         Ok(())
     }
@@ -150,11 +163,14 @@ impl Worker {
             facts: &self.shared.settings.facts,
             token: self.shared.settings.config.service_account_token.as_deref(),
         };
-        let volumes = self.spec().and_then(|spec| spec.volumes.clone()).unwrap_or_default();
+        let volumes = self
+            .spec()
+            .and_then(|spec| spec.volumes.clone())
+            .unwrap_or_default();
         let mut contents = Vec::new();
         for volume in &volumes {
-            let content = volumes::content(&self.pod, volume, around)
-                .map_err(|error| blocked(&volume.name, error))?;
+            let content =
+                volumes::content(&self.pod, volume, around).map_err(|error| blocked(&volume.name, error))?;
             contents.push((volume.name.as_str(), content));
         }
         let mut places = Places::new();
@@ -262,9 +278,9 @@ impl Worker {
     }
 }
 
-fn not_prepared(error: PrepareError, on: BTreeSet<Reference>) -> Blocked {
+fn not_prepared(error: &PrepareError, on: BTreeSet<Reference>) -> Blocked {
     let message = error.to_string();
-    let (reason, retry) = match &error {
+    let (reason, retry) = match error {
         PrepareError::Config(error) => (WaitReason::CreateContainerConfigError, is_passing(error)),
         PrepareError::NoCommand { .. } => (WaitReason::CreateContainerError, false),
         PrepareError::Files(_) => (WaitReason::CreateContainerError, true),

@@ -22,7 +22,9 @@ impl ClaimsInUse {
     /// A pod has ended. `true` says that its claim is deleted and nobody uses it any more.
     pub(crate) fn release(&self, uid: &str) -> bool {
         let mut uses = self.locked();
-        let Some(found) = uses.get_mut(uid) else { return false };
+        let Some(found) = uses.get_mut(uid) else {
+            return false;
+        };
         found.pods = found.pods.saturating_sub(1);
         let abandoned = found.abandoned;
         if found.pods > 0 {
@@ -41,6 +43,11 @@ impl ClaimsInUse {
             }
             None => true,
         }
+    }
+
+    /// The claim is deleted, and pods that have not been found again yet may use it.
+    pub(crate) fn abandon_in_use(&self, uid: &str) {
+        self.locked().entry(uid.to_owned()).or_default().abandoned = true;
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<String, Use>> {
@@ -64,5 +71,8 @@ mod tests {
         assert!(claims.release("a"), "the last one removes it");
         claims.take("b");
         assert!(!claims.release("b"), "it is not deleted");
+        claims.abandon_in_use("c");
+        claims.take("c");
+        assert!(claims.release("c"));
     }
 }

@@ -1,6 +1,11 @@
 //! How a pod and its containers end.
 
-use std::{fs::File, io, io::Read, io::Seek, time::Duration};
+use std::{
+    fs::File,
+    io::{self, Read, Seek},
+    path::Path,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
@@ -10,7 +15,7 @@ use kube::{
 };
 use rustix::process::Signal;
 
-use super::{Worker, earliest, report::RETRY};
+use super::{Worker, earliest, recover::PLACES, report::RETRY};
 use crate::node::executor::{
     Control,
     attempt::{self, remove_tree},
@@ -123,7 +128,11 @@ impl Worker {
             {
                 tracing::warn!(%error, uid = self.uid, container = record.name, "cannot signal a container");
             }
-            let next = if now >= stop.kill_at { force_at } else { stop.kill_at };
+            let next = if now >= stop.kill_at {
+                force_at
+            } else {
+                stop.kill_at
+            };
             wake_at = earliest(wake_at, Some(next).filter(|next| *next > now));
         }
         wake_at
@@ -131,11 +140,18 @@ impl Worker {
 
     /// A container's process has ended.
     pub(super) async fn ended(&mut self, index: usize, mut exit: Exit) {
-        let Some(files) = self.current.get(index).and_then(Option::as_ref).map(|current| current.files.clone())
+        let Some(files) = self
+            .current
+            .get(index)
+            .and_then(Option::as_ref)
+            .map(|current| current.files.clone())
         else {
             return;
         };
-        let killed = self.stop.as_ref().is_some_and(|stop| self.shared.now() >= stop.kill_at);
+        let killed = self
+            .stop
+            .as_ref()
+            .is_some_and(|stop| self.shared.now() >= stop.kill_at);
         if killed && exit.cause == Cause::Lost {
             // The process that holds it had no time to write down what we did to it.
             exit = Exit::signalled(Signal::KILL.as_raw(), exit.started_at, exit.finished_at);
@@ -155,7 +171,11 @@ impl Worker {
             return;
         }
         let dir = self.dir.clone();
-        let removed = tokio::task::spawn_blocking(move || remove_tree(&dir.join("volumes"))).await;
+        let removed = tokio::task::spawn_blocking(move || {
+            remove_tree(&dir.join("volumes"))?;
+            remove_file(&dir.join(PLACES))
+        })
+        .await;
         self.note(removed.map_err(io::Error::other).and_then(|result| result));
         let places = self.places.take().unwrap_or_default();
         for claim in places.values().filter_map(|place| place.claim.as_deref()) {
@@ -221,22 +241,24 @@ fn remove_private(files: &Files) -> io::Result<()> {
     for directory in [files.tmp(), files.home(), files.root()] {
         remove_tree(&directory)?;
     }
-    for file in [files.run(), files.wake()] {
-        match std::fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+    remove_file(&files.run())?;
+    remove_file(&files.wake())
+}
+
+/// Nothing there is no error.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The end of a container with the message that it left.
 pub(super) fn with_message(files: &Files, container: &Container, exit: Exit) -> Exit {
-    let own = match exit.cause {
+    let mut message = match exit.cause {
         Cause::Exited => message(files, container, exit.code).unwrap_or_default(),
-        Cause::CannotRun | Cause::StartFailed | Cause::Lost => exit.message.clone(),
+        Cause::CannotRun | Cause::StartFailed | Cause::Lost => exit.message,
     };
-    let mut message = own;
     let mut end = message.len().min(MESSAGE_BYTES_MAX);
     while !message.is_char_boundary(end) {
         end -= 1;

@@ -9,7 +9,13 @@ mod end;
 mod recover;
 mod report;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
@@ -22,8 +28,8 @@ use tokio::{
     task::JoinSet,
 };
 
-pub(crate) use self::claims::ClaimsInUse;
 use self::end::Stop;
+pub(crate) use self::{claims::ClaimsInUse, recover::PLACES};
 use super::{
     Control, ObjectChange, Shared,
     lifecycle::{self, Action, ContainerState, Record, RestartPolicy, Role},
@@ -103,16 +109,24 @@ impl Active {
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.0.active.send_modify(|count| *count = count.saturating_sub(1));
+        self.0
+            .active
+            .send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
-pub(crate) async fn run(shared: Arc<Shared>, uid: String, mut seen: watch::Receiver<Seen>) {
+/// `others` is how many pods the node runs already; `over` is set when this one needs no place any more.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    uid: String,
+    mut seen: watch::Receiver<Seen>,
+    others: usize,
+    over: Arc<AtomicBool>,
+) {
     let Seen::Present(pod) = seen.borrow_and_update().clone() else {
         return;
     };
     let mut worker = Worker::new(shared, uid, seen, pod);
-    let others = *worker.shared.active.borrow();
     let mut active = Some(Active::new(&worker.shared));
     worker.recover();
     worker.admit(others);
@@ -120,6 +134,7 @@ pub(crate) async fn run(shared: Arc<Shared>, uid: String, mut seen: watch::Recei
         let wake_at = worker.act().await;
         if worker.over {
             worker.tidy().await;
+            over.store(true, Ordering::Relaxed);
             active = None;
         }
         if worker.removed && worker.over {
@@ -285,7 +300,9 @@ impl Worker {
 
     /// Changes the state of a container that may have ended; its end becomes its last one.
     fn set_aside(&mut self, index: usize, state: ContainerState) {
-        let Some(record) = self.records.get_mut(index) else { return };
+        let Some(record) = self.records.get_mut(index) else {
+            return;
+        };
         if let ContainerState::Terminated(exit) = std::mem::replace(&mut record.state, state) {
             record.last = Some(exit);
         }

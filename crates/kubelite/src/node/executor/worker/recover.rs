@@ -15,11 +15,15 @@ use crate::node::executor::{
 };
 
 /// The file that says where the volumes of a pod are. It is there if they are complete.
-pub(super) const PLACES: &str = "volumes.json";
+pub(crate) const PLACES: &str = "volumes.json";
 
 impl Worker {
     pub(super) fn recover(&mut self) {
-        let phase = self.pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let phase = self
+            .pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
         if matches!(phase, Some("Succeeded" | "Failed")) {
             self.over = true;
             self.settled = true;
@@ -27,7 +31,10 @@ impl Worker {
         for index in 0..self.records.len() {
             if let Err(error) = self.recover_container(index) {
                 tracing::warn!(%error, uid = self.uid, "the record of a container cannot be read");
-                self.set_aside(index, ContainerState::Terminated(Exit::lost(None, self.shared.now())));
+                self.set_aside(
+                    index,
+                    ContainerState::Terminated(Exit::lost(None, self.shared.now())),
+                );
             }
         }
         match run::read::<Places>(&self.dir.join(PLACES)) {
@@ -41,8 +48,12 @@ impl Worker {
         let Some(newest) = self.newest_attempt(index)? else {
             return self.recover_from_status(index);
         };
-        let Some(files) = self.files(index, newest) else { return Ok(()) };
-        let before = newest.checked_sub(1).and_then(|attempt| self.files(index, attempt));
+        let Some(files) = self.files(index, newest) else {
+            return Ok(());
+        };
+        let before = newest
+            .checked_sub(1)
+            .and_then(|attempt| self.files(index, attempt));
         let last = match before {
             Some(files) => run::read::<Exit>(&files.exit())?.map(|exit| self.told(index, &files, exit)),
             None => None,
@@ -52,7 +63,9 @@ impl Worker {
             State::Alive(wake) => {
                 let since = attempt::started_at(&files)?;
                 self.monitor(index, files, wake, None);
-                let state = since.map_or(ContainerState::Starting, |since| ContainerState::Running { since });
+                let state = since.map_or(ContainerState::Starting, |since| ContainerState::Running {
+                    since,
+                });
                 (newest + 1, state)
             }
             State::Ended(exit) => {
@@ -78,20 +91,27 @@ impl Worker {
 
     /// The log of a container that has ended.
     fn keep_log(&mut self, index: usize, files: Files) {
-        let (_, live) = watch::channel(Live { changes: 0, ended: true });
+        let (_, live) = watch::channel(Live {
+            changes: 0,
+            ended: true,
+        });
         if let Some(current) = self.current.get_mut(index) {
             *current = Some(Current { files, live });
         }
     }
 
     fn newest_attempt(&self, index: usize) -> io::Result<Option<u32>> {
-        let Some(record) = self.records.get(index) else { return Ok(None) };
+        let Some(record) = self.records.get(index) else {
+            return Ok(None);
+        };
         let entries = match fs::read_dir(self.dir.join("containers").join(&record.name)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let numbers = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         Ok(numbers.max())
     }
 
@@ -104,10 +124,16 @@ impl Worker {
             Role::Init => &status.init_container_statuses,
             Role::Main => &status.container_statuses,
         };
-        let Some(found) = statuses.iter().flatten().find(|status| status.name == record.name) else {
+        let Some(found) = statuses
+            .iter()
+            .flatten()
+            .find(|status| status.name == record.name)
+        else {
             return Ok(());
         };
-        let Some(exit) = self.exit_in(found) else { return Ok(()) };
+        let Some(exit) = self.exit_in(found) else {
+            return Ok(());
+        };
         let newest = u32::try_from(found.restart_count).unwrap_or(0);
         if let Some(files) = self.files(index, newest).filter(|_| !self.over) {
             make_private_dir(&files.dir)?;
@@ -126,8 +152,15 @@ impl Worker {
             let started = running.started_at.as_ref().map(|time| time.0);
             return Some(Exit::lost(started, self.shared.now()));
         }
-        let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-        state.terminated.as_ref().or(last).map(|ended| self.exit_of(ended))
+        let last = status
+            .last_state
+            .as_ref()
+            .and_then(|state| state.terminated.as_ref());
+        state
+            .terminated
+            .as_ref()
+            .or(last)
+            .map(|ended| self.exit_of(ended))
     }
 
     fn exit_of(&self, ended: &ContainerStateTerminated) -> Exit {
@@ -137,7 +170,10 @@ impl Worker {
             signal: ended.signal,
             message: ended.message.clone().unwrap_or_default(),
             started_at: ended.started_at.as_ref().map(|time| time.0),
-            finished_at: ended.finished_at.as_ref().map_or_else(|| self.shared.now(), |time| time.0),
+            finished_at: ended
+                .finished_at
+                .as_ref()
+                .map_or_else(|| self.shared.now(), |time| time.0),
         }
     }
 }

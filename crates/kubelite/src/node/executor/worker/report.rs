@@ -23,7 +23,10 @@ pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// When the conditions of a pod last changed, as the API shows it.
 pub(super) fn transitions_of(pod: &Pod) -> Transitions {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
     conditions
         .filter_map(|condition| {
             let time = condition.last_transition_time.as_ref()?.0;
@@ -58,7 +61,10 @@ impl Worker {
             ..PatchParams::default()
         };
         let patch = json!({"metadata": {"uid": self.uid}, "status": status});
-        match api.patch_status(self.name(), &params, &Patch::Strategic(patch)).await {
+        match api
+            .patch_status(self.name(), &params, &Patch::Strategic(patch))
+            .await
+        {
             Ok(_) => self.published = Some(status),
             // The watch is about to say so too.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
@@ -89,6 +95,8 @@ impl Worker {
                 waiting: waiting.to_owned(),
             }
         });
-        self.shared.logs.set(self.namespace(), self.name(), &self.uid, logs.collect());
+        self.shared
+            .logs
+            .set(self.namespace(), self.name(), &self.uid, logs.collect());
     }
 }
