@@ -186,6 +186,19 @@ async fn what_is_left_of_pods_deleted_meanwhile_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_directory_of_a_claim_deleted_meanwhile_is_removed() {
+    let mut cluster = Cluster::new().await;
+    cluster.stop();
+    let claim = cluster
+        .dir
+        .path()
+        .join("data/claims/11111111-2222-3333-4444-555555555555");
+    fs::create_dir_all(claim.join("deep")).unwrap();
+    cluster.restart().await;
+    eventually("the claim's directory is removed", || !claim.exists()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_deleted_meanwhile_is_ended_in_its_time() {
     let mut cluster = Cluster::new().await;
     let script = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done";

@@ -31,7 +31,8 @@ use super::{
     ObjectChange, Shared,
     attempt::{self, State, remove_tree},
     objects::{Kind, Reference},
-    run::Files,
+    prepare::Places,
+    run::{self, Files},
     worker::{self, Seen},
 };
 
@@ -96,7 +97,24 @@ fn touched<K>(change: Result<Event<K>, watcher::Error>) -> Option<(K, bool)> {
 async fn follow_claims(shared: Arc<Shared>) {
     let api: Api<PartialObjectMeta<PersistentVolumeClaim>> = Api::all(shared.client.clone());
     let mut changes = Box::pin(watcher(api, watcher::Config::default()).default_backoff());
+    // The claims of the first list; those deleted before are known by their directories only.
+    let mut first = Some(BTreeSet::new());
     while let Some(change) = changes.next().await {
+        match &change {
+            Ok(Event::InitApply(claim)) => {
+                if let Some(listed) = &mut first {
+                    listed.extend(claim.uid());
+                }
+            }
+            Ok(Event::InitDone) => {
+                if let Some(listed) = first.take()
+                    && let Err(error) = remove_claims_except(&shared, &listed)
+                {
+                    tracing::warn!(%error, "the directories of earlier claims cannot be looked through");
+                }
+            }
+            _ => {}
+        }
         let Some((claim, gone)) = touched(change) else {
             continue;
         };
@@ -106,6 +124,27 @@ async fn follow_claims(shared: Arc<Shared>) {
             remove_claim(&shared, &uid);
         }
     }
+}
+
+/// Removes what claims left that were deleted while nobody looked; for those that pods still use, when these end.
+fn remove_claims_except(shared: &Shared, listed: &BTreeSet<String>) -> io::Result<()> {
+    let mut used = BTreeSet::new();
+    for pod in fs::read_dir(shared.settings.pods_dir())? {
+        let places: Option<Places> = run::read(&pod?.path().join(worker::PLACES))?;
+        used.extend(places.into_iter().flatten().filter_map(|(_, place)| place.claim));
+    }
+    for entry in fs::read_dir(shared.settings.claims_dir())? {
+        let uid = entry?.file_name().to_string_lossy().into_owned();
+        if listed.contains(&uid) {
+            continue;
+        }
+        if used.contains(&uid) {
+            shared.claims.abandon_in_use(&uid);
+        } else if shared.claims.abandon(&uid) {
+            remove_claim(shared, &uid);
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn remove_claim(shared: &Shared, uid: &str) {
