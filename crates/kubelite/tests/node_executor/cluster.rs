@@ -195,6 +195,36 @@ impl Cluster {
     }
 }
 
+impl Drop for Cluster {
+    /// Pods outlive their executor, but not their test.
+    fn drop(&mut self) {
+        kill_all(self.dir.path());
+    }
+}
+
+/// Kills the processes of every pod below a test's directory, and with them all that they hold.
+pub(crate) fn kill_all(dir: &Path) {
+    let entries = |path: PathBuf| {
+        fs::read_dir(path)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+    };
+    let containers = entries(dir.join("data/pods")).flat_map(|pod| entries(pod.join("containers")));
+    for attempt in containers.flat_map(entries) {
+        if attempt.join("exit.json").exists() {
+            continue;
+        }
+        let pid = fs::read_to_string(attempt.join("pid.json")).ok();
+        let pid = pid.and_then(|pid| rustix::process::Pid::from_raw(pid.parse().ok()?));
+        if let Some(pid) = pid {
+            // It may have ended by itself meanwhile.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
 pub(crate) fn pod(name: &str, mut spec: Value) -> Value {
     spec["nodeName"] = NODE.into();
     if spec.get("restartPolicy").is_none() {

@@ -8,7 +8,7 @@ use super::cluster::{Cluster, shell};
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_are_shown_as_asked() {
     let cluster = Cluster::new().await;
-    cluster.output("p", "echo one; echo two >&2; printf three").await;
+    cluster.output("p", "echo one; echo two >&2; echo three").await;
     let show = async |params: LogParams| cluster.pods().logs("p", &params).await.unwrap();
     let mut all: Vec<_> = show(LogParams::default())
         .await

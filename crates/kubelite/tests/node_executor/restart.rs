@@ -73,6 +73,7 @@ fn volume(dir: &Path) -> Option<std::path::PathBuf> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_executor_finds_its_pods_again_and_starts_nothing_twice() {
     let dir = cluster::directory();
+    let _cleaner = Cleaner(dir.path());
     let mut victim = start_victim(dir.path());
     let began = || {
         volume(dir.path()).is_some_and(|volume| {
@@ -99,6 +100,14 @@ async fn a_killed_executor_finds_its_pods_again_and_starts_nothing_twice() {
     let pod = cluster.until(|pod| phase(pod) != "Running").await;
     assert_eq!((phase(&pod), ended(&pod, "main").exit_code), ("Succeeded", 0));
     assert_eq!(container(&pod, "main").unwrap().restart_count, 0);
+}
+
+struct Cleaner<'a>(&'a Path);
+
+impl Drop for Cleaner<'_> {
+    fn drop(&mut self) {
+        cluster::kill_all(self.0);
+    }
 }
 
 struct Found {

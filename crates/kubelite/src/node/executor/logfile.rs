@@ -128,13 +128,27 @@ impl Writer {
         })
     }
 
-    pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        let length = u64::try_from(lines.len()).unwrap_or(u64::MAX);
-        if self.written > 0 && self.written.saturating_add(length) > self.bytes_max / 2 {
-            self.rotate()?;
+    /// Appends whole lines.
+    pub(crate) fn append(&mut self, mut lines: &[u8]) -> io::Result<()> {
+        while !lines.is_empty() {
+            let room = (self.bytes_max / 2).saturating_sub(self.written);
+            let fitting = fitting(lines, usize::try_from(room).unwrap_or(usize::MAX));
+            let count = match fitting {
+                0 if self.written > 0 => {
+                    self.rotate()?;
+                    continue;
+                }
+                // A line that is larger than all the room there is: half a line would be of no use to anybody.
+                0 => first_line(lines),
+                count => count,
+            };
+            let (now, later) = lines.split_at(count);
+            self.file.write_all(now)?;
+            self.written = self
+                .written
+                .saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+            lines = later;
         }
-        self.file.write_all(lines)?;
-        self.written = self.written.saturating_add(length);
         Ok(())
     }
 
@@ -150,6 +164,21 @@ impl Writer {
         self.written = 0;
         Ok(())
     }
+}
+
+/// How many bytes of whole lines fit into the room.
+fn fitting(lines: &[u8], room: usize) -> usize {
+    let end = lines.len().min(room);
+    lines
+        .iter()
+        .take(end)
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |last| last + 1)
+}
+
+fn first_line(lines: &[u8]) -> usize {
+    let end = lines.iter().position(|byte| *byte == b'\n');
+    end.map_or(lines.len(), |end| end + 1)
 }
 
 /// The line that stands for the dropped part of a log, with the time of the first line that is left.
@@ -228,6 +257,18 @@ mod tests {
         );
         assert!(older.len() <= 1_000 && newer.len() <= 1_000);
         assert!(newer.ends_with("line 399\n"), "the newest output is kept");
+    }
+
+    #[test]
+    fn a_large_batch_is_kept_within_the_bound_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::new(directory.path().to_owned());
+        let batch: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+        let mut writer = Writer::create(files.clone(), 2_000).unwrap();
+        writer.append(batch.as_bytes()).unwrap();
+        let length = |path| fs::metadata(path).unwrap().len();
+        assert!(length(files.log()) + length(files.older_log()) <= 2_000);
+        assert!(fs::read_to_string(files.log()).unwrap().ends_with("line 999\n"));
     }
 
     #[test]
