@@ -26,11 +26,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const NODE: &str = "here";
 
 pub(crate) struct Cluster {
-    pub(crate) dir: TempDir,
+    executor: Option<Executor>,
     pub(crate) client: Client,
     logs: PodLogStore,
-    executor: Option<Executor>,
     _server: Server,
+    /// The last to go, when nobody writes to it any more.
+    pub(crate) dir: TempDir,
 }
 
 /// A directory outside of `/tmp`, which no pod sees anyway.
@@ -198,6 +199,7 @@ impl Cluster {
 impl Drop for Cluster {
     /// Pods outlive their executor, but not their test.
     fn drop(&mut self) {
+        self.stop();
         kill_all(self.dir.path());
     }
 }

@@ -110,7 +110,7 @@ pub(crate) fn ended(files: &Files, now: Timestamp) -> io::Result<Option<Exit>> {
         return Ok(None);
     }
     let exit = Exit::lost(started_at(files)?, now);
-    run::write(&files.exit(), &exit)?;
+    run::write_durably(&files.exit(), &exit)?;
     Ok(Some(exit))
 }
 

@@ -2,7 +2,9 @@
 //! directory of one attempt, so that either side can die and be started again.
 
 use std::{
-    fs, io,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -197,7 +199,39 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Writes a file of ours whole or not at all.
+/// Writes a file of ours whole or not at all, as far as other processes can tell. It need not survive the machine, because
+/// the processes that it tells about do not survive it either.
 pub(crate) fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(private_file::PRIVATE)
+        .open(&temporary)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    fs::rename(temporary, path)
+}
+
+/// Writes a file of ours that is still true after the machine has lost its power.
+pub(crate) fn write_durably<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     private_file::write(path, &serde_json::to_vec(value)?, private_file::PRIVATE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_as_they_were_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file.json");
+        assert_eq!(read::<i32>(&path).unwrap(), None);
+        write(&path, &1).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(1));
+        write_durably(&path, &2).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(2));
+        fs::write(&path, "").unwrap();
+        assert!(read::<i32>(&path).is_err(), "half a file is no file");
+    }
 }

@@ -108,7 +108,7 @@ fn record(files: &Files, cause: Cause, number: i32, message: &str) -> Result<(),
             finished_at: now,
         },
     };
-    run::write(&files.exit(), &exit).doing(recording)
+    run::write_durably(&files.exit(), &exit).doing(recording)
 }
 
 #[cfg(target_os = "linux")]

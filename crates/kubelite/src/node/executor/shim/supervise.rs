@@ -307,7 +307,7 @@ impl Holder<'_> {
                 finished_at,
             },
         };
-        run::write(&self.files.exit(), &exit).doing(|| "recording the end".to_owned())?;
+        run::write_durably(&self.files.exit(), &exit).doing(|| "recording the end".to_owned())?;
         self.wake();
         Ok(())
     }

@@ -155,7 +155,7 @@ impl Worker {
         if killed && exit.cause == Cause::Lost {
             // The process that holds it had no time to write down what we did to it.
             exit = Exit::signalled(Signal::KILL.as_raw(), exit.started_at, exit.finished_at);
-            self.note(run::write(&files.exit(), &exit));
+            self.note(run::write_durably(&files.exit(), &exit));
         }
         if let Some(container) = self.container(index) {
             exit = with_message(&files, container, exit);

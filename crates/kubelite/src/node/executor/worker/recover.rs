@@ -137,7 +137,7 @@ impl Worker {
         let newest = u32::try_from(found.restart_count).unwrap_or(0);
         if let Some(files) = self.files(index, newest).filter(|_| !self.over) {
             make_private_dir(&files.dir)?;
-            run::write(&files.exit(), &exit)?;
+            run::write_durably(&files.exit(), &exit)?;
         }
         if let Some(record) = self.records.get_mut(index) {
             record.attempts = newest + 1;
