@@ -92,13 +92,15 @@ impl Cluster {
     }
 
     /// Stops the executor. Its pods go on.
-    pub(crate) fn stop(&mut self) {
-        self.executor = None;
+    pub(crate) async fn stop(&mut self) {
+        if let Some(executor) = self.executor.take() {
+            executor.stop().await;
+        }
     }
 
     /// Starts another executor on the same data.
     pub(crate) async fn restart(&mut self) {
-        self.stop();
+        self.stop().await;
         let config = config(self.dir.path());
         let executor = Executor::start(self.client.clone(), config, self.logs.clone()).await;
         self.executor = Some(executor.unwrap());
@@ -199,7 +201,7 @@ impl Cluster {
 impl Drop for Cluster {
     /// Pods outlive their executor, but not their test.
     fn drop(&mut self) {
-        self.stop();
+        self.executor = None;
         kill_all(self.dir.path());
     }
 }

@@ -149,7 +149,7 @@ async fn what_ended_meanwhile_is_known_and_what_vanished_is_reported_lost() {
         let dir = cluster.pod_dir(&created);
         let attempt = dir.join("containers/main/0");
         let word = created.metadata.uid.clone().unwrap();
-        cluster.stop();
+        cluster.stop().await;
         if killed {
             let pid: i32 = fs::read_to_string(attempt.join("pid.json"))
                 .unwrap()
@@ -185,7 +185,7 @@ async fn what_is_left_of_pods_deleted_meanwhile_is_removed() {
         .script("p", "trap '' TERM; while :; do sleep 1; done")
         .await;
     cluster.running("p").await;
-    cluster.stop();
+    cluster.stop().await;
     cluster.delete("p", Some(0)).await;
     let (dir, uid) = (cluster.pod_dir(&created), created.metadata.uid.unwrap());
     assert!(processes_with(&uid) > 0, "it outlives the executor");
@@ -197,7 +197,7 @@ async fn what_is_left_of_pods_deleted_meanwhile_is_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_directory_of_a_claim_deleted_meanwhile_is_removed() {
     let mut cluster = Cluster::new().await;
-    cluster.stop();
+    cluster.stop().await;
     let claim = cluster
         .dir
         .path()
@@ -213,7 +213,7 @@ async fn a_pod_deleted_meanwhile_is_ended_in_its_time() {
     let script = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done";
     let created = cluster.script("p", script).await;
     super::end::wait_for_log(&cluster, "p", "ready").await;
-    cluster.stop();
+    cluster.stop().await;
     cluster.delete("p", Some(300)).await;
     cluster.restart().await;
     cluster.gone(&created).await;
@@ -226,7 +226,7 @@ async fn a_pod_without_a_record_is_not_run_again() {
     cluster.running("p").await;
     let uid = created.metadata.uid.clone().unwrap();
     let pid = fs::read_to_string(cluster.pod_dir(&created).join("containers/main/0/pid.json")).unwrap();
-    cluster.stop();
+    cluster.stop().await;
     let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     eventually("it is dead", || processes_with(&uid) == 0).await;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
 use kube::{
     Api, Resource, ResourceExt,
@@ -39,12 +39,22 @@ use super::{
 /// How long a process that nobody wants any more has to end once it is told to.
 const ORPHAN_END: Duration = Duration::from_secs(10);
 
-pub(crate) fn spawn(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
+pub(crate) fn spawn(shared: &Arc<Shared>, stop: watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    let until_stopped = |work: BoxFuture<'static, ()>| {
+        let mut stop = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = work => {}
+                // An error means that the executor is gone, which is the end as well.
+                _ = stop.wait_for(|stopping| *stopping) => {}
+            }
+        })
+    };
     vec![
-        tokio::spawn(Manager::new(shared.clone()).run()),
-        tokio::spawn(follow::<ConfigMap>(shared.clone(), Kind::ConfigMap)),
-        tokio::spawn(follow::<Secret>(shared.clone(), Kind::Secret)),
-        tokio::spawn(follow_claims(shared.clone())),
+        tokio::spawn(Manager::new(shared.clone()).run(stop.clone())),
+        until_stopped(Box::pin(follow::<ConfigMap>(shared.clone(), Kind::ConfigMap))),
+        until_stopped(Box::pin(follow::<Secret>(shared.clone(), Kind::Secret))),
+        until_stopped(Box::pin(follow_claims(shared.clone()))),
     ]
 }
 
@@ -176,11 +186,15 @@ impl Manager {
         }
     }
 
-    async fn run(mut self) {
+    async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let api: Api<Pod> = Api::all(self.shared.client.clone());
         let own = format!("spec.nodeName={}", self.shared.settings.config.node_name);
         let changes = watcher(api, watcher::Config::default().fields(&own)).default_backoff();
-        self.follow(Box::pin(changes)).await;
+        tokio::select! {
+            () = self.follow(Box::pin(changes)) => {}
+            _ = stop.wait_for(|stopping| *stopping) => {}
+        }
+        self.workers.shutdown().await;
     }
 
     async fn follow(&mut self, mut changes: impl Stream<Item = Result<Event<Pod>, watcher::Error>> + Unpin) {

@@ -207,6 +207,7 @@ impl Shared {
 pub struct Executor {
     shared: Arc<Shared>,
     isolation: Isolation,
+    stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -264,12 +265,23 @@ impl Executor {
             active: watch::Sender::default(),
             claims: worker::ClaimsInUse::default(),
         });
-        let tasks = manager::spawn(&shared);
+        let stop = watch::Sender::new(false);
+        let tasks = manager::spawn(&shared, stop.subscribe());
         Ok(Self {
             shared,
             isolation,
+            stop,
             tasks,
         })
+    }
+
+    /// Ends the executor and leaves its pods running. When this returns, nothing of it touches the data directory any more.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        for task in &mut self.tasks {
+            // It ends by itself; if it panicked there is nothing left to end.
+            let _ = task.await;
+        }
     }
 
     /// What pods are kept in.
