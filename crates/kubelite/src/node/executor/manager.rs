@@ -39,7 +39,7 @@ use super::{
 /// How long a process that nobody wants any more has to end once it is told to.
 const ORPHAN_END: Duration = Duration::from_secs(10);
 
-pub(crate) fn spawn(shared: &Arc<Shared>, stop: watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+pub(crate) fn spawn(shared: &Arc<Shared>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     let until_stopped = |work: BoxFuture<'static, ()>| {
         let mut stop = stop.clone();
         tokio::spawn(async move {

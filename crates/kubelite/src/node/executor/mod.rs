@@ -266,7 +266,7 @@ impl Executor {
             claims: worker::ClaimsInUse::default(),
         });
         let stop = watch::Sender::new(false);
-        let tasks = manager::spawn(&shared, stop.subscribe());
+        let tasks = manager::spawn(&shared, &stop.subscribe());
         Ok(Self {
             shared,
             isolation,
