@@ -397,13 +397,13 @@ mod tests {
 
     #[test]
     fn paths_below_a_mount_are_translated_where_there_are_no_mounts() {
-        let mounts = [mount(PathBuf::new(), PathBuf::from("/work"), false)];
+        let mounts = [mount(PathBuf::new(), PathBuf::from("/volume"), false)];
         let root = Path::new("/r");
         for (text, expected) in [
-            ("/work", "/r/work"),
-            ("/work/a", "/r/work/a"),
-            ("/workshop", "/workshop"),
-            ("--at=/work", "--at=/work"),
+            ("/volume", "/r/volume"),
+            ("/volume/a", "/r/volume/a"),
+            ("/volumes", "/volumes"),
+            ("--at=/volume", "--at=/volume"),
             ("", ""),
         ] {
             assert_eq!(translate(text, root, &mounts), expected, "{text}");
