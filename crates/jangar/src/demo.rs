@@ -13,6 +13,7 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams},
     core::GroupVersionKind,
 };
+use kubelite::node::executor::SandboxPolicy;
 use serde_json::{Value, json};
 
 use crate::embedded::Embedded;
@@ -27,7 +28,7 @@ pub(crate) async fn run() -> Result<()> {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
 
     say("1. A Kubernetes API server starts inside this program: no cluster, no Docker, no key.")?;
-    let embedded = Embedded::start(directory.path(), listen, NAMESPACE).await?;
+    let embedded = Embedded::start(directory.path(), listen, NAMESPACE, SandboxPolicy::Required).await?;
     show(&format!(
         "listening on https://{}, kubeconfig in {}",
         embedded.address(),
@@ -78,8 +79,8 @@ pub(crate) async fn run() -> Result<()> {
     show(&format!("agentrun.agents.proompteng.ai/{RUN} patched"))?;
 
     say("6. What was acknowledged survives: the server stops and starts again on the same files.")?;
-    embedded.stop().await?;
-    let embedded = Embedded::start(directory.path(), listen, NAMESPACE).await?;
+    embedded.stop(std::future::pending()).await?;
+    let embedded = Embedded::start(directory.path(), listen, NAMESPACE, SandboxPolicy::Required).await?;
     let client = embedded.client(NAMESPACE);
     let kept: AgentRun = Api::namespaced(client.clone(), NAMESPACE).get(RUN).await?;
     ensure!(
@@ -88,7 +89,7 @@ pub(crate) async fn run() -> Result<()> {
     );
     show(&table(&client, Kind::AgentRun).await?)?;
     show("the request to cancel is still there")?;
-    embedded.stop().await?;
+    embedded.stop(std::future::pending()).await?;
 
     say(
         "Next: `jangar up` serves until you stop it, and kubectl works on it. README.md says what is built and what is not.",

@@ -21,6 +21,10 @@ use kube::{
 };
 use kubelite::{
     kubeconfig::{self, Kubeconfig},
+    node::{
+        self, Node,
+        executor::{self, Executor, Isolation, PodLogStore, SandboxPolicy},
+    },
     server::{Config, Server, Token, User},
     store::{Limits, Store},
     tls,
@@ -34,6 +38,8 @@ const ESTABLISH_TIMEOUT: Duration = Duration::from_mins(1);
 /// A running API server, reachable in process and over TLS.
 pub(crate) struct Embedded {
     server: Server,
+    node: Node,
+    executor: Executor,
     address: SocketAddr,
     kubeconfig: PathBuf,
     stop: oneshot::Sender<()>,
@@ -42,13 +48,21 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     /// Starts on the data in `directory`, installs the kinds and makes the namespace.
-    pub(crate) async fn start(directory: &Path, listen: SocketAddr, namespace: &str) -> Result<Self> {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("failed to create the data directory {}", directory.display()))?;
+    pub(crate) async fn start(
+        directory: &Path,
+        listen: SocketAddr,
+        namespace: &str,
+        sandbox: SandboxPolicy,
+    ) -> Result<Self> {
+        let unusable = || format!("failed to use the data directory {}", directory.display());
+        std::fs::create_dir_all(directory).with_context(unusable)?;
+        let directory = &directory.canonicalize().with_context(unusable)?;
         let store = Store::open(&directory.join("objects.redb"), Limits::default())?;
         let secret = token(&directory.join("token"))?;
         let mut config = Config::new(store);
         config.tokens = vec![Token::new(&secret, User::system("admin"))];
+        let logs = PodLogStore::default();
+        config.logs = Some(Arc::new(logs.clone()));
         let server = Server::start(config)
             .await
             .context("failed to start the API server")?;
@@ -81,17 +95,30 @@ impl Embedded {
             namespace,
         };
         file.write(&path)?;
-        let embedded = Self {
+        let client = Client::new(server.local(User::system("admin")), namespace);
+        install_kinds(&client).await?;
+        make_namespace(&client, namespace).await?;
+        let settings = node::Config::default();
+        let node = Node::start(&server, &settings)
+            .await
+            .context("failed to start the node")?;
+        let mut config = executor::Config::new(&settings.name, &directory.join("pods"));
+        config.hidden = vec![directory.clone()];
+        config.sandbox = sandbox;
+        let kubelet = Client::new(
+            server.local(User::system(&format!("node:{}", settings.name))),
+            namespace,
+        );
+        let executor = Executor::start(kubelet, config, logs).await?;
+        Ok(Self {
             server,
+            node,
+            executor,
             address,
             kubeconfig: path,
             stop,
             serving,
-        };
-        let client = embedded.client(namespace);
-        install_kinds(&client).await?;
-        make_namespace(&client, namespace).await?;
-        Ok(embedded)
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -107,8 +134,19 @@ impl Embedded {
         Client::new(self.server.local(User::system("admin")), namespace)
     }
 
-    /// Ends connections and watches, and closes the store.
-    pub(crate) async fn stop(self) -> Result<()> {
+    /// How pods are kept apart from this machine.
+    pub(crate) fn isolation(&self) -> &Isolation {
+        self.executor.isolation()
+    }
+
+    /// Ends pods with their grace, or at once when `hurry` resolves; then connections and watches; and closes the store.
+    pub(crate) async fn stop(self, hurry: impl Future<Output = ()>) -> Result<()> {
+        tokio::select! {
+            () = self.executor.drain() => {}
+            () = hurry => self.executor.kill().await,
+        }
+        self.executor.stop().await;
+        self.node.stop().await;
         // Serving may have ended by itself already.
         let _ = self.stop.send(());
         self.server.stop().await;

@@ -5,8 +5,11 @@ mod demo;
 mod embedded;
 mod up;
 
+use std::{io::Write, process::ExitCode};
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use kubelite::node::executor::shim_main;
 
 /// Jangar runs coding agents on Kubernetes.
 #[derive(Debug, Parser)]
@@ -26,8 +29,23 @@ enum Command {
     Demo,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    // A pod's processes are started by this very program, under another name and before it has a second thread.
+    if let Some(code) = shim_main(std::env::args_os()) {
+        return code;
+    }
+    match command(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing is left to tell where standard error is closed.
+            let _ = writeln!(std::io::stderr(), "Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command(command: Command) -> Result<()> {
+    match command {
         Command::Crds(args) => crds::run(&args),
         Command::Up(args) => run(up::run(args)),
         Command::Demo => run(demo::run()),

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
+use kubelite::node::executor::{Isolation, SandboxPolicy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::embedded::Embedded;
@@ -19,6 +20,9 @@ pub(crate) struct Args {
     /// Where the Kubernetes API listens; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7443)))]
     api_listen: SocketAddr,
+    /// Run pods as plain processes where the kernel refuses to keep them apart from this machine.
+    #[arg(long)]
+    unsandboxed: bool,
     /// The namespace to create and to put into the kubeconfig.
     #[arg(long, default_value = "agents")]
     namespace: String,
@@ -26,7 +30,26 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
-    let embedded = Embedded::start(&args.data_dir, args.api_listen, &args.namespace).await?;
+    let sandbox = if args.unsandboxed {
+        SandboxPolicy::Preferred
+    } else {
+        SandboxPolicy::Required
+    };
+    let embedded = Embedded::start(&args.data_dir, args.api_listen, &args.namespace, sandbox).await?;
+    match embedded.isolation() {
+        Isolation::Sandboxed => {}
+        Isolation::Unsandboxed { reason } => {
+            writeln!(
+                std::io::stderr(),
+                "pods run as plain processes of this machine: {reason}"
+            )?;
+        }
+        Isolation::Refused { reason } => writeln!(
+            std::io::stderr(),
+            "pods will not start, because they cannot be kept apart from this machine: {reason}; --unsandboxed starts them \
+             all the same"
+        )?,
+    }
     writeln!(
         std::io::stdout(),
         "ready: Kubernetes API on https://{}; use it with KUBECONFIG={}",
@@ -37,5 +60,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         _ = terminate.recv() => {}
         interrupt = tokio::signal::ctrl_c() => interrupt?,
     }
-    embedded.stop().await
+    embedded
+        .stop(async {
+            // A second request does not wait for the pods' grace.
+            terminate.recv().await;
+        })
+        .await
 }

@@ -81,6 +81,15 @@ impl Quantity {
         };
         Self { nano, ..self }
     }
+
+    /// How many of `divisor` it takes to hold this amount; `None` for a divisor of zero.
+    pub fn divided_up(self, divisor: Self) -> Option<i128> {
+        let whole = self.nano.checked_div(divisor.nano)?;
+        let rest = self.nano.checked_rem(divisor.nano)?;
+        // Division of whole numbers cuts towards zero, which is up for a negative result already.
+        let up = rest != 0 && (rest > 0) == (divisor.nano > 0);
+        Some(whole + i128::from(up))
+    }
 }
 
 impl PartialEq for Quantity {
@@ -321,6 +330,24 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(canonical(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn divided_quantities_are_rounded_up() {
+        for (amount, divisor, count) in [
+            ("1500m", "1", Some(2)),
+            ("64Mi", "1Mi", Some(64)),
+            ("-1500m", "1", Some(-1)),
+            ("0", "1", Some(0)),
+            ("1", "1m", Some(1000)),
+            ("1", "0", None),
+        ] {
+            let (amount, divisor) = (
+                Quantity::parse(amount).unwrap(),
+                Quantity::parse(divisor).unwrap(),
+            );
+            assert_eq!(amount.divided_up(divisor), count, "{amount} / {divisor}");
         }
     }
 

@@ -2,7 +2,10 @@
 //!
 //! A Job controller, TTL-after-finished, a scheduler and the node's heartbeat follow the store in one task, in one order,
 //! so that the same writes always lead to the same consequences. Nothing polls: each waits for a change or for a time.
+//!
+//! `executor` runs the pods: it plays the kubelet, and speaks to the API server as a kubelet does.
 
+pub mod executor;
 mod heartbeat;
 mod jobs;
 mod scheduler;

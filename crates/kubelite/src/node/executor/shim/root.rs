@@ -1,0 +1,474 @@
+//! What a container sees instead of the machine: a small file system of its own in memory, into which the machine's
+//! directories are mounted read-only, hidden directories are left empty, and volumes are mounted.
+//!
+//! Where a volume's mount point does not exist on the machine, the directories above it are rebuilt entry by entry, because
+//! nothing can be created in the machine's own.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::{fd::OwnedFd, unix::fs::symlink},
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat},
+    io::Errno,
+    mount::{
+        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+        mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree, unmount,
+    },
+    process::{pivot_root, umask},
+    thread::{UnshareFlags, set_no_new_privs},
+};
+
+use super::{Doing, ShimError};
+use crate::node::executor::run::{Files, Mount, Sandbox};
+
+/// Directories that are never the machine's.
+const PRIVATE: [&str; 4] = ["/dev", "/proc", "/run", "/tmp"];
+/// On most machines links to the ones above.
+const PRIVATE_TOO: [&str; 2] = ["/var/run", "/var/tmp"];
+/// Devices that every program may expect and none can harm anything with.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+/// How many entries of the machine's directories are mounted one by one: more than any root or `/etc` holds, and few enough
+/// that a container starts within a moment.
+const ENTRIES_MAX: usize = 10_000;
+
+/// Leaves namespaces of the parent.
+pub(super) fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
+    #[expect(
+        deprecated,
+        reason = "it is deprecated because unsharing the table of descriptors confuses threads; that flag is not used here"
+    )]
+    rustix::thread::unshare(flags)
+}
+
+/// Says who this process is in the user namespace that it has just made.
+pub(super) fn map_ids(uid: u32, outer_uid: u32, gid: u32, outer_gid: u32) -> Result<(), ShimError> {
+    let write = |name: &str, text: String| {
+        OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/self/{name}"))
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .doing(|| format!("writing {name} of the user namespace"))
+    };
+    write("setgroups", "deny".to_owned())?;
+    write("gid_map", format!("{gid} {outer_gid} 1\n"))?;
+    write("uid_map", format!("{uid} {outer_uid} 1\n"))
+}
+
+/// Puts this process into the sandbox for good.
+pub(super) fn enter(files: &Files, sandbox: &Sandbox, working_dir: Option<&Path>) -> Result<(), ShimError> {
+    umask(Mode::from_raw_mode(0o022));
+    unshare(UnshareFlags::NEWNS).doing(|| "making a mount namespace".to_owned())?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .doing(|| "making mounts private".to_owned())?;
+    let sources: Vec<(OwnedFd, &Mount)> = sandbox
+        .mounts
+        .iter()
+        .map(|mount| Ok((source(mount)?, mount)))
+        .collect::<Result<_, ShimError>>()?;
+
+    let root = files.root();
+    new_root(&root)?;
+    let special = special_paths(sandbox, working_dir);
+    let mut entries_left = ENTRIES_MAX;
+    populate(&root, Path::new("/"), &special, &mut entries_left)?;
+    make_read_only(&root)?;
+    for name in PRIVATE {
+        make_dir(&inside(&root, Path::new(name)))?;
+    }
+    let proc = inside(&root, Path::new("/proc"));
+    let safe = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", &proc, "proc", safe, None).doing(|| "mounting a /proc of its own".to_owned())?;
+    devices(&root)?;
+    tmpfs(&inside(&root, Path::new("/run")), c"mode=755")?;
+    change_root(&root)?;
+
+    for (source, mount) in sources {
+        attach(&source, mount)?;
+    }
+    if let Some(directory) = working_dir {
+        // Container runtimes make it. If it cannot be made, entering it says so.
+        let _ = fs::create_dir_all(directory);
+    }
+    remount_read_only(Path::new("/"), MountFlags::NOSUID | MountFlags::NODEV)
+        .doing(|| "making the root read-only".to_owned())?;
+    give_up_power(sandbox)
+}
+
+/// From here on the process is an ordinary one: it owns neither its mounts nor its PID namespace, and cannot gain anything by
+/// starting another program.
+fn give_up_power(sandbox: &Sandbox) -> Result<(), ShimError> {
+    unshare(UnshareFlags::NEWUSER).doing(|| "making the container's user namespace".to_owned())?;
+    map_ids(sandbox.uid, 0, sandbox.gid, 0)?;
+    set_no_new_privs(true).doing(|| "giving up new privileges".to_owned())
+}
+
+fn new_root(root: &Path) -> Result<(), ShimError> {
+    tmpfs(root, c"mode=755")?;
+    // Otherwise mounting the directory above it would bring along a copy of what has been put together so far.
+    mount_change(root, MountPropagationFlags::UNBINDABLE).doing(|| "making the root private".to_owned())
+}
+
+fn tmpfs(at: &Path, options: &std::ffi::CStr) -> Result<(), ShimError> {
+    make_dir(at)?;
+    mount(
+        "tmpfs",
+        at,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        options,
+    )
+    .doing(|| format!("mounting an empty file system at {}", at.display()))
+}
+
+fn make_dir(path: &Path) -> Result<(), ShimError> {
+    fs::create_dir_all(path).doing(|| format!("making {}", path.display()))
+}
+
+/// The same path below another root.
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Every path below which the machine's own directories cannot be mounted whole.
+fn special_paths(sandbox: &Sandbox, working_dir: Option<&Path>) -> BTreeSet<PathBuf> {
+    let mut special: BTreeSet<PathBuf> = PRIVATE.iter().map(PathBuf::from).collect();
+    special.extend(PRIVATE_TOO.iter().map(|path| real(Path::new(path))));
+    special.extend(sandbox.hidden.iter().map(|path| real(path)));
+    let points = sandbox.mounts.iter().map(|mount| mount.target.as_path());
+    for point in points.chain(working_dir) {
+        let point = real(point);
+        let covered = special.iter().any(|path| point.starts_with(path));
+        if !covered && !point.exists() {
+            special.insert(point);
+        }
+    }
+    special
+}
+
+/// Resolves the links in as much of the path as exists.
+fn real(path: &Path) -> PathBuf {
+    for ancestor in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
+            // Joining nothing would add a slash at the end.
+            return if rest.as_os_str().is_empty() {
+                real
+            } else {
+                real.join(rest)
+            };
+        }
+    }
+    path.to_owned()
+}
+
+/// Mounts or copies every entry of a directory of the machine, and goes into those above a special path.
+fn populate(
+    root: &Path,
+    directory: &Path,
+    special: &BTreeSet<PathBuf>,
+    left: &mut usize,
+) -> Result<(), ShimError> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        // What we may not read the container may not read either.
+        return Ok(());
+    };
+    for entry in entries.flatten() {
+        let (path, target) = (entry.path(), inside(root, &entry.path()));
+        let Ok(kind) = entry.file_type() else { continue };
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("too many entries"))
+            .doing(|| format!("mounting the entries of {} one by one", directory.display()))?;
+        if kind.is_symlink() && !special.contains(&path) {
+            let link = fs::read_link(&path).doing(|| format!("reading {}", path.display()))?;
+            symlink(link, &target).doing(|| format!("linking {}", path.display()))?;
+        } else if special.contains(&path) {
+            // Both a hidden directory and a mount point begin as an empty directory.
+            make_dir(&target)?;
+        } else if kind.is_dir() && has_below(special, &path) {
+            make_dir(&target)?;
+            populate(root, &path, special, left)?;
+        } else if kind.is_dir() {
+            make_dir(&target)?;
+            bind(&path, &target)?;
+        } else if kind.is_file() {
+            File::create(&target).doing(|| format!("making {}", target.display()))?;
+            bind(&path, &target)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_below(special: &BTreeSet<PathBuf>, path: &Path) -> bool {
+    // Paths are ordered by component, so what is below one follows it directly.
+    special
+        .range(path.to_owned()..)
+        .next()
+        .is_some_and(|next| next.starts_with(path))
+}
+
+fn bind(path: &Path, target: &Path) -> Result<(), ShimError> {
+    match mount_bind_recursive(path, target) {
+        // It went away or may not be entered: empty is as much as the container could see of it.
+        Err(Errno::ACCESS | Errno::NOENT) => Ok(()),
+        result => result.doing(|| format!("mounting {}", path.display())),
+    }
+}
+
+/// Makes everything mounted below a path read-only.
+fn make_read_only(path: &Path) -> Result<(), ShimError> {
+    let table = fs::read_to_string("/proc/self/mountinfo").doing(|| "reading the mounts".to_owned())?;
+    let below = |point: &Path| point.starts_with(path) && point != path;
+    for (point, flags) in table
+        .lines()
+        .filter_map(mount_in)
+        .filter(|(point, _)| below(point))
+    {
+        match remount_read_only(&point, flags) {
+            Ok(()) | Err(Errno::ACCESS | Errno::NOENT) => {}
+            Err(error) => return Err(error).doing(|| format!("making {} read-only", point.display())),
+        }
+    }
+    Ok(())
+}
+
+/// The options that a mount already has may not be dropped by somebody less privileged than who set them.
+fn remount_read_only(point: &Path, flags: MountFlags) -> Result<(), Errno> {
+    mount_remount(point, MountFlags::BIND | MountFlags::RDONLY | flags, "")
+}
+
+/// The mount point and options in a line of `mountinfo`.
+fn mount_in(line: &str) -> Option<(PathBuf, MountFlags)> {
+    let mut fields = line.split(' ').skip(4);
+    let point = unescape(fields.next()?);
+    let mut flags = MountFlags::empty();
+    for option in fields.next()?.split(',') {
+        flags |= match option {
+            "nosuid" => MountFlags::NOSUID,
+            "nodev" => MountFlags::NODEV,
+            "noexec" => MountFlags::NOEXEC,
+            "noatime" => MountFlags::NOATIME,
+            "nodiratime" => MountFlags::NODIRATIME,
+            "relatime" => MountFlags::RELATIME,
+            _ => MountFlags::empty(),
+        };
+    }
+    Some((PathBuf::from(point), flags))
+}
+
+/// `mountinfo` writes blanks and backslashes as three octal digits.
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        match after
+            .get(..3)
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok())
+        {
+            Some(byte) => {
+                out.push(char::from(byte));
+                rest = after.get(3..).unwrap_or("");
+            }
+            None => {
+                out.push('\\');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn devices(root: &Path) -> Result<(), ShimError> {
+    let dev = inside(root, Path::new("/dev"));
+    for name in DEVICES {
+        let target = dev.join(name);
+        File::create(&target).doing(|| format!("making {}", target.display()))?;
+        bind(&Path::new("/dev").join(name), &target)?;
+    }
+    for (name, to) in DEVICE_LINKS {
+        symlink(to, dev.join(name)).doing(|| format!("linking /dev/{name}"))?;
+    }
+    tmpfs(&dev.join("shm"), c"mode=1777")?;
+    let pts = dev.join("pts");
+    make_dir(&pts)?;
+    // Without it there are no terminals inside, which few programs miss.
+    let options = c"newinstance,ptmxmode=0666,mode=620";
+    let _ = mount(
+        "devpts",
+        &pts,
+        "devpts",
+        MountFlags::NOSUID | MountFlags::NOEXEC,
+        options,
+    );
+    Ok(())
+}
+
+/// Makes `root` the root of the mount namespace and lets go of everything else.
+fn change_root(root: &Path) -> Result<(), ShimError> {
+    let changing = || "changing the root".to_owned();
+    std::env::set_current_dir(root).doing(changing)?;
+    // The old root ends up on top of the new one, from where it is taken away.
+    pivot_root(".", ".").doing(changing)?;
+    unmount(".", UnmountFlags::DETACH).doing(|| "letting go of the machine's root".to_owned())?;
+    std::env::set_current_dir("/").doing(changing)
+}
+
+/// A copy of the mount that a volume comes from, not yet mounted anywhere.
+fn source(mount: &Mount) -> Result<OwnedFd, ShimError> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let opening = || format!("opening what is mounted at {}", mount.target.display());
+    let Some(sub_path) = &mount.sub_path else {
+        return open_tree(CWD, &mount.source, flags).doing(opening);
+    };
+    let below = open_below(&mount.source, sub_path)
+        .doing(|| format!("opening subPath {} of a volume", sub_path.display()))?;
+    open_tree(&below, "", flags | OpenTreeFlags::AT_EMPTY_PATH).doing(opening)
+}
+
+/// Opens a path below a directory without following links, and makes what is missing of it.
+fn open_below(directory: &Path, path: &Path) -> Result<OwnedFd, io::Error> {
+    let mut at = openat(
+        CWD,
+        directory,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    for component in path.components() {
+        let name = match component {
+            Component::Normal(name) => name,
+            Component::CurDir => continue,
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(io::Error::other("it leaves the volume"));
+            }
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let next = match openat(&at, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                mkdirat(&at, name, Mode::from_raw_mode(0o755))?;
+                openat(&at, name, flags, Mode::empty())?
+            }
+            result => result?,
+        };
+        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&next)?.st_mode);
+        if kind == rustix::fs::FileType::Symlink {
+            return Err(io::Error::other("a part of it is a symbolic link"));
+        }
+        at = next;
+    }
+    Ok(at)
+}
+
+/// Mounts a source at its place. The root has changed, so no link can lead out of it.
+fn attach(source: &OwnedFd, mount: &Mount) -> Result<(), ShimError> {
+    let mounting = || format!("mounting at {}", mount.target.display());
+    let stat = rustix::fs::statat(source, "", AtFlags::EMPTY_PATH).doing(mounting)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory {
+        fs::create_dir_all(&mount.target).doing(mounting)?;
+    } else if !mount.target.exists() {
+        if let Some(parent) = mount.target.parent() {
+            fs::create_dir_all(parent).doing(mounting)?;
+        }
+        File::create(&mount.target).doing(mounting)?;
+    }
+    move_mount(
+        source,
+        "",
+        CWD,
+        &mount.target,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+    .doing(mounting)?;
+    if mount.read_only {
+        let target = mount.target.canonicalize().doing(mounting)?;
+        make_read_only(&target)?;
+        let table = fs::read_to_string("/proc/self/mountinfo").doing(mounting)?;
+        // The newest of several mounts at one place is the one that is seen.
+        let newest = table
+            .lines()
+            .filter_map(mount_in)
+            .rfind(|(point, _)| *point == target);
+        let flags = newest.map_or(MountFlags::empty(), |(_, flags)| flags);
+        remount_read_only(&target, flags).doing(mounting)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_table_is_read_with_its_escapes() {
+        let line = r"36 35 98:0 / /mnt/a\040b\134c rw,nosuid,relatime shared:1 - ext4 /dev/sda rw";
+        let (point, flags) = mount_in(line).unwrap();
+        assert_eq!(point, Path::new(r"/mnt/a b\c"));
+        assert_eq!(flags, MountFlags::NOSUID | MountFlags::RELATIME);
+        assert_eq!(mount_in("36 35"), None);
+    }
+
+    #[test]
+    fn directories_above_a_special_path_are_known() {
+        let special = BTreeSet::from([PathBuf::from("/a/b-c"), PathBuf::from("/a/b/c")]);
+        for (path, expected) in [
+            ("/a", true),
+            ("/a/b", true),
+            ("/a/b-c", true),
+            ("/a/b-", false),
+            ("/b", false),
+        ] {
+            assert_eq!(has_below(&special, Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn mount_points_that_exist_or_are_covered_need_no_rebuilt_directory() {
+        let mount = |target: &str| Mount {
+            source: PathBuf::new(),
+            sub_path: None,
+            target: PathBuf::from(target),
+            read_only: false,
+        };
+        let sandbox = Sandbox {
+            hidden: vec![PathBuf::from("/hidden")],
+            mounts: vec![
+                mount("/usr"),
+                mount("/tmp/x"),
+                mount("/hidden/y"),
+                mount("/missing-for-a-test/z"),
+            ],
+            uid: 0,
+            gid: 0,
+        };
+        let mut expected: BTreeSet<PathBuf> = PRIVATE.iter().map(PathBuf::from).collect();
+        expected.extend(PRIVATE_TOO.iter().map(|path| real(Path::new(path))));
+        expected.extend(["/hidden", "/missing-for-a-test/z"].map(PathBuf::from));
+        assert_eq!(special_paths(&sandbox, Some(Path::new("/tmp/w"))), expected);
+    }
+
+    #[test]
+    fn a_link_in_a_volume_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        symlink("/", directory.path().join("out")).unwrap();
+        assert!(open_below(directory.path(), Path::new("out/etc")).is_err());
+        assert!(open_below(directory.path(), Path::new("../x")).is_err());
+        open_below(directory.path(), Path::new("deep/er")).unwrap();
+        assert!(
+            directory.path().join("deep/er").is_dir(),
+            "what is missing is made"
+        );
+    }
+}

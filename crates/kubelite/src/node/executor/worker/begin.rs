@@ -1,0 +1,349 @@
+//! How a container is started.
+
+use std::{collections::BTreeSet, fs, io, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::{
+    io::AsyncReadExt,
+    net::unix::pipe::Receiver,
+    process::Child,
+    sync::{mpsc, watch},
+};
+
+use super::{Current, Event, Worker, report::MANAGER};
+use crate::node::executor::{
+    Shared,
+    attempt::{self, make_private_dir, remove_tree},
+    lifecycle::{ContainerState, WaitReason, after},
+    logs::Live,
+    objects::{ConfigError, Objects, Reference, env_references, volume_references},
+    prepare::{Place, Places, PrepareError, prepare},
+    run::{self, Cause, Exit, Files, START_FAILED_CODE},
+    volumes::{self, Content, Surroundings},
+};
+
+/// When to try again what failed for a reason that no event will tell of.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Why a container was not started.
+#[derive(Debug)]
+struct Blocked {
+    reason: WaitReason,
+    message: String,
+    on: BTreeSet<Reference>,
+    retry: bool,
+}
+
+impl Blocked {
+    fn files(error: &io::Error) -> Self {
+        Self {
+            reason: WaitReason::RunContainerError,
+            message: error.to_string(),
+            on: BTreeSet::new(),
+            retry: true,
+        }
+    }
+}
+
+/// Whether a later try may succeed although no object changes.
+fn is_passing(error: &ConfigError) -> bool {
+    matches!(error, ConfigError::Unavailable { .. })
+}
+
+impl Worker {
+    /// Starts the next attempt of a container, or notes why it cannot be started.
+    pub(super) async fn begin(&mut self, index: usize) {
+        let begun = self.try_begin(index).await;
+        let state = match begun {
+            Ok(()) => {
+                if let Some(record) = self.records.get_mut(index) {
+                    record.attempts += 1;
+                }
+                ContainerState::Starting
+            }
+            Err(blocked) => ContainerState::Blocked {
+                reason: blocked.reason,
+                message: blocked.message,
+                on: blocked.on,
+                retry_at: blocked.retry.then(|| after(self.shared.now(), RETRY)),
+            },
+        };
+        self.set_aside(index, state);
+    }
+
+    async fn try_begin(&mut self, index: usize) -> Result<(), Blocked> {
+        let (Some(container), Some(record)) = (self.container(index).cloned(), self.records.get(index))
+        else {
+            return Err(Blocked::files(&io::Error::other(
+                "the container is not in the pod",
+            )));
+        };
+        let attempt = record.attempts;
+        let Some(files) = self.files(index, attempt) else {
+            return Err(Blocked::files(&io::Error::other(
+                "the container is not in the pod",
+            )));
+        };
+        let places = match self.places.clone() {
+            Some(places) => places,
+            None => self.set_up_volumes().await?,
+        };
+        let on = env_references(&container);
+        let objects = Objects::fetch(&self.shared.client, self.namespace(), &on).await;
+        let prepared = objects
+            .map_err(PrepareError::from)
+            .and_then(|objects| {
+                prepare(
+                    &self.shared.settings,
+                    &self.pod,
+                    &container,
+                    &objects,
+                    &places,
+                    &files,
+                )
+            })
+            .map_err(|error| not_prepared(&error, on))?;
+        let begun = attempt::start(&files, &self.shared.settings.config.shim, &prepared)
+            .map_err(|error| Blocked::files(&error))?;
+        self.keep_attempts(index, attempt)
+            .map_err(|error| Blocked::files(&error))?;
+        self.monitor(index, files, begun.wake, Some(begun.child));
+        Ok(())
+    }
+
+    /// Follows a process of an attempt.
+    pub(super) fn monitor(&mut self, index: usize, files: Files, wake: Receiver, child: Option<Child>) {
+        let (sender, live) = watch::channel(Live::default());
+        if let Some(current) = self.current.get_mut(index) {
+            *current = Some(Current {
+                files: files.clone(),
+                live,
+            });
+        }
+        let monitor = Monitor {
+            shared: self.shared.clone(),
+            index,
+            files,
+            events: self.sender.clone(),
+            live: sender,
+        };
+        self.monitors.spawn(monitor.run(wake, child));
+    }
+
+    /// Only the attempt before the present one is kept, for its log.
+    fn keep_attempts(&self, index: usize, attempt: u32) -> io::Result<()> {
+        match attempt.checked_sub(2).and_then(|old| self.files(index, old)) {
+            Some(files) => remove_tree(&files.dir),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the volumes of the pod. They stay as they are for as long as it runs.
+    async fn set_up_volumes(&mut self) -> Result<Places, Blocked> {
+        let on = volume_references(&self.pod);
+        let failed = |name: &str, error: &dyn std::fmt::Display| {
+            format!("MountVolume.SetUp failed for volume {name:?} : {error}")
+        };
+        let blocked = |name: &str, error: ConfigError| Blocked {
+            reason: WaitReason::ContainerCreating,
+            message: failed(name, &error),
+            on: on.clone(),
+            retry: is_passing(&error),
+        };
+        let objects = Objects::fetch(&self.shared.client, self.namespace(), &on)
+            .await
+            .map_err(|error| blocked("", error))?;
+        let around = Surroundings {
+            objects: &objects,
+            facts: &self.shared.settings.facts,
+            token: self.shared.settings.config.service_account_token.as_deref(),
+        };
+        let volumes = self
+            .spec()
+            .and_then(|spec| spec.volumes.clone())
+            .unwrap_or_default();
+        let mut contents = Vec::new();
+        for volume in &volumes {
+            let content =
+                volumes::content(&self.pod, volume, around).map_err(|error| blocked(&volume.name, error))?;
+            contents.push((volume.name.as_str(), content));
+        }
+        let mut places = Places::new();
+        for (name, content) in contents {
+            if let Content::Claim { .. } = &content {
+                self.bind_claim(name, &objects)
+                    .await
+                    .map_err(|error| blocked(name, error))?;
+            }
+            let place = self.make_volume(name, content).map_err(|error| Blocked {
+                message: failed(name, &error),
+                reason: WaitReason::ContainerCreating,
+                on: BTreeSet::new(),
+                retry: true,
+            })?;
+            places.insert(name.to_owned(), place);
+        }
+        make_private_dir(&self.dir)
+            .and_then(|()| run::write(&self.dir.join(super::recover::PLACES), &places))
+            .map_err(|error| Blocked::files(&error))?;
+        self.use_places(places.clone());
+        Ok(places)
+    }
+
+    /// Remembers where volumes are, and that their claims are in use.
+    pub(super) fn use_places(&mut self, places: Places) {
+        for claim in places.values().filter_map(|place| place.claim.as_deref()) {
+            self.shared.claims.take(claim);
+        }
+        self.places = Some(places);
+    }
+
+    fn make_volume(&self, name: &str, content: Content) -> io::Result<Place> {
+        let own = self.dir.join("volumes").join(name);
+        make_private_dir(&self.dir.join("volumes"))?;
+        Ok(match content {
+            Content::Files(files) => {
+                // A crash may have left a part of it.
+                remove_tree(&own)?;
+                volumes::write(&own, &files)?;
+                Place {
+                    path: own,
+                    read_only: true,
+                    claim: None,
+                }
+            }
+            Content::Scratch => {
+                fs::create_dir_all(&own)?;
+                Place {
+                    path: own,
+                    read_only: false,
+                    claim: None,
+                }
+            }
+            Content::Claim { uid, read_only } => {
+                let path = self.shared.settings.claims_dir().join(&uid);
+                fs::create_dir_all(&path)?;
+                Place {
+                    path,
+                    read_only,
+                    claim: Some(uid),
+                }
+            }
+        })
+    }
+
+    /// Says that a claim has its volume: a directory of this machine.
+    async fn bind_claim(&self, volume: &str, objects: &Objects) -> Result<(), ConfigError> {
+        let volumes = self.spec().and_then(|spec| spec.volumes.as_ref());
+        let name = volumes
+            .into_iter()
+            .flatten()
+            .filter(|found| found.name == volume)
+            .find_map(|found| found.persistent_volume_claim.as_ref())
+            .map(|source| source.claim_name.clone())
+            .unwrap_or_default();
+        let claim = objects.claim(&name)?;
+        let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+        if phase == Some("Bound") {
+            return Ok(());
+        }
+        let spec = claim.spec.as_ref();
+        let requests = spec
+            .and_then(|spec| spec.resources.as_ref())
+            .and_then(|resources| resources.requests.as_ref());
+        let patch = json!({
+            "metadata": {"uid": claim.metadata.uid},
+            "status": {
+                "phase": "Bound",
+                "accessModes": spec.and_then(|spec| spec.access_modes.as_ref()),
+                "capacity": requests,
+            }
+        });
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.shared.client.clone(), self.namespace());
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match api.patch_status(&name, &params, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ConfigError::Unavailable {
+                message: error.to_string(),
+            }),
+        }
+    }
+}
+
+fn not_prepared(error: &PrepareError, on: BTreeSet<Reference>) -> Blocked {
+    let message = error.to_string();
+    let (reason, retry) = match error {
+        PrepareError::Config(error) => (WaitReason::CreateContainerConfigError, is_passing(error)),
+        PrepareError::NoCommand { .. } => (WaitReason::CreateContainerError, false),
+        PrepareError::Files(_) => (WaitReason::CreateContainerError, true),
+    };
+    Blocked {
+        reason,
+        message,
+        on,
+        retry,
+    }
+}
+
+/// Follows one process and tells the worker what becomes of it.
+struct Monitor {
+    shared: Arc<Shared>,
+    index: usize,
+    files: Files,
+    events: mpsc::Sender<Event>,
+    live: watch::Sender<Live>,
+}
+
+impl Monitor {
+    async fn run(self, mut wake: Receiver, child: Option<Child>) {
+        let mut bytes = [0; 512];
+        let mut started = false;
+        // The end of the pipe is the end of the process, and so is a broken one.
+        while matches!(wake.read(&mut bytes).await, Ok(1..)) {
+            self.live.send_modify(|live| live.changes += 1);
+            if started {
+                continue;
+            }
+            if let Ok(Some(at)) = attempt::started_at(&self.files) {
+                started = true;
+                // Without a worker there is nobody to tell.
+                let _ = self.events.send(Event::Started(self.index, at)).await;
+            }
+        }
+        if let Some(mut child) = child {
+            // How it ended is in its files; this only lets go of it.
+            let _ = child.wait().await;
+        }
+        let exit = self.exit();
+        let _ = self.events.send(Event::Ended(self.index, exit)).await;
+        self.live.send_modify(|live| live.ended = true);
+    }
+
+    fn exit(&self) -> Exit {
+        let now = self.shared.now();
+        match attempt::ended(&self.files, now) {
+            Ok(Some(exit)) => exit,
+            // It ended before it could even say that it was there.
+            Ok(None) => Exit {
+                cause: Cause::StartFailed,
+                code: START_FAILED_CODE,
+                signal: None,
+                message: fs::read_to_string(self.files.complaints()).unwrap_or_default(),
+                started_at: None,
+                finished_at: now,
+            },
+            Err(error) => Exit {
+                message: format!("the record of its end cannot be read: {error}"),
+                ..Exit::lost(None, now)
+            },
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! One pod: from the moment it is seen on this node until nothing is left of it.
+//!
+//! A loop: look at what is wanted and what is, act, say what is, wait for a change. Every wait has an event or a time that
+//! ends it.
+
+mod begin;
+mod claims;
+mod end;
+mod recover;
+mod report;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use serde_json::Value;
+use tokio::{
+    sync::{
+        broadcast::{self, error::RecvError},
+        mpsc, watch,
+    },
+    task::JoinSet,
+};
+
+use self::end::Stop;
+pub(crate) use self::{claims::ClaimsInUse, recover::PLACES};
+use super::{
+    Control, ObjectChange, Shared,
+    lifecycle::{self, Action, ContainerState, Record, RestartPolicy, Role},
+    logs::Live,
+    prepare::Places,
+    run::{Exit, Files},
+    status::{Course, Transitions, Verdict},
+};
+
+/// How many containers a pod may have: far more than any does, and few enough for a thread of work each.
+const CONTAINERS_MAX: usize = 100;
+/// Events that may wait for a busy worker. Senders wait for room, so nothing is lost.
+const EVENTS_MAX: usize = 16;
+
+/// What the API server shows of the pod.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    Present(Arc<Pod>),
+    Removed,
+}
+
+/// What a container's process tells.
+#[derive(Debug)]
+enum Event {
+    Started(usize, Timestamp),
+    Ended(usize, Exit),
+}
+
+/// A container's present attempt.
+#[derive(Debug)]
+struct Current {
+    files: Files,
+    live: watch::Receiver<Live>,
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    uid: String,
+    seen: watch::Receiver<Seen>,
+    /// As last seen.
+    pod: Arc<Pod>,
+    removed: bool,
+    dir: PathBuf,
+    /// Init containers first.
+    records: Vec<Record>,
+    /// In the order of `records`.
+    current: Vec<Option<Current>>,
+    places: Option<Places>,
+    seen_at: Timestamp,
+    course: Course,
+    stop: Option<Stop>,
+    /// No container runs, and none will.
+    over: bool,
+    /// Its end had been published before this executor started; nothing is added to it.
+    settled: bool,
+    tidied: bool,
+    events: mpsc::Receiver<Event>,
+    sender: mpsc::Sender<Event>,
+    monitors: JoinSet<()>,
+    objects: broadcast::Receiver<ObjectChange>,
+    control: watch::Receiver<Control>,
+    published: Option<Value>,
+    transitions: Transitions,
+    /// When to try again what the API server did not take.
+    retry_at: Option<Timestamp>,
+}
+
+/// Counts a pod as active for as long as it lives.
+struct Active(Arc<Shared>);
+
+impl Active {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.active.send_modify(|count| *count += 1);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0
+            .active
+            .send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// `others` is how many pods the node runs already; `over` is set when this one needs no place any more.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    uid: String,
+    mut seen: watch::Receiver<Seen>,
+    others: usize,
+    over: Arc<AtomicBool>,
+) {
+    let Seen::Present(pod) = seen.borrow_and_update().clone() else {
+        return;
+    };
+    let mut worker = Worker::new(shared, uid, seen, pod);
+    let mut active = Some(Active::new(&worker.shared));
+    worker.recover();
+    worker.admit(others);
+    loop {
+        let wake_at = worker.act().await;
+        if worker.over {
+            worker.tidy().await;
+            over.store(true, Ordering::Relaxed);
+            active = None;
+        }
+        if worker.removed && worker.over {
+            worker.forget();
+            return;
+        }
+        worker.show_logs();
+        worker.publish().await;
+        if worker.over && worker.is_deleted() && worker.delete().await {
+            worker.forget();
+            return;
+        }
+        let wake_at = earliest(wake_at, worker.retry_at);
+        if !worker.wait(wake_at).await {
+            drop(active);
+            return;
+        }
+    }
+}
+
+fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, uid: String, seen: watch::Receiver<Seen>, pod: Arc<Pod>) -> Self {
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let spec = pod.spec.as_ref();
+        let init = spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+        let main = spec.iter().flat_map(|spec| &spec.containers);
+        let records: Vec<Record> = init
+            .map(|container| Record::new(&container.name, Role::Init))
+            .chain(main.map(|container| Record::new(&container.name, Role::Main)))
+            .collect();
+        let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        Self {
+            dir: shared.settings.pods_dir().join(&uid),
+            current: records.iter().map(|_| None).collect(),
+            seen_at: started.map_or_else(|| shared.now(), |time| time.0),
+            transitions: report::transitions_of(&pod),
+            objects: shared.objects.subscribe(),
+            control: shared.control.subscribe(),
+            records,
+            places: None,
+            course: Course::Open,
+            stop: None,
+            over: false,
+            settled: false,
+            tidied: false,
+            removed: false,
+            published: None,
+            retry_at: None,
+            monitors: JoinSet::new(),
+            events,
+            sender,
+            uid,
+            seen,
+            pod,
+            shared,
+        }
+    }
+
+    fn spec(&self) -> Option<&PodSpec> {
+        self.pod.spec.as_ref()
+    }
+
+    fn namespace(&self) -> &str {
+        self.pod.metadata.namespace.as_deref().unwrap_or("")
+    }
+
+    fn name(&self) -> &str {
+        self.pod.metadata.name.as_deref().unwrap_or("")
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.pod.metadata.deletion_timestamp.is_some()
+    }
+
+    fn container(&self, index: usize) -> Option<&Container> {
+        let record = self.records.get(index)?;
+        let spec = self.pod.spec.as_ref()?;
+        let same = |container: &&Container| container.name == record.name;
+        match record.role {
+            Role::Init => spec.init_containers.iter().flatten().find(same),
+            Role::Main => spec.containers.iter().find(same),
+        }
+    }
+
+    fn files(&self, index: usize, attempt: u32) -> Option<Files> {
+        let record = self.records.get(index)?;
+        let dir = self.dir.join("containers").join(&record.name);
+        Some(Files::new(dir.join(attempt.to_string())))
+    }
+
+    /// Refuses a pod that is new here and that this node cannot run. `others` is how many it runs already.
+    fn admit(&mut self, others: usize) {
+        if self.settled || self.over || self.dir.exists() {
+            return;
+        }
+        let limit = self.shared.settings.config.pods_max;
+        let sidecar = self
+            .spec()
+            .iter()
+            .flat_map(|spec| spec.init_containers.iter().flatten())
+            .find(|container| container.restart_policy.is_some());
+        let verdict = if let Some(reason) = &self.shared.settings.refused {
+            Some(("SandboxUnavailable", format!("Pod was rejected: {reason}")))
+        } else if others >= limit {
+            let message = format!(
+                "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: {others}, capacity: {limit}"
+            );
+            Some(("OutOfpods", message))
+        } else if self.records.len() > CONTAINERS_MAX {
+            let message = format!("Pod was rejected: it has more than {CONTAINERS_MAX} containers");
+            Some(("UnexpectedAdmissionError", message))
+        } else {
+            sidecar.map(|container| {
+                let message = format!(
+                    "Pod was rejected: init container {:?} has a restartPolicy, which this node does not support",
+                    container.name
+                );
+                ("UnexpectedAdmissionError", message)
+            })
+        };
+        if let Some((reason, message)) = verdict {
+            self.course = Course::Failing(Verdict { reason, message });
+        }
+    }
+
+    /// Brings what is closer to what is wanted. Returns when to look again if nothing happens before.
+    async fn act(&mut self) -> Option<Timestamp> {
+        let deadline = self.steer();
+        let stopping = self.stop_processes();
+        if self.over {
+            return stopping;
+        }
+        if self.course != Course::Open {
+            self.over = !self.records.iter().any(Record::is_live);
+            return stopping;
+        }
+        let policy = RestartPolicy::of(self.spec().and_then(|spec| spec.restart_policy.as_deref()));
+        let backoff = self.shared.settings.config.backoff;
+        // Each round changes the state of every container that it acts on, so there are as many as a start can fail.
+        loop {
+            let next = lifecycle::next(&self.records, policy, backoff, self.shared.now());
+            self.over = next.over;
+            if next.actions.is_empty() {
+                return earliest(next.wake_at, deadline);
+            }
+            for (index, action) in next.actions {
+                match action {
+                    Action::Start => self.begin(index).await,
+                    Action::BackOff { until, delay } => {
+                        self.set_aside(index, ContainerState::BackOff { until, delay });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Changes the state of a container that may have ended; its end becomes its last one.
+    fn set_aside(&mut self, index: usize, state: ContainerState) {
+        let Some(record) = self.records.get_mut(index) else {
+            return;
+        };
+        if let ContainerState::Terminated(exit) = std::mem::replace(&mut record.state, state) {
+            record.last = Some(exit);
+        }
+    }
+
+    /// Waits for whatever comes first. `false` says that the executor is gone.
+    async fn wait(&mut self, wake_at: Option<Timestamp>) -> bool {
+        let sleep = wake_at.map(|time| {
+            let left = time.duration_since(self.shared.now());
+            tokio::time::sleep(left.try_into().unwrap_or_default())
+        });
+        let asleep = async {
+            match sleep {
+                Some(sleep) => sleep.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // Nothing is told any more about a pod that is gone.
+            changed = self.seen.changed(), if !self.removed => {
+                if changed.is_err() {
+                    return false;
+                }
+                self.look();
+            }
+            Some(event) = self.events.recv() => {
+                self.happened(event).await;
+                while let Ok(event) = self.events.try_recv() {
+                    self.happened(event).await;
+                }
+            }
+            change = self.objects.recv() => match change {
+                Ok(change) => self.unblock(Some(&change)),
+                Err(RecvError::Lagged(_)) => self.unblock(None),
+                Err(RecvError::Closed) => return false,
+            },
+            changed = self.control.changed() => {
+                if changed.is_err() {
+                    return false;
+                }
+            }
+            () = asleep => self.retry_at = None,
+        }
+        true
+    }
+
+    fn look(&mut self) {
+        let seen = self.seen.borrow_and_update().clone();
+        match seen {
+            Seen::Present(pod) => {
+                let changed = pod.metadata.generation != self.pod.metadata.generation;
+                self.pod = pod;
+                if changed {
+                    // Another image may be one whose command is known.
+                    self.unblock(None);
+                }
+            }
+            Seen::Removed => self.removed = true,
+        }
+    }
+
+    /// Lets containers try again that wait for this object; for any object if it is not known which.
+    fn unblock(&mut self, change: Option<&ObjectChange>) {
+        if change.is_some_and(|change| change.namespace != self.namespace()) {
+            return;
+        }
+        for record in &mut self.records {
+            if let ContainerState::Blocked { on, .. } = &record.state
+                && change.is_none_or(|change| on.contains(&change.reference))
+            {
+                record.state = ContainerState::Waiting;
+            }
+        }
+    }
+
+    async fn happened(&mut self, event: Event) {
+        match event {
+            Event::Started(index, since) => {
+                if let Some(record) = self.records.get_mut(index) {
+                    record.state = ContainerState::Running { since };
+                }
+            }
+            Event::Ended(index, exit) => self.ended(index, exit).await,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a worker tells the API server and those who read logs.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::Worker;
+use crate::node::executor::{
+    lifecycle::{ContainerState, after},
+    logs::ContainerLogs,
+    status::{self, Transitions, View},
+};
+
+/// Who writes the status of pods and claims.
+pub(super) const MANAGER: &str = "kubelite-node";
+/// When to try again what the API server did not take.
+pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// When the conditions of a pod last changed, as the API shows it.
+pub(super) fn transitions_of(pod: &Pod) -> Transitions {
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .filter_map(|condition| {
+            let time = condition.last_transition_time.as_ref()?.0;
+            Some((condition.type_.clone(), (condition.status.clone(), time)))
+        })
+        .collect()
+}
+
+impl Worker {
+    /// Writes the status of the pod if it has changed.
+    pub(super) async fn publish(&mut self) {
+        if self.settled || self.removed {
+            return;
+        }
+        let settings = &self.shared.settings;
+        let view = View {
+            pod: &self.pod,
+            records: &self.records,
+            course: &self.course,
+            seen_at: self.seen_at,
+            now: self.shared.now(),
+            host_ip: &settings.facts.host_ip,
+            unsandboxed: settings.unsandboxed.as_deref(),
+        };
+        let status = status::status(&view, &mut self.transitions);
+        if self.published.as_ref() == Some(&status) {
+            return;
+        }
+        let api: Api<Pod> = Api::namespaced(self.shared.client.clone(), self.namespace());
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = json!({"metadata": {"uid": self.uid}, "status": status});
+        match api
+            .patch_status(self.name(), &params, &Patch::Strategic(patch))
+            .await
+        {
+            Ok(_) => self.published = Some(status),
+            // The watch is about to say so too.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+            Err(error) => {
+                tracing::warn!(%error, uid = self.uid, "cannot write the status of a pod");
+                self.retry_at = Some(after(self.shared.now(), RETRY));
+            }
+        }
+    }
+
+    /// Lets the logs be found.
+    pub(super) fn show_logs(&self) {
+        let containers = self.records.iter().zip(&self.current).enumerate();
+        let logs = containers.map(|(index, (record, current))| {
+            let waiting: &str = match &record.state {
+                ContainerState::Blocked { reason, .. } => (*reason).into(),
+                _ => "ContainerCreating",
+            };
+            let previous = record.attempts.checked_sub(2);
+            ContainerLogs {
+                name: record.name.clone(),
+                current: current
+                    .as_ref()
+                    .map(|current| (current.files.clone(), current.live.clone())),
+                previous: previous
+                    .and_then(|attempt| self.files(index, attempt))
+                    .filter(|files| files.dir.exists()),
+                waiting: waiting.to_owned(),
+            }
+        });
+        self.shared
+            .logs
+            .set(self.namespace(), self.name(), &self.uid, logs.collect());
+    }
+}

@@ -1,0 +1,180 @@
+//! What a container can see and touch, and what is left of it.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use kubelite::node::executor::Isolation;
+use serde_json::json;
+
+use super::cluster::{Cluster, condition, eventually, phase, processes_with, shell};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn home_and_data_directory_are_invisible() {
+    let cluster = Cluster::new().await;
+    assert_eq!(cluster.executor().isolation(), &Isolation::Sandboxed);
+    let base = cluster.dir.path().display().to_string();
+    fs::write(cluster.dir.path().join("home/private"), "secret").unwrap();
+    fs::write(cluster.dir.path().join("visible"), "shown").unwrap();
+    let script = format!(
+        "ls -A {base}/home {base}/data; echo \"home is $HOME\"; touch $HOME/own && ls $HOME; cat {base}/visible"
+    );
+    let log = cluster.output("p", &script).await;
+    assert_eq!(
+        log,
+        format!("{base}/data:\n\n{base}/home:\nhome is {base}/home\nown\nshown")
+    );
+    assert_eq!(
+        fs::read_to_string(cluster.dir.path().join("home/private")).unwrap(),
+        "secret"
+    );
+    assert!(!cluster.dir.path().join("home/own").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exposed_paths_are_visible_and_read_only() {
+    let cluster = Cluster::with(|config| {
+        let tools = config.home.as_ref().unwrap().join("tools/bin");
+        fs::create_dir_all(&tools).unwrap();
+        fs::write(tools.join("tool"), "#!/bin/sh\necho it works\n").unwrap();
+        fs::set_permissions(tools.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+        config.path = format!("{}:{}", tools.display(), config.path);
+        config.exposed.push(tools);
+    })
+    .await;
+    let log = cluster
+        .output(
+            "p",
+            "tool; touch $HOME/tools/bin/x 2>/dev/null || echo fixed; touch $HOME/y && echo mine",
+        )
+        .await;
+    assert_eq!(log, "it works\nfixed\nmine\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_machine_is_read_only_and_tmp_is_private() {
+    let cluster = Cluster::new().await;
+    let base = cluster.dir.path().display().to_string();
+    let script = format!(
+        "for d in / /etc /usr /var {base}; do touch $d/kubelite-test 2>/dev/null && echo wrote $d; done; \
+         ls -A /tmp /var/tmp /run | grep -v '^systemd$'; \
+         echo x > /tmp/mine && cat /tmp/mine; echo y > /var/tmp/z && cat /var/tmp/z; \
+         echo > /dev/null && head -c 1 /dev/zero | wc -c; touch /dev/shm/s && echo shm; \
+         mount -o remount,rw / 2>/dev/null && echo remounted; umount /proc 2>/dev/null && echo unmounted; \
+         mount -t tmpfs none /mnt 2>/dev/null && echo mounted; true"
+    );
+    let log = cluster.output("p", &script).await;
+    assert_eq!(log, "/run:\n\n/tmp:\n\n/var/tmp:\nx\ny\n1\nshm\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_sees_only_its_own_processes() {
+    let cluster = Cluster::new().await;
+    let log = cluster
+        .output("p", "ls /proc | grep -c '^[0-9]'; cat /proc/1/cmdline | tr '\\0' ' ' | grep -c kubelite-shim; test $$$$ -ne 1 && echo child")
+        .await;
+    let mut lines = log.lines();
+    let count: usize = lines.next().unwrap().parse().unwrap();
+    assert!(count < 6, "{log}");
+    assert_eq!(lines.collect::<Vec<_>>(), ["1", "child"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_is_whom_it_asks_to_be() {
+    let cluster = Cluster::new().await;
+    let mut container = shell(
+        "main",
+        "id -u; id -g; touch /tmp/x; stat -c %u /tmp/x; grep NoNewPrivs /proc/self/status",
+    );
+    container["securityContext"] = json!({"runAsUser": 1234, "runAsGroup": 4321, "runAsNonRoot": true});
+    cluster.pod("p", json!({"containers": [container]})).await;
+    cluster.over("p").await;
+    assert_eq!(cluster.log("p").await, "1234\n4321\n1234\nNoNewPrivs:\t1\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orphans_die_with_their_container_and_nothing_is_left() {
+    let cluster = Cluster::new().await;
+    let word = cluster
+        .dir
+        .path()
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let mounts = || {
+        fs::read_to_string("/proc/self/mountinfo")
+            .unwrap()
+            .matches(&word)
+            .count()
+    };
+    let script = format!(
+        "setsid sh -c 'trap \"\" TERM HUP; sleep 1000; : {word}-orphan' & mkdir -p /tmp/a/b; chmod 0 /tmp/a; echo started"
+    );
+    cluster.script("p", &script).await;
+    let pod = cluster.over("p").await;
+    assert_eq!(phase(&pod), "Succeeded");
+    assert_eq!(processes_with(&format!("{word}-orphan")), 0);
+    let dir = cluster.pod_dir(&pod);
+    let left: Vec<_> = ["tmp", "home", "root", "run.json"]
+        .iter()
+        .filter(|name| dir.join("containers/main/0").join(name).exists())
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(!dir.join("volumes").exists());
+    assert_eq!(cluster.log("p").await, "started\n", "the log stays");
+    cluster.delete("p", None).await;
+    cluster.gone(&pod).await;
+    eventually("nothing is left of the pod", || !dir.exists()).await;
+    assert_eq!(mounts(), 0);
+    assert_eq!(processes_with(&word), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_sandbox_the_status_says_so_and_orphans_die_too() {
+    let cluster = Cluster::unsandboxed().await;
+    let word = cluster
+        .dir
+        .path()
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let mut container = shell(
+        "main",
+        &format!(
+            "setsid sh -c 'trap \"\" TERM HUP; sleep 1000; : {word}-orphan' & echo hello > $FILE; cat $KUBELITE_ROOT/w/f; echo $HOME"
+        ),
+    );
+    container["env"] = json!([{"name": "FILE", "value": "/w/f"}]);
+    container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
+    cluster
+        .pod(
+            "p",
+            json!({"containers": [container], "volumes": [{"name": "w", "emptyDir": {}}]}),
+        )
+        .await;
+    let pod = cluster.over("p").await;
+    let log = cluster.log("p").await;
+    assert_eq!(phase(&pod), "Succeeded", "{log}");
+    assert_eq!(condition(&pod, "kubelite.dev/Sandboxed"), Some("False"));
+    assert!(log.starts_with("hello\n") && log.contains(&word), "{log}");
+    assert_eq!(processes_with(&format!("{word}-orphan")), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_there_is_no_sandbox_to_be_had_pods_are_rejected() {
+    // A shim that cannot make a sandbox stands for a kernel that refuses.
+    let cluster = Cluster::with(|config| config.shim = "/bin/false".into()).await;
+    assert!(matches!(
+        cluster.executor().isolation(),
+        Isolation::Refused { .. }
+    ));
+    cluster.script("p", "true").await;
+    let pod = cluster.over("p").await;
+    let status = pod.status.as_ref().unwrap();
+    assert_eq!(
+        (phase(&pod), status.reason.as_deref()),
+        ("Failed", Some("SandboxUnavailable"))
+    );
+}
