@@ -54,7 +54,7 @@ typos:
 	@tool=$$(scripts/tools.sh typos) && "$$tool"
 
 tests: need-cargo
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 
 # The whole workspace is selected so that dependencies have the features they were already built with for `tests`.
 kubectl-tests: need-cargo
