@@ -16,6 +16,7 @@ mod durability;
 mod kube_client;
 mod kube_runtime;
 mod list;
+mod metadata;
 mod no_panics;
 mod owners;
 mod support;
