@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{APPLY, CONFIG_MAPS, JSON, MERGE, TestServer, config_map, request, uid};
 
-fn with_metadata(metadata: Value) -> Value {
+fn with_metadata(metadata: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata })
 }
 
@@ -21,7 +21,7 @@ async fn bad_metadata_of_a_built_in_kind_is_refused() {
         json!({ "name": "a", "ownerReferences": [{ "name": "a" }] }),
     ] {
         server
-            .post(CONFIG_MAPS, &with_metadata(metadata))
+            .post(CONFIG_MAPS, &with_metadata(&metadata))
             .await
             .fails(422, "Invalid");
     }
@@ -44,7 +44,7 @@ async fn nobody_changes_the_uid_of_a_built_in_kind() {
 #[tokio::test(start_paused = true)]
 async fn a_write_without_a_name_loses_nothing() {
     let server = TestServer::start().await;
-    let object = with_metadata(json!({ "name": "a", "finalizers": ["example.com/keep"] }));
+    let object = with_metadata(&json!({ "name": "a", "finalizers": ["example.com/keep"] }));
     server.post(CONFIG_MAPS, &object).await.created();
     let path = format!("{CONFIG_MAPS}/a");
     server
@@ -52,7 +52,7 @@ async fn a_write_without_a_name_loses_nothing() {
         .await
         .fails(400, "BadRequest");
     server
-        .put(&path, &with_metadata(json!({})))
+        .put(&path, &with_metadata(&json!({})))
         .await
         .fails(400, "BadRequest");
     let kept = server.get(&path).await.ok();
