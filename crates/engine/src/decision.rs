@@ -1,0 +1,232 @@
+//! What a decision is made of: what is known, what can be asked, what can be done.
+//!
+//! Every kind's `plan` has the same shape: `plan(&Observed, &Settings, now) -> Decision<Status>`. It either says what it
+//! has to see first, or what is to be done. The caller carries a plan out, puts what it learned into the observation, and
+//! asks again until there is nothing left to do.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use jangar_api::reason::Reason;
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
+use serde::Serialize;
+
+/// Which object a decision is about. All it does and asks happens in that namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Key {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What tells an object from another one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Uid(pub String);
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One object, and no other that may take its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ObjectId {
+    pub name: String,
+    pub uid: Uid,
+}
+
+/// What is known of an object that another one refers to.
+///
+/// A cache can be late, so that an object is not in it proves nothing: only [`Sight::Absent`] does, which is the answer
+/// of a live read.
+#[derive(Debug)]
+pub enum Sight<K> {
+    Seen(Arc<K>),
+    /// Not in the cache, and not asked for yet.
+    Unseen,
+    /// A live read found that there is none.
+    Absent,
+}
+
+impl<K> Sight<K> {
+    /// The object, if it is known.
+    pub fn seen(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Seen(object) => Some(object),
+            Self::Unseen | Self::Absent => None,
+        }
+    }
+}
+
+impl<K> Clone for Sight<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Seen(object) => Self::Seen(Arc::clone(object)),
+            Self::Unseen => Self::Unseen,
+            Self::Absent => Self::Absent,
+        }
+    }
+}
+
+/// What a decision has to see, read from the API server itself and not from a cache.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Question {
+    /// The Agent of this name.
+    Agent(String),
+    /// The AgentProvider of this name.
+    AgentProvider(String),
+    /// The ImplementationSpec of this name.
+    ImplementationSpec(String),
+    /// The Memory of this name.
+    Memory(String),
+    /// The Job of this name.
+    Job(String),
+    /// The pods that the Job of this UID controls.
+    PodsOf(Uid),
+}
+
+/// Something to be done to the world. The list is closed: whatever Jangar does to a cluster is one of these.
+///
+/// Each is safe to repeat: creation is by a name that follows from the run, and everything else names the UID it is meant
+/// for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Effect {
+    /// Creates the files of an attempt that are too large for the pod's own annotations. If there is one of that name
+    /// already, it is left as it is.
+    CreateConfigMap(Box<ConfigMap>),
+    /// Creates the Job of an attempt. If there is one of that name already, nothing happens, and it is observed.
+    CreateJob(Box<Job>),
+    /// Deletes a Job in the foreground: its pods get their grace and go first.
+    StopJob { job: ObjectId },
+    /// Deletes a pod, with this many seconds of grace or with its own.
+    DeletePod {
+        pod: ObjectId,
+        grace_seconds: Option<u32>,
+    },
+    /// Lets a Job go whose end is recorded: one patch sets how long it is kept and takes our finalizer away.
+    ReleaseJob {
+        job: ObjectId,
+        /// The finalizers that stay, which the patch has to spell out.
+        other_finalizers: Vec<String>,
+        /// The version the list of finalizers was read at: it must not have changed since.
+        resource_version: String,
+        /// Absent: it is kept until somebody deletes it.
+        ttl_seconds_after_finished: Option<u32>,
+    },
+    /// Deletes a run that has been kept for long enough.
+    DeleteRun { run: ObjectId },
+}
+
+/// What an Event tells those who watch an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    pub severity: Severity,
+    pub reason: Reason,
+    pub message: String,
+}
+
+/// How much an Event deserves attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Severity {
+    Normal,
+    Warning,
+}
+
+/// What is to be done about one object.
+///
+/// Effects come first and in this order; then the status is written, once; then the notices go out. A plan that does
+/// nothing is complete: the object is looked at again when something changes, or at `wake_at`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan<S> {
+    pub effects: Vec<Effect>,
+    /// The whole status as it should be; absent if it is that already.
+    pub status: Option<S>,
+    pub notices: Vec<Notice>,
+    /// When to look again although nothing happened.
+    pub wake_at: Option<Timestamp>,
+}
+
+impl<S> Plan<S> {
+    /// Nothing to do.
+    pub const fn nothing() -> Self {
+        Self {
+            effects: Vec::new(),
+            status: None,
+            notices: Vec::new(),
+            wake_at: None,
+        }
+    }
+
+    /// Whether carrying the plan out changes nothing.
+    pub fn is_idle(&self) -> bool {
+        self.effects.is_empty() && self.status.is_none()
+    }
+}
+
+/// What a decision comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum Decision<S> {
+    /// It cannot be made before these are answered.
+    Look(BTreeSet<Question>),
+    Act(Plan<S>),
+}
+
+impl<S> Decision<S> {
+    /// Asks for one thing.
+    pub fn look(question: Question) -> Self {
+        Self::Look(BTreeSet::from([question]))
+    }
+}
+
+/// An effect that the API server refused, with its own words. It would refuse a repetition as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// HTTP status: 400 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.
+    pub code: u16,
+    pub message: String,
+}
+
+/// Why an object as it was written can never work: what a condition says about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rejection {
+    pub reason: Reason,
+    /// Names the field, the value and the remedy.
+    pub message: String,
+}
+
+impl Rejection {
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// The pods that one Job controls, and how they are known.
+#[derive(Clone, Debug)]
+pub enum PodSight {
+    /// As a cache has them: what is there exists, what is not there may.
+    Cached(Vec<Arc<Pod>>),
+    /// As a live read listed them: what is not there does not exist.
+    Live(Vec<Arc<Pod>>),
+}
+
+impl PodSight {
+    /// The pods, however they are known.
+    pub fn pods(&self) -> &[Arc<Pod>] {
+        match self {
+            Self::Cached(pods) | Self::Live(pods) => pods,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Every decision of Jangar, as pure functions of what is observed, the settings and the time.
+//!
+//! Nothing in here waits, reads a clock, draws a random number or talks to anything: time and ids are arguments, and
+//! what should happen is returned as a value. So a decision can be printed, compared and tested without a cluster, and the
+//! same observation always leads to the same plan. It depends on `jangar-api`, on the data types of Kubernetes and on
+//! nothing that does input or output; a test holds it to that.
+//!
+//! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
+//! run, and [`job`], which makes the Job of one attempt. [`settings`] is what an operator can choose.
+
+pub mod agent;
+pub mod agent_provider;
+pub mod agent_run;
+pub mod conditions;
+pub mod decision;
+pub mod implementation_spec;
+pub mod job;
+pub mod settings;
+pub mod template;

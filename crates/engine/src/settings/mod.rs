@@ -1,0 +1,113 @@
+//! What an operator can choose: plain values with defaults.
+
+mod runner;
+
+use std::{collections::BTreeSet, time::Duration};
+
+pub use self::runner::{Install, RunnerSettings};
+
+/// All settings of the controllers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Which namespaces are looked after.
+    pub namespaces: Namespaces,
+    pub lease: LeaseSettings,
+    pub runs: RunSettings,
+    pub policy: PolicySettings,
+    pub runner: RunnerSettings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            namespaces: Namespaces::These(BTreeSet::from(["agents".to_owned()])),
+            lease: LeaseSettings::default(),
+            runs: RunSettings::default(),
+            policy: PolicySettings::default(),
+            runner: RunnerSettings::default(),
+        }
+    }
+}
+
+/// Which namespaces are looked after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Namespaces {
+    /// Every one, also those made later. Needs rights in the whole cluster.
+    All,
+    These(BTreeSet<String>),
+}
+
+/// How the one process that writes is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// Off, whoever starts writes at once: for a single process only.
+    pub enabled: bool,
+    pub name: String,
+    pub namespace: String,
+    /// How long others wait for a holder that is silent.
+    pub duration: Duration,
+    /// When a holder that cannot renew gives up.
+    pub renew_deadline: Duration,
+    /// How often it is renewed, and asked for.
+    pub retry_period: Duration,
+}
+
+impl Default for LeaseSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            name: jangar_api::labels::LEADER_LEASE.to_owned(),
+            namespace: "agents".to_owned(),
+            duration: Duration::from_secs(30),
+            renew_deadline: Duration::from_secs(20),
+            retry_period: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The rules of a run's life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSettings {
+    /// How long a run waits for an object it refers to before it fails.
+    pub reference_grace: Duration,
+    /// How long finished runs are kept; absent, for good.
+    pub retention: Option<Duration>,
+    /// Whether a run whose accepted spec was changed is stopped, or only warned about.
+    pub immutability_enforced: bool,
+    /// How long a cancel may take before it is reported as timed out.
+    pub cancel_timeout: Duration,
+    /// How many artifacts a status lists.
+    pub artifacts_max: usize,
+    /// Whether more artifacts than that, or bad ones, fail the run.
+    pub artifacts_strict: bool,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self {
+            reference_grace: Duration::from_mins(1),
+            retention: Some(Duration::from_hours(30 * 24)),
+            immutability_enforced: true,
+            cancel_timeout: Duration::from_mins(1),
+            artifacts_max: 50,
+            artifacts_strict: false,
+        }
+    }
+}
+
+/// What runs may ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicySettings {
+    /// Labels that every run must have, by key.
+    pub labels_required: Vec<String>,
+    /// Patterns of label keys, with `*`, that no run may have.
+    pub labels_denied: Vec<String>,
+    /// Patterns of label keys that a run may have; empty allows all.
+    pub labels_allowed: Vec<String>,
+    /// Patterns of images that no run may use.
+    pub images_denied: Vec<String>,
+    /// Patterns of images that a run may use; empty allows all.
+    pub images_allowed: Vec<String>,
+    /// Secrets that no run may use, by name.
+    pub blocked_secrets: BTreeSet<String>,
+}

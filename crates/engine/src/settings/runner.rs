@@ -1,0 +1,65 @@
+//! How the pods of runs look unless a run says otherwise.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration};
+use serde_json::Value;
+
+/// How the pods of runs look. Every field but `install` can be replaced by the run's `spec.runtime.config` or workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunnerSettings {
+    /// The image of runs that name none.
+    pub image: Option<String>,
+    /// Where agent-runner comes from.
+    pub install: Install,
+    pub service_account: Option<String>,
+    pub node_selector: BTreeMap<String, String>,
+    pub tolerations: Vec<Toleration>,
+    /// As JSON, so that fields of newer versions of Kubernetes pass through.
+    pub topology_spread_constraints: Vec<Value>,
+    pub affinity: Option<Affinity>,
+    /// Absent: the restricted one.
+    pub pod_security_context: Option<PodSecurityContext>,
+    pub priority_class: Option<String>,
+    pub scheduler_name: Option<String>,
+    pub image_pull_secrets: Vec<String>,
+    /// How many more attempts a failed Job gets.
+    pub backoff_limit: u32,
+    /// How long a finished Job is kept; absent, until its run is deleted.
+    pub job_ttl_seconds: Option<u32>,
+    /// How long archived logs are kept; it does not change how long the Job is.
+    pub log_retention_seconds: u32,
+}
+
+/// The init container that puts agent-runner into the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// An image that carries agent-runner.
+    pub image: String,
+    /// The command that, given a directory as its last argument, puts agent-runner there.
+    pub command: Vec<String>,
+}
+
+impl Default for RunnerSettings {
+    fn default() -> Self {
+        Self {
+            image: None,
+            install: Install {
+                image: "ghcr.io/proompteng/jangar:latest".to_owned(),
+                command: vec!["agent-runner".to_owned(), "install".to_owned()],
+            },
+            service_account: None,
+            node_selector: BTreeMap::new(),
+            tolerations: Vec::new(),
+            topology_spread_constraints: Vec::new(),
+            affinity: None,
+            pod_security_context: None,
+            priority_class: None,
+            scheduler_name: None,
+            image_pull_secrets: Vec::new(),
+            backoff_limit: 0,
+            job_ttl_seconds: Some(600),
+            log_retention_seconds: 604_800,
+        }
+    }
+}
