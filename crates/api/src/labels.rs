@@ -19,6 +19,13 @@ pub const UPDATED_AT: &str = "agents.proompteng.ai/updatedAt";
 /// Label or annotation that keeps a finished run from being deleted by retention when its value is `true`.
 pub const RETAIN: &str = "agents.proompteng.ai/retain";
 
+/// Annotation on a Job: hash of the spec of the run it was made for.
+pub const SPEC_HASH: &str = "agents.proompteng.ai/spec-hash";
+/// Annotation on a Job: when its run was let in.
+pub const ADMITTED_AT: &str = "agents.proompteng.ai/admitted-at";
+/// Annotation on a Job: which attempt it is, counted from one.
+pub const ATTEMPT: &str = "agents.proompteng.ai/attempt";
+
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
 /// Finalizer on a Job: its outcome is not recorded in the status of its run yet.
@@ -58,6 +65,9 @@ mod tests {
             SOURCE_PROVIDER,
             UPDATED_AT,
             RETAIN,
+            SPEC_HASH,
+            ADMITTED_AT,
+            ATTEMPT,
             RUNTIME_CLEANUP_FINALIZER,
             JOB_STATUS_FINALIZER,
             DELIVERY_ID,

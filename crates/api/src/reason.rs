@@ -28,10 +28,26 @@ string_enum! {
         Cancelled,
         SubmitFailed,
         SpecImmutableViolation,
+        /// A cancel is under way.
+        Cancelling,
+        /// What a deleted run had running has stopped.
+        Stopped,
 
         // Jobs and their names.
         JobFailed,
         JobMissing,
+        /// The API server refused the Job; the message has its words.
+        JobRejected,
+        /// The API server does not let the Job in at the moment: a right is missing, or a quota is used up.
+        JobForbidden,
+        /// The pod does not start; the message has the scheduler's or the node's words.
+        PodWaiting,
+        /// The pod could not start for want of its image or its configuration, for too long.
+        ImageUnavailable,
+        /// The node took the pod away: evicted, preempted, or lost with its node.
+        Disrupted,
+        /// The Job completed, but no pod was left to read its result from.
+        ResultUnavailable,
         NameTaken,
         PreviousJobTerminating,
 
@@ -53,6 +69,16 @@ string_enum! {
 
         // What is wrong with a run's spec or the objects it refers to.
         MissingRuntime,
+        /// The runtime is one that this version does not execute.
+        UnsupportedRuntime,
+        /// A setting in `spec.runtime.config` has the wrong form.
+        InvalidRuntimeConfig,
+        /// A template of the provider cannot be rendered.
+        InvalidTemplate,
+        /// A volume of the workload lacks what it is made of.
+        InvalidVolume,
+        /// The files of the run are larger than a ConfigMap can hold.
+        InputsTooLarge,
         MissingEndpoint,
         MissingTemporalConfig,
         MissingAgent,

@@ -9,7 +9,7 @@ use crate::{
     phase::RunPhase,
     refs::ArtifactRef,
     step::StepProgress,
-    values::{AnyMap, Timestamp, if_legible},
+    values::{AnyMap, FreeForm, Int32, Timestamp, if_legible},
 };
 
 /// What became of the run, written by the controllers alone.
@@ -33,6 +33,13 @@ pub struct AgentRunStatus {
     /// for an endpoint its address and answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ref: Option<AnyMap>,
+    /// What the agent's run came to, as agent-runner reported it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<RunOutcome>,
+    /// When a cancel that is under way is given up and reported as timed out.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_deadline: Option<Timestamp>,
     /// Hash of the spec as it was accepted. An edit that gets past the API server is recognised by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<String>,
@@ -52,6 +59,33 @@ pub struct AgentRunStatus {
     /// Where the steps stand, for the runtime `workflow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowStatus>,
+}
+
+/// What a run came to. Of an agent that reported nothing more, only the exit code and the reason are known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunOutcome {
+    /// Exit code of the container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<Int32>,
+    /// One word for what happened, for example Completed, AgentFailed, HardDeadlineExceeded or OOMKilled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What went wrong, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What the agent says it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// What the agent says it used, by name: tokens, for example, or money.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<FreeForm>,
+    /// The commit that holds the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Values for programs, as the agent reported them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<FreeForm>,
 }
 
 /// What the implementation asked the run to know.
