@@ -15,6 +15,7 @@ pub struct Settings {
     pub runs: RunSettings,
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
+    pub safeguards: Safeguards,
 }
 
 impl Default for Settings {
@@ -25,6 +26,7 @@ impl Default for Settings {
             runs: RunSettings::default(),
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
+            safeguards: Safeguards::default(),
         }
     }
 }
@@ -110,4 +112,26 @@ pub struct PolicySettings {
     pub images_allowed: Vec<String>,
     /// Secrets that no run may use, by name.
     pub blocked_secrets: BTreeSet<String>,
+}
+
+/// What keeps a step from being done twice. No operator can choose these: the simulation takes one away at a time, to show
+/// that it finds what the safeguard is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Safeguards {
+    /// An object is not planned again before the caches show what was written for it.
+    pub barrier: bool,
+    /// A Job that is already there is taken for the run's own only if it carries the run's UID and the hash of its spec.
+    pub adoption_check: bool,
+    /// A Job cannot vanish before its end is recorded.
+    pub job_finalizer: bool,
+}
+
+impl Default for Safeguards {
+    fn default() -> Self {
+        Self {
+            barrier: true,
+            adoption_check: true,
+            job_finalizer: true,
+        }
+    }
 }
