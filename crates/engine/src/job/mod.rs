@@ -31,10 +31,30 @@ pub struct JobRequest<'a> {
 pub struct BuiltJob {
     pub job: Job,
     pub config_map: Option<ConfigMap>,
+    pub system_prompt_hash: Option<String>,
+    pub contract: Option<jangar_api::agents::agent_run_status::ContractStatus>,
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.
-pub fn build(request: &JobRequest<'_>, settings: &RunnerSettings) -> Result<BuiltJob, Rejection> {
+pub fn build(request: &JobRequest<'_>, settings: &crate::settings::Settings) -> Result<BuiltJob, Rejection> {
     let _ = (request, settings);
     Err(Rejection::new(jangar_api::reason::Reason::SubmitFailed, ""))
+}
+
+pub const CONTAINER: &str = "agent-runner";
+pub fn name(run: &str, attempt: u32) -> jangar_api::names::DnsLabel {
+    jangar_api::names::DnsLabel::join(
+        run,
+        &if attempt <= 1 {
+            "job".to_owned()
+        } else {
+            format!("job-attempt-{attempt}")
+        },
+    )
+}
+pub fn ttl_seconds(_: &AgentRun, settings: &RunnerSettings) -> Result<Option<u32>, Rejection> {
+    Ok(settings.job_ttl_seconds)
+}
+pub fn attempts_allowed(_: &AgentRun, _: &Agent, settings: &RunnerSettings) -> Result<u32, Rejection> {
+    Ok(1 + settings.backoff_limit)
 }
