@@ -28,6 +28,8 @@ mod spec_hash;
 mod stamp;
 mod standing;
 mod start;
+#[cfg(test)]
+mod tests;
 
 mod waiting;
 
