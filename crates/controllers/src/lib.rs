@@ -8,3 +8,6 @@
 //! look the same to it. It reads the time through [`clock::Clock`] and waits through tokio's clock only.
 
 pub mod clock;
+pub mod events;
+pub mod lease;
+pub mod metrics;
