@@ -4,6 +4,7 @@
 use std::{
     io::{Write, stdout},
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +17,7 @@ use kube::{
 use kubelite::node::executor::SandboxPolicy;
 use serde_json::{Value, json};
 
-use crate::embedded::Embedded;
+use crate::embedded::{Embedded, Options};
 
 const NAMESPACE: &str = "agents";
 const MANIFEST: &str = include_str!("../../../examples/first-run.yaml");
@@ -25,10 +26,9 @@ const MANAGER: &str = "demo";
 
 pub(crate) async fn run() -> Result<()> {
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
-    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
 
     say("1. A Kubernetes API server starts inside this program: no cluster, no Docker, no key.")?;
-    let embedded = Embedded::start(directory.path(), listen, NAMESPACE, SandboxPolicy::Required).await?;
+    let embedded = Embedded::start(options(directory.path()), &Embedded::readiness()).await?;
     show(&format!(
         "listening on https://{}, kubeconfig in {}",
         embedded.address(),
@@ -38,7 +38,7 @@ pub(crate) async fn run() -> Result<()> {
         "{} kinds installed from their definitions",
         Kind::ALL.len()
     ))?;
-    let client = embedded.client(NAMESPACE);
+    let client = embedded.client();
 
     say("2. One piece of work, described by four objects.")?;
     command("kubectl apply --server-side -f examples/first-run.yaml")?;
@@ -80,8 +80,8 @@ pub(crate) async fn run() -> Result<()> {
 
     say("6. What was acknowledged survives: the server stops and starts again on the same files.")?;
     embedded.stop(std::future::pending()).await?;
-    let embedded = Embedded::start(directory.path(), listen, NAMESPACE, SandboxPolicy::Required).await?;
-    let client = embedded.client(NAMESPACE);
+    let embedded = Embedded::start(options(directory.path()), &Embedded::readiness()).await?;
+    let client = embedded.client();
     let kept: AgentRun = Api::namespaced(client.clone(), NAMESPACE).get(RUN).await?;
     ensure!(
         kept.spec.stop.is_requested(),
@@ -94,6 +94,16 @@ pub(crate) async fn run() -> Result<()> {
     say(
         "Next: `jangar up` serves until you stop it, and kubectl works on it. README.md says what is built and what is not.",
     )
+}
+
+fn options(directory: &Path) -> Options {
+    Options {
+        data_dir: directory.to_owned(),
+        api_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        namespace: NAMESPACE.to_owned(),
+        sandbox: SandboxPolicy::Required,
+        manifests: Vec::new(),
+    }
 }
 
 fn say(text: &str) -> Result<()> {

@@ -1,0 +1,16 @@
+//! `jangar up` as a person runs it: the program itself, on free ports, in temporary directories.
+//!
+//! Nothing here sleeps for a fixed time: tests wait for a line of output or for what the API shows, with a bound that only a
+//! broken program reaches.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod end;
+mod manifests;
+mod pods;
+mod process;
+mod start;
