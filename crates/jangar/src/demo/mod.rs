@@ -55,12 +55,10 @@ pub(crate) async fn run() -> Result<()> {
     // Whatever became of the story, nothing of it is left running.
     let stopped = embedded.stop(std::future::pending()).await;
     played.and(stopped)?;
-    say(
-        "That was all on this machine, and nothing of it is left. Next:\n\
+    say("That was all on this machine, and nothing of it is left. Next:\n\
          - `jangar up` keeps such a Kubernetes running, and kubectl works on it\n\
          - examples/demo/ has the manifests of this story; they run unchanged on a cluster\n\
-         - docs/agent-runner.md says what an agent of your own has to do: very little",
-    )
+         - docs/agent-runner.md says what an agent of your own has to do: very little")
 }
 
 fn options(directory: &Path) -> Options {
@@ -89,7 +87,9 @@ async fn play(stage: &Stage) -> Result<()> {
     stage.job_says("make-adder").await?;
 
     say("3. An agent, and a piece of work for it. (The agent is a script that stands in for a real one.)")?;
-    stage.apply(&[example!("agent.yaml"), example!("mend.yaml")]).await?;
+    stage
+        .apply(&[example!("agent.yaml"), example!("mend.yaml")])
+        .await?;
 
     say("4. It is done as it is described: in a pod, by the agent, with a report at the end.")?;
     let started = [RunPhase::Running, RunPhase::Succeeded, RunPhase::Failed];
@@ -103,9 +103,14 @@ async fn play(stage: &Stage) -> Result<()> {
         "the agent failed; its log is above"
     );
     let outcome = status.outcome.unwrap_or_default();
-    show(&format!("commit: {}", outcome.commit.as_deref().unwrap_or("none")))?;
+    show(&format!(
+        "commit: {}",
+        outcome.commit.as_deref().unwrap_or("none")
+    ))?;
 
-    say("5. Another run is cancelled while it works, and is called cancelled only when its process is dead.")?;
+    say(
+        "5. Another run is cancelled while it works, and is called cancelled only when its process is dead.",
+    )?;
     cancel(stage).await?;
 
     say("6. What the agent did.")?;
@@ -123,7 +128,10 @@ async fn cancel(stage: &Stage) -> Result<()> {
     let marker = run.metadata.uid.context("the run has no UID")?;
     let working = processes::count(&marker)?;
     show(&format!("processes of it on this machine: {working}"))?;
-    ensure!(working > 0, "the agent said that it works, but no process of it was found");
+    ensure!(
+        working > 0,
+        "the agent said that it works, but no process of it was found"
+    );
     let request = json!({"spec": {"cancel": true, "cancelReason": "we have seen enough"}});
     stage.patch_run("dawdle-1", &request).await?;
     stage
@@ -132,6 +140,9 @@ async fn cancel(stage: &Stage) -> Result<()> {
     stage.run_is("dawdle-1", &[RunPhase::Cancelled]).await?;
     let left = processes::count(&marker)?;
     show(&format!("processes of it on this machine: {left}"))?;
-    ensure!(left == 0, "the run is called cancelled, and {left} processes of it are alive");
+    ensure!(
+        left == 0,
+        "the run is called cancelled, and {left} processes of it are alive"
+    );
     Ok(())
 }

@@ -4,12 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
-use jangar_api::{
-    agents::agent_run::AgentRun,
-    condition::ConditionType,
-    labels,
-    phase::RunPhase,
-};
+use jangar_api::{agents::agent_run::AgentRun, condition::ConditionType, labels, phase::RunPhase};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, Client,
@@ -125,7 +120,9 @@ impl Stage {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             phase.is_some_and(|phase| phase != "Pending")
         };
-        let pod: Pod = self.wait(selector, &format!("the pod of {name} to start"), started).await?;
+        let pod: Pod = self
+            .wait(selector, &format!("the pod of {name} to start"), started)
+            .await?;
         let pod = pod.metadata.name.unwrap_or_default();
         let params = LogParams {
             follow: true,
@@ -149,7 +146,9 @@ impl Stage {
 
     /// Changes a run, and shows the command.
     pub(super) async fn patch_run(&self, name: &str, patch: &Value) -> Result<()> {
-        console::command(&format!("kubectl patch agentrun {name} --type=merge -p '{patch}'"))?;
+        console::command(&format!(
+            "kubectl patch agentrun {name} --type=merge -p '{patch}'"
+        ))?;
         self.api::<AgentRun>()
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await

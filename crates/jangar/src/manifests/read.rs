@@ -139,7 +139,10 @@ mod tests {
     fn documents_are_read_in_order_and_empty_ones_are_passed_over() {
         let text = "# a comment\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n---\n---\n\
                     apiVersion: agents.proompteng.ai/v1alpha1\nkind: AgentRun\nmetadata: {name: two, namespace: team}\n";
-        let documents: Vec<_> = documents("f.yaml", text).into_iter().map(Result::unwrap).collect();
+        let documents: Vec<_> = documents("f.yaml", text)
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
         let shown: Vec<_> = documents
             .iter()
             .map(|document| {

@@ -39,7 +39,12 @@ fn runs(client: &Client) -> Api<AgentRun> {
 
 /// A run with a provider that runs this shell script.
 async fn script(client: &Client, name: &str, script: &str) -> AgentRun {
-    agent(client, name, json!({"binary": "/bin/sh", "argsTemplate": ["-c", script]})).await;
+    agent(
+        client,
+        name,
+        json!({"binary": "/bin/sh", "argsTemplate": ["-c", script]}),
+    )
+    .await;
     create(client, run(name, json!({}))).await
 }
 
@@ -51,7 +56,8 @@ async fn agent(client: &Client, name: &str, provider: Value) {
             "metadata": {"name": name}, "spec": spec,
         })
     };
-    create::<jangar_api::agents::agent_provider::AgentProvider>(client, kind("AgentProvider", provider)).await;
+    create::<jangar_api::agents::agent_provider::AgentProvider>(client, kind("AgentProvider", provider))
+        .await;
     let spec = json!({"providerRef": {"name": name}});
     create::<jangar_api::agents::agent::Agent>(client, kind("Agent", spec)).await;
 }
@@ -75,9 +81,7 @@ fn run(name: &str, changes: Value) -> Value {
 
 /// Waits until the run has this phase, and returns its status.
 async fn reached(client: &Client, name: &str, phase: &RunPhase) -> AgentRunStatus {
-    let is = |run: Option<&AgentRun>| {
-        run.and_then(|run| run.status.as_ref()?.phase.as_ref()) == Some(phase)
-    };
+    let is = |run: Option<&AgentRun>| run.and_then(|run| run.status.as_ref()?.phase.as_ref()) == Some(phase);
     let waited = timeout(PATIENCE, await_condition(runs(client), name, is)).await;
     match waited {
         Ok(run) => run.unwrap().unwrap().status.unwrap(),
@@ -105,7 +109,8 @@ async fn up() -> (tempfile::TempDir, Up, Client) {
 #[tokio::test]
 async fn an_agent_does_its_work_and_its_report_is_the_status() {
     let (_directory, up, client) = up().await;
-    let script_text = "echo {\\\"summary\\\": \\\"done\\\", \\\"outputs\\\": {\\\"answer\\\": 42}} > $AGENT_OUTCOME_PATH";
+    let script_text =
+        "echo {\\\"summary\\\": \\\"done\\\", \\\"outputs\\\": {\\\"answer\\\": 42}} > $AGENT_OUTCOME_PATH";
     script(&client, "works", script_text).await;
 
     let status = reached(&client, "works", &RunPhase::Succeeded).await;
@@ -118,7 +123,10 @@ async fn an_agent_does_its_work_and_its_report_is_the_status() {
     let released = |job: Option<&Job>| {
         job.is_some_and(|job| {
             job.metadata.finalizers.is_none()
-                && job.spec.as_ref().is_some_and(|spec| spec.ttl_seconds_after_finished == Some(600))
+                && job
+                    .spec
+                    .as_ref()
+                    .is_some_and(|spec| spec.ttl_seconds_after_finished == Some(600))
         })
     };
     timeout(PATIENCE, await_condition(jobs, "works-job", released))
@@ -140,8 +148,18 @@ async fn an_agent_does_its_work_and_its_report_is_the_status() {
 async fn bad_input_ends_the_run_and_says_what_to_do() {
     let (_directory, _up, client) = up().await;
     agent(&client, "fine", json!({"binary": "/bin/true"})).await;
-    agent(&client, "no-binary", json!({"binary": "/there/is/no/such/program"})).await;
-    agent(&client, "bad-template", json!({"binary": "/bin/true", "argsTemplate": ["{{ parameters.x"]})).await;
+    agent(
+        &client,
+        "no-binary",
+        json!({"binary": "/there/is/no/such/program"}),
+    )
+    .await;
+    agent(
+        &client,
+        "bad-template",
+        json!({"binary": "/bin/true", "argsTemplate": ["{{ parameters.x"]}),
+    )
+    .await;
     let strict = json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "Agent", "metadata": {"name": "strict"},
         "spec": {"providerRef": {"name": "fine"}, "security": {"allowedSecrets": ["good"]}},
@@ -149,13 +167,48 @@ async fn bad_input_ends_the_run_and_says_what_to_do() {
     create::<jangar_api::agents::agent::Agent>(&client, strict).await;
     let big = "x".repeat(3000);
     let cases = [
-        ("unknown-runtime", json!({"runtime": {"type": "temporal"}}), "UnsupportedRuntime", "spec.runtime.type"),
-        ("big-parameter", json!({"parameters": {"big": big}}), "ParameterValueTooLarge", "big"),
-        ("bad-config", json!({"runtime": {"type": "job", "config": {"tolerations": "all"}}}), "InvalidRuntimeConfig", "tolerations"),
-        ("template", json!({"agentRef": {"name": "bad-template"}}), "InvalidTemplate", "argsTemplate[0]"),
-        ("forbidden-secret", json!({"agentRef": {"name": "strict"}, "secrets": ["bad"]}), "SecretNotAllowed", "bad"),
-        ("binary", json!({"agentRef": {"name": "no-binary"}}), "JobFailed", "/there/is/no/such/program"),
-        ("volume", json!({"workload": {"volumes": [{"name": "v", "type": "pvc", "mountPath": "/v"}]}}), "InvalidVolume", "claimName"),
+        (
+            "unknown-runtime",
+            json!({"runtime": {"type": "temporal"}}),
+            "UnsupportedRuntime",
+            "spec.runtime.type",
+        ),
+        (
+            "big-parameter",
+            json!({"parameters": {"big": big}}),
+            "ParameterValueTooLarge",
+            "big",
+        ),
+        (
+            "bad-config",
+            json!({"runtime": {"type": "job", "config": {"tolerations": "all"}}}),
+            "InvalidRuntimeConfig",
+            "tolerations",
+        ),
+        (
+            "template",
+            json!({"agentRef": {"name": "bad-template"}}),
+            "InvalidTemplate",
+            "argsTemplate[0]",
+        ),
+        (
+            "forbidden-secret",
+            json!({"agentRef": {"name": "strict"}, "secrets": ["bad"]}),
+            "SecretNotAllowed",
+            "bad",
+        ),
+        (
+            "binary",
+            json!({"agentRef": {"name": "no-binary"}}),
+            "JobFailed",
+            "/there/is/no/such/program",
+        ),
+        (
+            "volume",
+            json!({"workload": {"volumes": [{"name": "v", "type": "pvc", "mountPath": "/v"}]}}),
+            "InvalidVolume",
+            "claimName",
+        ),
         (
             "bad-job",
             json!({"runtime": {"type": "job", "config": {"priorityClassName": "Not A Name"}}}),
@@ -250,7 +303,10 @@ async fn a_deleted_run_leaves_no_process_and_says_when_it_has_stopped() {
     let jobs: Api<Job> = Api::default_namespaced(client.clone());
     let job = jobs.get("deleted-job").await.unwrap().metadata.uid.unwrap();
 
-    runs(&client).delete("deleted", &DeleteParams::default()).await.unwrap();
+    runs(&client)
+        .delete("deleted", &DeleteParams::default())
+        .await
+        .unwrap();
 
     timeout(PATIENCE, await_condition(jobs, "deleted-job", is_deleted(&job)))
         .await
@@ -263,7 +319,10 @@ async fn a_deleted_run_leaves_no_process_and_says_when_it_has_stopped() {
     let told = timeout(PATIENCE, async {
         loop {
             let events = events.list(&ListParams::default()).await.unwrap();
-            if events.iter().any(|event| event.reason.as_deref() == Some("Stopped")) {
+            if events
+                .iter()
+                .any(|event| event.reason.as_deref() == Some("Stopped"))
+            {
                 return;
             }
             tokio::task::yield_now().await;
@@ -293,6 +352,10 @@ async fn a_killed_program_finds_its_run_again_and_does_not_run_it_twice() {
         .unwrap();
     let status = reached(&client, "survivor", &RunPhase::Cancelled).await;
     assert_eq!(status.runtime_ref.unwrap().0["attempt"], json!(1));
-    assert_eq!(jobs.list(&ListParams::default()).await.unwrap().items.len(), 0, "one Job, and it went");
+    assert_eq!(
+        jobs.list(&ListParams::default()).await.unwrap().items.len(),
+        0,
+        "one Job, and it went"
+    );
     assert_eq!(processes_with(&uid), 0);
 }
