@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use jangar_api::{Kind, agents::agent_run::AgentRun};
+use jangar_engine::settings::Settings;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
@@ -28,7 +29,7 @@ pub(crate) async fn run() -> Result<()> {
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
 
     say("1. A Kubernetes API server starts inside this program: no cluster, no Docker, no key.")?;
-    let embedded = Embedded::start(options(directory.path()), &Embedded::readiness()).await?;
+    let embedded = Embedded::start(options(directory.path()), &Embedded::instruments()).await?;
     show(&format!(
         "listening on https://{}, kubeconfig in {}",
         embedded.address(),
@@ -80,7 +81,7 @@ pub(crate) async fn run() -> Result<()> {
 
     say("6. What was acknowledged survives: the server stops and starts again on the same files.")?;
     embedded.stop(std::future::pending()).await?;
-    let embedded = Embedded::start(options(directory.path()), &Embedded::readiness()).await?;
+    let embedded = Embedded::start(options(directory.path()), &Embedded::instruments()).await?;
     let client = embedded.client();
     let kept: AgentRun = Api::namespaced(client.clone(), NAMESPACE).get(RUN).await?;
     ensure!(
@@ -102,6 +103,7 @@ fn options(directory: &Path) -> Options {
         api_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         namespace: NAMESPACE.to_owned(),
         sandbox: SandboxPolicy::Required,
+        settings: Settings::default(),
         manifests: Vec::new(),
     }
 }
