@@ -18,17 +18,32 @@ use crate::{
     driver::{Context, ReconcileError, Work},
     lease::WriteError,
     live,
+    metrics::{EffectResult, Verb},
 };
 
 /// Under this name our writes stand in the managed fields of objects.
 pub(crate) const FIELD_MANAGER: &str = "jangar-controllers";
 
-/// How a write ended that was answered.
+/// How an effect ended that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    AsPlanned,
+    Done,
+    /// It had been done before, so the plan still holds.
+    Already,
     /// The world is not as the plan took it to be. What was found instead is learned; the rest of the plan is void.
     Otherwise,
+    /// The API server will not have it. Its words are learned, and the rest of the plan is void.
+    Refused,
+}
+
+impl From<Outcome> for EffectResult {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Self::Done,
+            Outcome::Already | Outcome::Otherwise => Self::Already,
+            Outcome::Refused => Self::Refused,
+        }
+    }
 }
 
 /// What an effect is called in logs.
@@ -45,6 +60,21 @@ pub(crate) fn name(effect: &Effect) -> &'static str {
 
 /// Carries one effect out, in the namespace of the key.
 pub(crate) async fn carry_out(
+    context: &Context,
+    key: &Key,
+    effect: &Effect,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let result = send(context, key, effect, work).await;
+    let counted = result
+        .as_ref()
+        .map_or(EffectResult::Failed, |outcome| EffectResult::from(*outcome));
+    context.metrics.effect(effect, counted);
+    tracing::info!(effect = name(effect), result = ?counted, "effect");
+    result
+}
+
+async fn send(
     context: &Context,
     key: &Key,
     effect: &Effect,
@@ -93,10 +123,13 @@ async fn create_config_map(
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
     let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
-    match context.gate.write(api.create(&post(), config_map)).await {
-        Ok(_) => Ok(Outcome::AsPlanned),
+    match context
+        .write::<ConfigMap, _>(Verb::Create, api.create(&post(), config_map))
+        .await
+    {
+        Ok(_) => Ok(Outcome::Done),
         // Its name follows from the attempt that it was made for, so it is ours, made before something went wrong.
-        Err(error) if status(&error).is_some_and(Status::is_already_exists) => Ok(Outcome::AsPlanned),
+        Err(error) if status(&error).is_some_and(Status::is_already_exists) => Ok(Outcome::Already),
         Err(error) => refused_or(error, "create a ConfigMap", work),
     }
 }
@@ -108,10 +141,13 @@ async fn create_job(
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
     let api = Api::<Job>::namespaced(context.client.clone(), namespace);
-    match context.gate.write(api.create(&post(), job)).await {
+    match context
+        .write::<Job, _>(Verb::Create, api.create(&post(), job))
+        .await
+    {
         Ok(job) => {
             work.wrote(job);
-            Ok(Outcome::AsPlanned)
+            Ok(Outcome::Done)
         }
         Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
             let name = job.metadata.name.clone().unwrap_or_default();
@@ -134,13 +170,16 @@ async fn delete<K: Cached>(
         uid: Some(object.uid.0.clone()),
         resource_version: None,
     });
-    match context.gate.write(api.delete(&object.name, &params)).await {
+    match context
+        .write::<K, _>(Verb::Delete, api.delete(&object.name, &params))
+        .await
+    {
         Ok(answer) => {
             match answer.left() {
                 Some(going) => work.wrote(going),
                 None => work.went::<K>(namespace, object),
             }
-            Ok(Outcome::AsPlanned)
+            Ok(Outcome::Done)
         }
         Err(error) if status(&error).is_some_and(Status::is_not_found) => {
             work.went::<K>(namespace, object);
@@ -186,7 +225,10 @@ async fn release_job(
 ) -> Result<Outcome, ReconcileError> {
     let api = Api::<Job>::namespaced(context.client.clone(), namespace);
     let patch = Patch::Merge(patch);
-    match context.gate.write(api.patch(&id.name, &patching(), &patch)).await {
+    match context
+        .write::<Job, _>(Verb::Patch, api.patch(&id.name, &patching(), &patch))
+        .await
+    {
         Ok(job) => {
             let held = job.metadata.finalizers.iter().flatten().next().is_some();
             if job.metadata.deletion_timestamp.is_some() && !held {
@@ -195,7 +237,7 @@ async fn release_job(
             } else {
                 work.wrote(job);
             }
-            Ok(Outcome::AsPlanned)
+            Ok(Outcome::Done)
         }
         Err(error) if status(&error).is_some_and(Status::is_not_found) => {
             work.went::<Job>(namespace, id);
@@ -219,7 +261,7 @@ pub(crate) async fn find_out<K: Cached>(
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    live::learn::<K>(&context.client, &key, &mut work.learned).await?;
+    live::learn::<K>(context, &key, &mut work.learned).await?;
     Ok(Outcome::Otherwise)
 }
 
@@ -231,7 +273,7 @@ fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcom
                 code: status.code,
                 message: status.message.clone(),
             });
-            Ok(Outcome::Otherwise)
+            Ok(Outcome::Refused)
         }
         Some(_) | None => Err(ReconcileError::write(action.to_owned(), error)),
     }

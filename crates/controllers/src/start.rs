@@ -14,14 +14,13 @@ use crate::{
     driver::{Term, TermSetup, station},
     events::Reporter,
     halt::{Halt, Halter, halt},
-    lease::{Elector, Leadership},
+    lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
     served::{Unserved, unserved},
 };
 
-/// How long a stop waits for writes in flight. A write takes less than that, because requests end before a third of the
-/// lease is left.
-const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a stop waits for what was begun: a little longer than the longest request may take.
+const STOP_PATIENCE: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// How often to look whether the kinds are served. Somebody waits who has just applied their definitions, so not for long.
 const SERVED_BACKOFF: Backoff = Backoff {
@@ -35,7 +34,7 @@ pub struct Setup<'a> {
     pub settings: Arc<Settings>,
     pub clock: Arc<dyn Clock>,
     /// Tells this process from others that may lead. Unique for each start.
-    pub identity: String,
+    pub identity: Identity,
     /// Where the metrics are registered.
     pub registry: &'a mut Registry,
 }
@@ -108,7 +107,7 @@ struct Office {
     client: Client,
     settings: Arc<Settings>,
     clock: Arc<dyn Clock>,
-    identity: String,
+    identity: Identity,
     metrics: Arc<Metrics>,
     state: watch::Sender<State>,
     halt: Halt,
@@ -123,15 +122,22 @@ enum End {
 impl Office {
     async fn run(self) {
         let mut halt = self.halt.clone();
+        let mut elector = Elector::new(
+            self.client.clone(),
+            self.settings.lease.clone(),
+            self.identity.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.metrics),
+        );
         loop {
             let leadership = tokio::select! {
                 biased;
                 () = halt.requested() => break,
-                leadership = self.await_leadership() => leadership,
+                leadership = self.await_leadership(&mut elector) => leadership,
             };
             match self.lead(leadership).await {
                 End::Lost => {
-                    tracing::warn!(identity = self.identity, "no longer leading: all work is dropped");
+                    tracing::warn!(identity = %self.identity, "no longer leading: all work is dropped");
                 }
                 End::Stopped => break,
             }
@@ -139,15 +145,9 @@ impl Office {
         self.state.send_replace(State::Stopped);
     }
 
-    async fn await_leadership(&self) -> Leadership {
+    async fn await_leadership(&self, elector: &mut Elector) -> Leadership {
         self.await_kinds().await;
         self.state.send_replace(State::Standby);
-        let elector = Elector::new(
-            self.client.clone(),
-            self.settings.lease.clone(),
-            self.identity.clone(),
-            Arc::clone(&self.clock),
-        );
         elector.lead().await
     }
 
@@ -184,7 +184,12 @@ impl Office {
             settings: Arc::clone(&self.settings),
             clock: Arc::clone(&self.clock),
             gate: leadership.gate(),
-            reporter: Reporter::new(self.client.clone(), self.identity.clone()),
+            reporter: Reporter::new(
+                self.client.clone(),
+                self.identity.clone(),
+                Arc::clone(&self.clock),
+                Arc::clone(&self.metrics),
+            ),
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
         };
@@ -205,7 +210,9 @@ impl Office {
                         "writes in flight did not end in time; the lease is released all the same"
                     );
                 }
-                leadership.release().await;
+                if let Err(error) = leadership.release().await {
+                    tracing::warn!(%error, "the lease was not given back, so others wait until it has run out");
+                }
             }
         }
         end
@@ -215,7 +222,7 @@ impl Office {
     async fn announce(&self, term: &Term) {
         term.ready().await;
         self.state.send_replace(State::Leading);
-        tracing::info!(identity = self.identity, "leading");
+        tracing::info!(identity = %self.identity, "all caches are filled, and work begins");
         std::future::pending::<()>().await;
     }
 }

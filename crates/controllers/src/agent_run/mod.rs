@@ -4,7 +4,12 @@ mod observe;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use jangar_api::agents::agent_run::{AgentRun, AgentRunStatus};
+use jangar_api::{
+    agents::agent_run::{AgentRun, AgentRunStatus},
+    condition::ConditionType,
+    phase::RunPhase,
+    reason::Reason,
+};
 use jangar_engine::{
     agent_run::{self, Observed},
     decision::{Decision, Key},
@@ -15,6 +20,7 @@ use jiff::Timestamp;
 use crate::{
     caches::{CachedKind, Caches, Change, Term},
     driver::{Controller, Scene},
+    metrics::{Metrics, ObjectKind},
 };
 
 /// Looks after AgentRuns, and after what is left of those that are gone.
@@ -65,9 +71,35 @@ impl Controller for AgentRuns {
         Some(observe::observe(scene, run))
     }
 
+    fn count(&self, metrics: &Metrics, before: Option<&AgentRunStatus>, after: &AgentRunStatus) {
+        let Some((phase, reason)) = end(after) else {
+            return;
+        };
+        if before.and_then(end).is_some() {
+            return;
+        }
+        metrics.run_finished(ObjectKind::of::<AgentRun>(), phase, reason);
+        if matches!(
+            reason,
+            Reason::JobMissing | Reason::WorkflowJobMissing | Reason::WorkflowJobDeleted
+        ) {
+            metrics.job_missing(phase, reason);
+        }
+    }
+
     fn plan(&self, observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<AgentRunStatus> {
         agent_run::plan(observed, settings, now)
     }
+}
+
+/// The phase of a run that has ended, with the reason.
+fn end(status: &AgentRunStatus) -> Option<(&RunPhase, &Reason)> {
+    let phase = status.phase.as_ref().filter(|phase| phase.is_terminal())?;
+    let condition = status.common.condition(&ConditionType::Succeeded);
+    Some((
+        phase,
+        condition.map_or(&Reason::Reconciled, |condition| &condition.reason),
+    ))
 }
 
 /// The runs that a Job or a pod belongs to: one, or two if somebody changed the label.

@@ -298,3 +298,251 @@ pub(crate) fn key_of(metadata: &ObjectMeta) -> Key {
 pub(crate) fn uid_of(metadata: &ObjectMeta) -> Uid {
     Uid(metadata.uid.clone().unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use k8s_openapi::api::batch::v1::Job;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    static AGENTS: LazyLock<Scope> = LazyLock::new(|| Scope::Namespace("agents".to_owned()));
+
+    fn key(name: &str) -> Key {
+        Key {
+            namespace: "agents".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn uid(text: &str) -> Uid {
+        Uid(text.to_owned())
+    }
+
+    fn version(number: u64) -> ResourceVersion {
+        ResourceVersion::parse(&number.to_string())
+    }
+
+    fn metadata(name: &str, uid: &str, version: u64) -> Value {
+        json!({
+            "namespace": "agents", "name": name, "uid": uid, "resourceVersion": version.to_string(),
+            "labels": { "agents.proompteng.ai/agent-run": format!("run-of-{name}") },
+        })
+    }
+
+    fn job(name: &str, uid: &str, version: u64) -> DeserializeGuard<Job> {
+        let job = json!({ "metadata": metadata(name, uid, version) });
+        serde_json::from_value(job).unwrap()
+    }
+
+    /// One whose spec is no object.
+    fn broken(name: &str, uid: &str, version: u64) -> DeserializeGuard<Job> {
+        let job = json!({ "metadata": metadata(name, uid, version), "spec": 5 });
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn read(object: DeserializeGuard<Job>) -> Job {
+        object.0.unwrap()
+    }
+
+    /// A cache whose first list brought these.
+    fn listed(jobs: Vec<DeserializeGuard<Job>>) -> Cache<Job> {
+        let mut cache = Cache::new(&BTreeSet::from([AGENTS.clone()]));
+        list(&mut cache, jobs);
+        cache
+    }
+
+    fn list(cache: &mut Cache<Job>, jobs: Vec<DeserializeGuard<Job>>) -> Applied {
+        let mut all = cache.apply(&AGENTS, Event::Init);
+        for job in jobs {
+            let applied = cache.apply(&AGENTS, Event::InitApply(job));
+            all.unreadable.extend(applied.unreadable);
+        }
+        let done = cache.apply(&AGENTS, Event::InitDone);
+        all.changes.extend(done.changes);
+        all
+    }
+
+    fn changed(applied: &Applied) -> Vec<&str> {
+        applied
+            .changes
+            .iter()
+            .map(|change| change.key.name.as_str())
+            .collect()
+    }
+
+    fn cached_version(cache: &Cache<Job>, name: &str) -> Option<ResourceVersion> {
+        let job = cache.get(&key(name))?;
+        Some(ResourceVersion::of(&job.metadata))
+    }
+
+    #[test]
+    fn it_is_ready_when_the_first_list_is_complete() {
+        let mut cache = Cache::<Job>::new(&BTreeSet::from([AGENTS.clone()]));
+        cache.apply(&AGENTS, Event::Init);
+        cache.apply(&AGENTS, Event::InitApply(job("a", "u1", 3)));
+        assert!(!cache.is_ready());
+        assert!(
+            cache.get(&key("a")).is_none(),
+            "a list counts when it is complete"
+        );
+
+        cache.apply(&AGENTS, Event::InitDone);
+
+        assert!(cache.is_ready());
+        assert!(cache.get(&key("a")).is_some());
+    }
+
+    #[test]
+    fn a_second_list_tells_only_of_what_changed() {
+        let mut cache = listed(vec![
+            job("same", "u1", 3),
+            job("newer", "u2", 4),
+            job("gone", "u3", 5),
+        ]);
+
+        let applied = list(
+            &mut cache,
+            vec![job("same", "u1", 3), job("newer", "u2", 8), job("added", "u4", 9)],
+        );
+
+        assert_eq!(changed(&applied), ["gone", "added", "newer"]);
+    }
+
+    #[test]
+    fn objects_are_found_by_what_they_name() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        let found = |cache: &Cache<Job>| {
+            let term = Term::AgentRun("run-of-a".to_owned());
+            cache.naming("agents", term).count()
+        };
+        assert_eq!(found(&cache), 1);
+
+        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 4)));
+
+        assert_eq!(found(&cache), 0);
+    }
+
+    #[test]
+    fn a_change_carries_what_the_object_named_before() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        let mut relabelled = read(job("a", "u1", 4));
+        relabelled.metadata.labels =
+            Some([("agents.proompteng.ai/agent-run".to_owned(), "other".to_owned())].into());
+
+        let applied = cache.apply(&AGENTS, Event::Apply(DeserializeGuard(Ok(relabelled))));
+
+        let terms: Vec<_> = applied.changes[0].terms.iter().cloned().collect();
+        assert_eq!(
+            terms,
+            [
+                Term::AgentRun("other".to_owned()),
+                Term::AgentRun("run-of-a".to_owned())
+            ]
+        );
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_told_once_and_is_not_taken_for_gone() {
+        let mut cache = listed(vec![]);
+
+        let first = cache.apply(&AGENTS, Event::Apply(broken("a", "u1", 3)));
+        let second = list(&mut cache, vec![broken("a", "u1", 3), job("b", "u2", 4)]);
+
+        assert_eq!(first.unreadable.len(), 1);
+        assert!(second.unreadable.is_empty());
+        assert!(cache.is_unreadable(&key("a")) && cache.get(&key("a")).is_none());
+        assert!(cache.get(&key("b")).is_some(), "the others are seen");
+    }
+
+    #[test]
+    fn a_write_is_reached_when_its_watch_has_gone_past_it() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        assert!(cache.has_reached(&key("a"), version(3)));
+        assert!(!cache.has_reached(&key("a"), version(7)));
+
+        cache.apply(&AGENTS, Event::Apply(job("b", "u2", 8)));
+
+        assert!(
+            cache.has_reached(&key("a"), version(7)),
+            "events come in the order of versions"
+        );
+        let elsewhere = Key {
+            namespace: "other".to_owned(),
+            name: "a".to_owned(),
+        };
+        assert!(
+            !cache.has_reached(&elsewhere, version(7)),
+            "every namespace has its own watch"
+        );
+    }
+
+    #[test]
+    fn an_unfinished_list_reaches_nothing() {
+        let mut cache = listed(vec![]);
+        cache.apply(&AGENTS, Event::Init);
+        cache.apply(&AGENTS, Event::InitApply(job("b", "u2", 8)));
+
+        assert!(!cache.has_reached(&key("a"), version(7)));
+    }
+
+    #[test]
+    fn an_older_event_does_not_undo_what_a_live_read_found() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.learn(read(job("a", "u1", 9)));
+
+        let late = cache.apply(&AGENTS, Event::Apply(job("a", "u1", 5)));
+
+        assert_eq!(changed(&late), [] as [&str; 0]);
+        assert_eq!(cached_version(&cache, "a"), Some(version(9)));
+    }
+
+    #[test]
+    fn an_older_live_read_does_not_undo_what_the_watch_said() {
+        let mut cache = listed(vec![job("a", "u1", 9)]);
+
+        let change = cache.learn(read(job("a", "u1", 5)));
+
+        assert_eq!(change, None);
+        assert_eq!(cached_version(&cache, "a"), Some(version(9)));
+    }
+
+    #[test]
+    fn what_a_live_read_found_gone_does_not_come_back_with_late_events() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.forget(&key("a"), &uid("u1"));
+
+        let late = cache.apply(&AGENTS, Event::Apply(job("a", "u1", 5)));
+        assert_eq!(changed(&late), [] as [&str; 0]);
+        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 6)));
+        let successor = cache.apply(&AGENTS, Event::Apply(job("a", "u2", 7)));
+
+        assert_eq!(changed(&successor), ["a"]);
+        assert!(
+            cache.gone.is_empty(),
+            "nothing is remembered once the watch has caught up"
+        );
+    }
+
+    #[test]
+    fn a_list_ends_what_is_remembered_of_the_gone() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.forget(&key("a"), &uid("u1"));
+
+        list(&mut cache, vec![]);
+
+        assert!(cache.gone.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_an_older_object_does_not_remove_its_successor() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.learn(read(job("a", "u2", 9)));
+
+        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 5)));
+
+        assert!(cache.holds(&key("a"), &uid("u2")));
+    }
+}

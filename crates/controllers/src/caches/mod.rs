@@ -62,6 +62,11 @@ impl Caches {
         }
     }
 
+    /// Takes in what a watch says.
+    pub(crate) fn apply<K: Cached>(&mut self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Applied {
+        K::cache_mut(self).apply(scope, event)
+    }
+
     /// Whether every first list is complete. Before that, nothing can be decided.
     pub fn are_ready(&self) -> bool {
         let Self {
@@ -166,7 +171,7 @@ impl World {
     /// Takes in what a watch says, and returns what could not be read of it.
     fn apply<K: Cached>(&self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Vec<Unreadable> {
         let mut caches = self.writable();
-        let Applied { changes, unreadable } = K::cache_mut(&mut caches).apply(scope, event);
+        let Applied { changes, unreadable } = caches.apply(scope, event);
         self.tell(&caches, &changes);
         drop(caches);
         self.changed.send_replace(());

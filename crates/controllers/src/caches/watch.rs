@@ -14,7 +14,10 @@ use super::{
     Scope, World,
     kinds::{Cached, CachedKind, with_kind},
 };
-use crate::{backoff::Backoff, metrics::Metrics};
+use crate::{
+    backoff::Backoff,
+    metrics::{Metrics, ObjectKind, WatchEvent},
+};
 
 /// How long a watch that failed rests. It lists or resumes on its own after that; the upper bound keeps caches from staying
 /// behind much longer than the API server was away.
@@ -55,10 +58,13 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
                 if !matches!(event, Event::Init) {
                     failures = 0;
                 }
+                if let Some(delivered) = delivered(&event) {
+                    metrics.watch_event(ObjectKind::of::<K>(), delivered);
+                }
                 // Who set which field is the larger half of many objects, and nobody here asks.
                 let event = event.modify(|object| object.meta_mut().managed_fields = None);
                 for broken in world.apply(&scope, event) {
-                    metrics.unreadable(K::KIND);
+                    metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Unreadable);
                     tracing::error!(
                         kind = %K::KIND,
                         object = %broken.key,
@@ -70,10 +76,20 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
             Err(error) => {
                 failures += 1;
                 let pause = WATCH_BACKOFF.delay(failures);
-                metrics.watch_failed(K::KIND);
+                metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Failed);
                 tracing::warn!(kind = %K::KIND, ?scope, %error, ?pause, "a watch failed and starts again");
                 tokio::time::sleep(pause).await;
             }
         }
+    }
+}
+
+/// What an event is counted as.
+fn delivered<K>(event: &Event<K>) -> Option<WatchEvent> {
+    match event {
+        Event::Init | Event::InitDone => None,
+        Event::InitApply(_) => Some(WatchEvent::Listed),
+        Event::Apply(_) => Some(WatchEvent::Applied),
+        Event::Delete(_) => Some(WatchEvent::Deleted),
     }
 }

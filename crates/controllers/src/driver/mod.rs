@@ -18,7 +18,7 @@ use jangar_engine::{
     settings::Settings,
 };
 use jiff::Timestamp;
-use kube::{Client, core::object::HasStatus};
+use kube::{Client, Resource, core::object::HasStatus};
 use serde::Serialize;
 
 pub(crate) use self::work::Work;
@@ -34,8 +34,8 @@ use crate::{
     clock::Clock,
     events::Reporter,
     halt::Halt,
-    lease::Gate,
-    metrics::Metrics,
+    lease::{Gate, WriteError},
+    metrics::{Metrics, ObjectKind, RequestResult, Verb},
 };
 
 /// What a kind supplies to be looked after.
@@ -60,6 +60,11 @@ pub trait Controller: Send + Sync + 'static {
     /// decide.
     fn observe(&self, scene: &Scene<'_>, object: Option<Arc<Self::Object>>) -> Option<Self::Observed>;
 
+    /// Counts what a status that was written tells.
+    fn count(&self, metrics: &Metrics, before: Option<&StatusOf<Self>>, after: &StatusOf<Self>) {
+        let _ = (metrics, before, after);
+    }
+
     /// What to do about it. Pure.
     fn plan(
         &self,
@@ -82,6 +87,33 @@ pub struct Context {
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) halt: Halt,
+}
+
+impl Context {
+    /// Sends a write to objects of a kind, if this process may.
+    pub(crate) async fn write<K, T>(
+        &self,
+        verb: Verb,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, WriteError>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let answer = self.gate.write(request).await;
+        let result = answer
+            .as_ref()
+            .map_or_else(RequestResult::from, |_| RequestResult::Done);
+        self.metrics.request(verb, ObjectKind::of::<K>(), result);
+        answer
+    }
+
+    /// Nothing new is begun once the controllers are being stopped; what was begun ends.
+    pub(crate) fn check_halt(&self) -> Result<(), ReconcileError> {
+        if self.halt.is_requested() {
+            return Err(ReconcileError::Stopping);
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Context {

@@ -13,6 +13,7 @@ use crate::{
     effects::{self, Outcome},
     lease::WriteError,
     live::{self, ReadError},
+    metrics::Verb,
     status,
 };
 
@@ -104,17 +105,20 @@ pub(super) async fn reconcile<C: Controller>(
     work: &mut Work,
 ) -> Result<Option<Timestamp>, ReconcileError> {
     for _ in 0..ROUNDS_MAX {
+        context.check_halt()?;
         match view(controller, context, key, work) {
             View::Nothing => return Ok(None),
-            View::Unproven => live::learn::<C::Object>(&context.client, key, &mut work.learned).await?,
+            View::Unproven => {
+                live::learn::<C::Object>(context, key, &mut work.learned).await?;
+            }
             View::Of { object, decision } => match decision {
                 Decision::Look(questions) => {
                     for question in &questions {
-                        live::answer(&context.client, &key.namespace, question, &mut work.learned).await?;
+                        live::answer(context, &key.namespace, question, &mut work.learned).await?;
                     }
                 }
                 Decision::Act(plan) => {
-                    let done = act::<C>(context, key, object.as_deref(), &plan, work).await?;
+                    let done = act(controller, context, key, object.as_deref(), &plan, work).await?;
                     if done {
                         return Ok(plan.wake_at);
                     }
@@ -150,6 +154,7 @@ fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work
 
 /// Carries a plan out: effects in order, then the status, then the notices. True if there was nothing to do.
 async fn act<C: Controller>(
+    controller: &C,
     context: &Context,
     key: &Key,
     object: Option<&C::Object>,
@@ -160,15 +165,14 @@ async fn act<C: Controller>(
         work.learned.refusal = None;
     }
     for effect in &plan.effects {
-        check_halt(context)?;
-        let outcome = effects::carry_out(context, key, effect, work).await?;
-        tracing::info!(effect = effects::name(effect), ?outcome, "carried out");
-        if outcome == Outcome::Otherwise {
-            return Ok(false);
+        context.check_halt()?;
+        match effects::carry_out(context, key, effect, work).await? {
+            Outcome::Done | Outcome::Already => {}
+            Outcome::Otherwise | Outcome::Refused => return Ok(false),
         }
     }
     let report = match (object, &plan.status) {
-        (Some(object), Some(status)) => report::<C>(context, key, object, status, work).await?,
+        (Some(object), Some(status)) => report(controller, context, key, object, status, work).await?,
         (Some(_) | None, _) => Report::Unchanged,
     };
     match report {
@@ -185,14 +189,6 @@ async fn act<C: Controller>(
     Ok(false)
 }
 
-/// Nothing new is begun once the controllers are being stopped; what was begun ends.
-fn check_halt(context: &Context) -> Result<(), ReconcileError> {
-    if context.halt.is_requested() {
-        return Err(ReconcileError::Stopping);
-    }
-    Ok(())
-}
-
 enum Report {
     /// The status is as it should be.
     Unchanged,
@@ -203,6 +199,7 @@ enum Report {
 
 /// Writes the status, if it differs.
 async fn report<C: Controller>(
+    controller: &C,
     context: &Context,
     key: &Key,
     object: &C::Object,
@@ -214,16 +211,14 @@ async fn report<C: Controller>(
     let Some(patch) = status::patch(object.status(), status, &uid_of(metadata), version)? else {
         return Ok(Report::Unchanged);
     };
-    check_halt(context)?;
+    context.check_halt()?;
     let api = Api::<C::Object>::namespaced(context.client.clone(), &key.namespace);
     let (params, patch) = (effects::patching(), Patch::Merge(patch));
-    match context
-        .gate
-        .write(api.patch_status(&key.name, &params, &patch))
-        .await
-    {
-        Ok(object) => {
-            work.wrote(object);
+    let request = api.patch_status(&key.name, &params, &patch);
+    match context.write::<C::Object, _>(Verb::Patch, request).await {
+        Ok(written) => {
+            controller.count(&context.metrics, object.status(), status);
+            work.wrote(written);
             Ok(Report::Written)
         }
         Err(error)

@@ -21,6 +21,7 @@ use super::{Context, Controller, ReconcileError, Work, barrier, reconcile::recon
 use crate::{
     caches::{Caches, Change, Listener},
     clock::Clock,
+    metrics::{ObjectKind, ReconcileResult},
     queue::Queue,
 };
 
@@ -64,6 +65,12 @@ impl<C: Controller> fmt::Debug for Bench<C> {
 struct Ended {
     key: Key,
     result: Result<Option<Timestamp>, ReconcileError>,
+    /// How long it took, without the wait for the caches.
+    took: Duration,
+}
+
+fn kind<C: Controller>() -> ObjectKind {
+    ObjectKind::of::<C::Object>()
 }
 
 impl<C: Controller> Listener for Bench<C> {
@@ -99,15 +106,21 @@ impl<C: Controller> Bench<C> {
                 biased;
                 () = halt.requested() => break,
                 Some(ended) = tasks.join_next_with_id() => {
-                    let (id, ended) = match ended {
-                        Ok((id, ended)) => (id, Some(ended)),
-                        Err(error) => (error.id(), None),
-                    };
-                    let Some(key) = keys.remove(&id) else { continue };
-                    self.finish(&context, ended.unwrap_or(Ended { key, result: Err(ReconcileError::Panicked) }));
+                    match ended {
+                        Ok((id, ended)) => {
+                            keys.remove(&id);
+                            self.finish(&context, ended);
+                        }
+                        Err(error) => {
+                            if let Some(key) = keys.remove(&error.id()) {
+                                let result = Err(ReconcileError::Panicked);
+                                self.finish(&context, Ended { key, result, took: Duration::ZERO });
+                            }
+                        }
+                    }
                 }
                 (slot, key) = self.next(&slots, context.clock.as_ref()) => {
-                    context.metrics.backlog(C::NAME, self.queue().backlog());
+                    context.metrics.queue_depth(kind::<C>(), self.queue().backlog());
                     let span = tracing::info_span!("reconcile", controller = C::NAME, object = %key);
                     let work = work_on(Arc::clone(&self.controller), Arc::clone(&context), key.clone(), slot);
                     let task = tasks.spawn(work.instrument(span));
@@ -143,31 +156,38 @@ impl<C: Controller> Bench<C> {
         }
     }
 
-    fn finish(&self, context: &Context, Ended { key, result }: Ended) {
-        context
-            .metrics
-            .reconciled(C::NAME, result.as_ref().err().map_or("ok", ReconcileError::label));
+    fn finish(&self, context: &Context, ended: Ended) {
+        let Ended { key, result, took } = ended;
         let mut queue = self.queue();
-        match result {
+        let counted = match result {
             Ok(wake_at) => {
                 let earliest = context.clock.now() + WAKE_PAUSE_MIN;
                 queue.done(key, wake_at.map(|at| at.max(earliest)));
+                ReconcileResult::Settled
             }
             Err(error) => {
-                match error {
+                let pause = error.retry_after();
+                let counted = match error {
                     // Nothing went wrong: the work belongs to another process now, or to a later one.
-                    ReconcileError::NotLeading | ReconcileError::Stopping => {}
-                    ref error => tracing::warn!(
-                        controller = C::NAME,
-                        object = %key,
-                        reason = error.label(),
-                        %error,
-                        "a reconcile failed and is tried again"
-                    ),
-                }
-                queue.failed(key, Instant::now(), error.retry_after());
+                    ReconcileError::NotLeading | ReconcileError::Stopping => ReconcileResult::Cancelled,
+                    error => {
+                        context.metrics.retry(kind::<C>());
+                        tracing::warn!(
+                            controller = C::NAME,
+                            object = %key,
+                            reason = error.label(),
+                            %error,
+                            "a reconcile failed and is tried again"
+                        );
+                        ReconcileResult::Retried
+                    }
+                };
+                queue.failed(key, Instant::now(), pause);
+                counted
             }
-        }
+        };
+        context.metrics.reconciled(kind::<C>(), counted, took);
+        context.metrics.queue_depth(kind::<C>(), queue.backlog());
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -184,16 +204,18 @@ async fn work_on<C: Controller>(
     key: Key,
     slot: OwnedSemaphorePermit,
 ) -> Ended {
+    let start = Instant::now();
     let mut work = Work::default();
     let result = reconcile(controller.as_ref(), &context, &key, &mut work).await;
+    let took = start.elapsed();
     drop(slot);
     if context.settings.safeguards.barrier {
-        let mut halt = context.halt.clone();
+        let (kind, mut halt) = (kind::<C>(), context.halt.clone());
         tokio::select! {
             biased;
-            () = barrier::settle(&context, C::NAME, &work.written) => {}
+            () = barrier::settle(&context, &kind, &work.written) => {}
             () = halt.requested() => {}
         }
     }
-    Ended { key, result }
+    Ended { key, result, took }
 }

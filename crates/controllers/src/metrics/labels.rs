@@ -47,6 +47,8 @@ label_values! {
         Listed = "listed",
         Applied = "applied",
         Deleted = "deleted",
+        /// An object that this version cannot read, and leaves alone.
+        Unreadable = "unreadable",
         /// The watch broke, and is begun again.
         Failed = "failed",
     }
