@@ -1,13 +1,16 @@
 //! The server binary of Jangar: arguments and wiring, nothing else.
 
+mod controllers;
 mod crds;
 mod demo;
 mod embedded;
+mod leading;
 mod logging;
 mod manifests;
 mod probes;
 mod readiness;
 mod runner;
+mod settings;
 mod signals;
 mod up;
 
@@ -39,6 +42,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the controllers for the cluster of the kubeconfig, or the one this runs in. Settings come from JANGAR_* variables.
+    Controllers(controllers::Args),
     /// Print the CustomResourceDefinitions, or write them to files.
     Crds(crds::Args),
     /// Serve an embedded Kubernetes with Jangar in it, on this machine, until stopped.
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> Result<()> {
     match command {
+        Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args)),
         Command::Crds(args) => crds::run(&args),
         Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args)),
         Command::Demo => run(LOG_OF_A_TOOL, demo::run()),

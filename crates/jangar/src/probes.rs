@@ -1,6 +1,10 @@
 //! The small HTTP server beside the work: whether the program lives, whether it is ready, and its metrics.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use axum::{
@@ -33,10 +37,26 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// What can be read off this program from outside.
 #[derive(Clone, Debug)]
-struct Served {
-    readiness: Readiness,
-    registry: Arc<Registry>,
+pub(crate) struct Instruments {
+    pub(crate) readiness: Readiness,
+    registry: Arc<Mutex<Registry>>,
+}
+
+impl Instruments {
+    pub(crate) fn new(readiness: Readiness) -> Self {
+        Self {
+            readiness,
+            registry: Arc::default(),
+        }
+    }
+
+    /// Where metrics are registered.
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        // Registering adds one entry at a time, so a panic elsewhere leaves it whole.
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// An address that is taken, before anything is served there.
@@ -56,13 +76,9 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    pub(crate) fn start(
-        listener: TcpListener,
-        readiness: Readiness,
-        registry: Arc<Registry>,
-    ) -> Result<Self> {
+    pub(crate) fn start(listener: TcpListener, instruments: Instruments) -> Result<Self> {
         let address = listener.local_addr()?;
-        let router = router(Served { readiness, registry });
+        let router = router(instruments);
         tracing::info!(%address, "probes and metrics are served");
         Ok(Self {
             address,
@@ -111,16 +127,16 @@ async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-fn router(served: Served) -> Router {
+fn router(instruments: Instruments) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .with_state(served)
+        .with_state(instruments)
 }
 
-async fn readyz(State(served): State<Served>) -> impl IntoResponse {
-    let missing = served.readiness.sentences();
+async fn readyz(State(instruments): State<Instruments>) -> impl IntoResponse {
+    let missing = instruments.readiness.sentences();
     if missing.is_empty() {
         (StatusCode::OK, "ready\n".to_owned())
     } else {
@@ -131,9 +147,9 @@ async fn readyz(State(served): State<Served>) -> impl IntoResponse {
     }
 }
 
-async fn metrics(State(served): State<Served>) -> impl IntoResponse {
+async fn metrics(State(instruments): State<Instruments>) -> impl IntoResponse {
     let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &served.registry) {
+    match prometheus_client::encoding::text::encode(&mut text, &instruments.registry()) {
         Ok(()) => (StatusCode::OK, [(CONTENT_TYPE, METRICS_TYPE)], text),
         Err(error) => (
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -163,15 +179,16 @@ mod tests {
 
     #[tokio::test]
     async fn probes_say_what_is_missing_and_metrics_what_was_counted() {
-        let readiness = Readiness::new([(Part::Controllers, "the controllers do not lead")]);
-        let mut registry = Registry::default();
+        let instruments = Instruments::new(Readiness::new([(
+            Part::Controllers,
+            "the controllers do not lead",
+        )]));
         let counter: Counter = Counter::default();
-        registry.register("things", "Things", counter.clone());
+        instruments
+            .registry()
+            .register("things", "Things", counter.clone());
         counter.inc();
-        let router = router(Served {
-            readiness: readiness.clone(),
-            registry: Arc::new(registry),
-        });
+        let router = router(instruments.clone());
 
         assert_eq!(
             get(&router, "/healthz").await,
@@ -184,7 +201,7 @@ mod tests {
                 "not ready\nthe controllers do not lead\n".to_owned()
             )
         );
-        readiness.there(Part::Controllers);
+        instruments.readiness.there(Part::Controllers);
         assert_eq!(
             get(&router, "/readyz").await,
             (StatusCode::OK, "ready\n".to_owned())

@@ -4,17 +4,16 @@ use std::{
     io::Write,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    sync::Arc,
 };
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use kubelite::node::executor::{Isolation, SandboxPolicy};
-use prometheus_client::registry::Registry;
 
 use crate::{
     embedded::{Embedded, Options},
     manifests,
     probes::{self, Probes},
+    settings,
     signals::StopRequests,
 };
 
@@ -44,9 +43,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     // From the beginning: a request to stop that comes too early for us must not leave pods running.
     let mut stop = StopRequests::listen()?;
     let manifests = manifests::read(&args.files)?;
-    let readiness = Embedded::readiness();
+    // There is nobody else here, so every namespace is ours, and what a person applies anywhere is looked after.
+    let settings = settings::read([
+        ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
+        ("JANGAR_RBAC_CLUSTER_SCOPED", "true"),
+        ("JANGAR_LEADER_ELECTION_LEASE_NAMESPACE", &args.namespace),
+    ])?;
+    let instruments = Embedded::instruments();
     let listener = probes::bind(args.listen, "--listen").await?;
-    let probes = Probes::start(listener, readiness.clone(), Arc::new(Registry::default()))?;
+    let probes = Probes::start(listener, instruments.clone())?;
     let options = Options {
         data_dir: args.data_dir,
         api_listen: args.api_listen,
@@ -56,21 +61,23 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         } else {
             SandboxPolicy::Required
         },
+        settings,
         manifests,
     };
-    let embedded = Embedded::start(options, &readiness).await?;
+    let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
     let ready = async {
-        readiness.complete().await;
+        instruments.readiness.complete().await;
         announce(&embedded, &probes)?;
         std::future::pending::<Result<()>>().await
     };
-    tokio::select! {
-        result = ready => result?,
-        () = stop.next() => {}
-    }
+    let end = tokio::select! {
+        result = ready => result,
+        () = embedded.controllers_ended() => Err(anyhow!("the controllers ended by themselves; the log says why")),
+        () = stop.next() => Ok(()),
+    };
     // A second request does not wait for anything that can be left or killed.
-    embedded.stop(stop.next()).await
+    embedded.stop(stop.next()).await.and(end)
 }
 
 fn warn_of(isolation: &Isolation) {

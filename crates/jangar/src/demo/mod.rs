@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use jangar_api::{Kind, phase::RunPhase};
+use jangar_engine::settings::Settings;
 use kubelite::node::executor::{Isolation, SandboxPolicy};
 use serde_json::json;
 
@@ -39,9 +40,9 @@ macro_rules! example {
 pub(crate) async fn run() -> Result<()> {
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
     say("1. A Kubernetes starts inside this program: no cluster, no Docker, no key.")?;
-    let readiness = Embedded::readiness();
-    let embedded = Embedded::start(options(directory.path()), &readiness).await?;
-    readiness.complete().await;
+    let instruments = Embedded::instruments();
+    let embedded = Embedded::start(options(directory.path()), &instruments).await?;
+    instruments.readiness.complete().await;
     show(&format!(
         "{} kinds are installed, a node is there, and the controllers lead",
         Kind::ALL.len()
@@ -68,6 +69,7 @@ fn options(directory: &Path) -> Options {
         namespace: NAMESPACE.to_owned(),
         // A demo that refuses to run teaches nothing; what it gives up is said.
         sandbox: SandboxPolicy::Preferred,
+        settings: Settings::default(),
         manifests: Vec::new(),
     }
 }

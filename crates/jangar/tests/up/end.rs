@@ -65,6 +65,14 @@ async fn sigterm_ends_pods_within_their_grace_and_then_itself() {
     let pods: Api<Pod> = Api::default_namespaced(up.client().await);
     let log = pods.logs("p", &LogParams::default()).await.unwrap();
     assert_eq!(log, "started\nasked\n");
+    let status = pods.get("p").await.unwrap().status.unwrap();
+    let conditions = status.conditions.unwrap();
+    assert!(
+        conditions
+            .iter()
+            .any(|condition| condition.type_ == "DisruptionTarget"),
+        "that it was stopped is not the pod's own failure: {conditions:?}"
+    );
 }
 
 #[tokio::test]
@@ -88,14 +96,16 @@ async fn a_second_sigterm_kills_pods_that_take_their_time() {
 async fn after_a_kill_pods_go_on_and_the_next_start_finds_them() {
     let directory = tempfile::tempdir().unwrap();
     let word = word("survivor");
-    let up = Setup::on(directory.path()).ready();
+    // Whoever had to wait for the lease of the one that was killed would not be ready while this test lasts.
+    let setup = Setup::on(directory.path()).variable("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "3600");
+    let up = setup.ready();
     let pods = up.script("p", &script(&word, POLITE), 600).await;
     printed(&pods, "p", "started").await;
 
     up.kill();
 
     assert!(processes_with(&word) > 0, "pods outlive a crash");
-    let up = Setup::on(directory.path()).ready();
+    let up = setup.ready();
     let pods: Api<Pod> = Api::default_namespaced(up.client().await);
     let running = |pod: Option<&Pod>| phase(pod).as_deref() == Some("Running");
     timeout(PATIENCE, await_condition(pods.clone(), "p", running))

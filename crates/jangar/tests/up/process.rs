@@ -106,9 +106,7 @@ impl Setup {
             ])
             .arg(&self.directory)
             .args(&self.arguments)
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -122,15 +120,7 @@ impl Setup {
 
     /// Begins, without waiting for anything.
     pub(crate) fn begin(&self) -> Up {
-        let mut child = self.command().spawn().unwrap();
-        Up {
-            out: lines(child.stdout.take().unwrap()),
-            log: lines(child.stderr.take().unwrap()),
-            child,
-            directory: self.directory.clone(),
-            address: String::new(),
-            line: String::new(),
-        }
+        Up::begin(&mut self.command(), &self.directory)
     }
 
     /// Begins, and waits until it says that it is ready.
@@ -153,19 +143,35 @@ fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// A running `jangar up`. Dropping it ends it with all its pods.
+/// A running program. Dropping it ends it, with all its pods if it has any.
 pub(crate) struct Up {
     child: Child,
     out: Receiver<String>,
     log: Receiver<String>,
     directory: PathBuf,
-    /// Where probes and metrics are served, once it is known.
+    /// Where probes and metrics are served, once that is known.
     address: String,
     /// The line that said that it is ready.
     pub(crate) line: String,
 }
 
 impl Up {
+    pub(crate) fn begin(command: &mut Command, directory: &Path) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            out: lines(child.stdout.take().unwrap()),
+            log: lines(child.stderr.take().unwrap()),
+            child,
+            directory: directory.to_owned(),
+            address: String::new(),
+            line: String::new(),
+        }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -195,9 +201,10 @@ impl Up {
         }
     }
 
-    /// Says where to ask, for one that is not ready.
-    pub(crate) fn asks(&mut self, address: &str) {
-        address.clone_into(&mut self.address);
+    /// Finds out where to ask from the log, which says it before it is ready if it says so much at all.
+    pub(crate) fn wait_until_served(&mut self) {
+        let line = self.logged("probes and metrics are served");
+        line["address"].as_str().unwrap().clone_into(&mut self.address);
     }
 
     /// The status code and the body of an answer.

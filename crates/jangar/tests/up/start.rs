@@ -3,9 +3,14 @@
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt};
 
 use jangar_api::agents::agent_run::AgentRun;
-use kube::{Api, api::ListParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
 
-use crate::process::{Setup, jangar};
+use crate::process::{Setup, eventually, jangar};
 
 #[tokio::test]
 async fn one_line_says_ready_and_the_kubeconfig_carries_the_port() {
@@ -31,6 +36,38 @@ async fn one_line_says_ready_and_the_kubeconfig_carries_the_port() {
     assert_eq!(up.get("/healthz"), (200, "ok\n".to_owned()));
     assert_eq!(up.get("/readyz"), (200, "ready\n".to_owned()));
     assert_eq!(up.get("/metrics").0, 200);
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn it_is_not_ready_before_the_controllers_lead() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("lease.yaml");
+    let lease = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: jangar-controller-leader}\n\
+                 spec: {holderIdentity: somebody-else, leaseDurationSeconds: 3600}\n";
+    fs::write(&file, lease).unwrap();
+    let mut up = Setup::on(&directory.path().join("data"))
+        .with(&["-f", file.to_str().unwrap()])
+        .variable("JANGAR_LOG", "info")
+        .variable("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "1")
+        .begin();
+    up.wait_until_served();
+    eventually("the controllers wait", || {
+        let (code, body) = up.get("/readyz");
+        assert_eq!(code, 503, "{body}");
+        body == "not ready\nthe controllers do not lead yet: another process holds their Lease, or they are about to begin\n"
+    });
+    assert_eq!(up.get("/healthz").0, 200);
+
+    let leases: Api<Lease> = Api::default_namespaced(up.client().await);
+    let released = Patch::Merge(json!({"spec": {"holderIdentity": null}}));
+    leases
+        .patch("jangar-controller-leader", &PatchParams::default(), &released)
+        .await
+        .unwrap();
+
+    up.wait_until_ready();
+    assert_eq!(up.get("/readyz"), (200, "ready\n".to_owned()));
     assert_eq!(up.stop(), Some(0));
 }
 
