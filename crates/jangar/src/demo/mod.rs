@@ -69,6 +69,7 @@ fn options(directory: &Path) -> Options {
         namespace: NAMESPACE.to_owned(),
         // A demo that refuses to run teaches nothing; what it gives up is said.
         sandbox: SandboxPolicy::Preferred,
+        pods: 8,
         settings: Settings::default(),
         manifests: Vec::new(),
     }
