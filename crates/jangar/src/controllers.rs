@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use jangar_controllers::{Setup, clock::SystemClock};
+use jangar_controllers::{Setup, clock::SystemClock, lease::Identity};
 use kube::{Client, Config};
 
 use crate::{
@@ -27,6 +27,8 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> Result<()> {
     let mut stop = StopRequests::listen()?;
     let settings = settings::read([])?;
+    let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
+        .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
     let listener = probes::bind(args.listen, "--listen").await?;
     let client = client().await?;
     let instruments = Instruments::new(Readiness::new([(
@@ -38,7 +40,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         client,
         settings: Arc::new(settings),
         clock: Arc::new(SystemClock),
-        identity: identity(|name| std::env::var(name).ok(), rand::random()),
+        identity,
         registry: &mut instruments.registry(),
     });
     let _following = leading::follow(controllers.state(), instruments.readiness.clone(), Standby::Ready);

@@ -27,7 +27,7 @@ fn from<const N: usize>(
         }
         let value = value
             .into_string()
-            .map_err(|value| BadInput(format!("{name}={value:?} is not UTF-8: correct it")))?;
+            .map_err(|value| BadInput(format!("{name}={} is not UTF-8: correct it", value.display())))?;
         // A blank one counts as unset, so it does not hide a default.
         if !value.trim().is_empty() {
             variables.insert(name, value);

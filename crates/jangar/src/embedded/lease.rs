@@ -1,6 +1,7 @@
 //! The Lease of the controllers in this process.
 
 use anyhow::{Context, Result};
+use jangar_controllers::lease::Identity;
 use jangar_engine::settings::LeaseSettings;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client, api::PostParams};
@@ -10,8 +11,8 @@ use kube::{Api, Client, api::PostParams};
 const PREFIX: &str = "jangar-up/";
 
 /// The identity of the controllers of one start.
-pub(super) fn identity() -> String {
-    format!("{PREFIX}{:016x}", rand::random::<u64>())
+pub(super) fn identity() -> Result<Identity> {
+    Ok(Identity::new(format!("{PREFIX}{:016x}", rand::random::<u64>()))?)
 }
 
 /// Frees the Lease if the process that had the data directory before was killed while it led.

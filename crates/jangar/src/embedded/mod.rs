@@ -101,7 +101,7 @@ impl Embedded {
             client: api.client("jangar-controllers", &namespace),
             settings: Arc::new(settings),
             clock: Arc::new(SystemClock),
-            identity: lease::identity(),
+            identity: lease::identity()?,
             registry: &mut instruments.registry(),
         });
         leading::follow(
