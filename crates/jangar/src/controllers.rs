@@ -27,6 +27,8 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> Result<()> {
     let mut stop = StopRequests::listen()?;
     let settings = settings::read([])?;
+    let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
+        .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
     let listener = probes::bind(args.listen, "--listen").await?;
     let client = client().await?;
     let instruments = Instruments::new(Readiness::new([(
@@ -38,7 +40,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         client,
         settings: Arc::new(settings),
         clock: Arc::new(SystemClock),
-        identity: Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))?,
+        identity,
         registry: &mut instruments.registry(),
     });
     let _following = leading::follow(controllers.state(), instruments.readiness.clone(), Standby::Ready);
