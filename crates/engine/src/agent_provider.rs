@@ -7,12 +7,12 @@ use jangar_api::{
     reason::Reason,
 };
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::{
     conditions::touched,
     decision::{Decision, Plan, Rejection},
-    template::Template,
-    validity,
+    template, validity,
 };
 
 /// What is known about a provider.
@@ -51,7 +51,8 @@ fn check(provider: &AgentProvider) -> Result<(), Rejection> {
         .iter()
         .map(|(name, text)| (format!("spec.envTemplate.{name}"), text));
     for (field, text) in args.chain(env) {
-        Template::parse(text)
+        // Whether it can be rendered does not depend on the values.
+        template::render(text, &Value::Null)
             .map_err(|error| Rejection::new(Reason::InvalidTemplate, format!("{field}: {error}")))?;
     }
     Ok(())

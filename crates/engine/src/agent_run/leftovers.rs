@@ -65,7 +65,7 @@ fn is_past(job: &Job, run: &AgentRun) -> bool {
 
 /// Lets a Job go whose end is recorded, and says how long it is kept. It was made with a legal time to live.
 pub(super) fn let_go(job: &Job, run: &AgentRun, settings: &Settings) -> Effect {
-    let ttl = job::ttl_seconds(run, &settings.runner).unwrap_or(settings.runner.job_ttl_seconds);
+    let ttl = job::ttl_seconds(run, settings).unwrap_or(settings.runner.job_ttl_seconds);
     jobs::release(job, ttl)
 }
 

@@ -38,7 +38,10 @@ pub(super) fn plan(scene: &Scene<'_>) -> Decision<AgentRunStatus> {
     if let Some(refusal) = &scene.observed.refusal {
         return refused(scene, refusal);
     }
-    let resolved = match supported(scene).and_then(|()| references::resolve(scene)) {
+    let resolved = match acceptable(scene)
+        .map_err(Unresolved::Wrong)
+        .and_then(|()| references::resolve(scene))
+    {
         Ok(resolved) => resolved,
         Err(Unresolved::Unsure(question)) => return Decision::look(question),
         Err(Unresolved::Missing(missing)) => return missing_reference(scene, missing),
@@ -56,17 +59,17 @@ pub(super) fn plan(scene: &Scene<'_>) -> Decision<AgentRunStatus> {
     }
 }
 
-/// Whether this version can execute the run.
-fn supported(scene: &Scene<'_>) -> Result<(), Unresolved> {
+/// Whether the run makes sense by itself, and this version can execute it.
+fn acceptable(scene: &Scene<'_>) -> Result<(), Rejection> {
     match &scene.run.spec.runtime.type_ {
-        RuntimeType::Job => Ok(()),
+        RuntimeType::Job => job::check_run(scene.run, scene.settings),
         other @ (RuntimeType::Workflow
         | RuntimeType::Temporal
         | RuntimeType::Custom
-        | RuntimeType::Other(_)) => Err(Unresolved::Wrong(Rejection::new(
+        | RuntimeType::Other(_)) => Err(Rejection::new(
             Reason::UnsupportedRuntime,
             format!("spec.runtime.type is {other}, which this version does not execute: use job"),
-        ))),
+        )),
     }
 }
 
@@ -105,7 +108,7 @@ fn build(scene: &Scene<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Reje
     };
     let mut built = job::build(&request, scene.settings)?;
     let stamp = Stamp {
-        attempts_allowed: job::attempts_allowed(scene.run, resolved.agent, &scene.settings.runner)?,
+        attempts_allowed: job::attempts_allowed(scene.run, Some(resolved.agent), scene.settings)?,
         system_prompt_hash: built.system_prompt_hash,
         contract: built.contract,
     };

@@ -92,9 +92,7 @@ fn a_failure_is_followed_by_as_many_attempts_as_are_allowed() {
     world.now = due;
     world.settle();
     assert_eq!(world.deeds()[2], "create mend-job-attempt-2");
-    world
-        .pod_ended("mend-job-attempt-2", 1, &words)
-        .settle();
+    world.pod_ended("mend-job-attempt-2", 1, &words).settle();
     assert_eq!(world.phase(), Some(RunPhase::Failed));
     assert!(
         world
@@ -114,12 +112,16 @@ fn a_pod_that_its_node_took_away_costs_no_retry_five_times() {
     world.settle();
     let mut name = "mend-job".to_owned();
     for attempt in 2..=6 {
-        world.pod(&name, evicted.clone()).settle();
-        assert_eq!(world.phase(), Some(RunPhase::Running), "attempt {attempt} follows");
+        world.pod(&name, &evicted).settle();
+        assert_eq!(
+            world.phase(),
+            Some(RunPhase::Running),
+            "attempt {attempt} follows"
+        );
         name = format!("mend-job-attempt-{attempt}");
         assert!(world.observed.jobs.contains_key(&name), "at once");
     }
-    world.pod(&name, evicted).settle();
+    world.pod(&name, &evicted).settle();
     let failed = world.condition(&ConditionType::Failed);
     assert_eq!(failed.reason, Reason::Disrupted);
     assert!(failed.message.contains("drained"));
@@ -167,15 +169,23 @@ fn a_job_that_vanished_is_missing_and_not_run_again() {
     world.settle();
     assert_eq!(world.deeds(), ["create mend-job"]);
     assert_eq!(world.condition(&ConditionType::Failed).reason, Reason::JobMissing);
-    assert_eq!(world.condition(&ConditionType::Warning).reason, Reason::JobMissing);
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::JobMissing
+    );
     assert_eq!(world.questions.len(), 2, "Job and pods were both read live");
 }
 
 #[test]
 fn a_job_that_somebody_deleted_is_told_from_one_that_vanished() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
-    world.change_job("mend-job", |job, now| job.metadata.deletion_timestamp = Some(Time(now)));
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    world.change_job("mend-job", |job, now| {
+        job.metadata.deletion_timestamp = Some(Time(now));
+    });
     world.settle();
     assert_eq!(world.deeds(), ["create mend-job", "delete mend-job-x"]);
     assert_eq!(world.phase(), Some(RunPhase::Running), "its pod is still there");
@@ -191,7 +201,9 @@ fn a_job_that_somebody_deleted_is_told_from_one_that_vanished() {
 fn a_job_that_was_deleted_after_its_pod_succeeded_has_succeeded() {
     let mut world = World::new();
     world.settle().pod_ended("mend-job", 0, &done());
-    world.change_job("mend-job", |job, now| job.metadata.deletion_timestamp = Some(Time(now)));
+    world.change_job("mend-job", |job, now| {
+        job.metadata.deletion_timestamp = Some(Time(now));
+    });
     world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
     assert!(!world.is_held("mend-job"));
@@ -233,7 +245,9 @@ fn a_run_that_is_to_be_kept_is_kept() {
 #[test]
 fn a_rejected_run_is_deleted_by_retention_too() {
     let mut world = World::new();
-    world.edit(|run| run.spec.runtime.type_ = "custom".into()).settle();
+    world
+        .edit(|run| run.spec.runtime.type_ = "custom".into())
+        .settle();
     assert!(world.wake_at.is_some());
     world.wait(31 * 24 * 3600).settle();
     assert!(world.observed.run.is_none());

@@ -35,7 +35,10 @@ fn a_new_run_gets_its_job_and_then_says_so() {
 #[test]
 fn a_run_that_works_is_left_alone() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     let before = world.status();
     world.wait(3600).settle();
     assert_eq!(world.status(), before);
@@ -56,9 +59,11 @@ fn a_job_that_was_made_before_a_crash_is_adopted() {
 #[test]
 fn a_job_of_somebody_else_is_not_taken_for_our_own() {
     let mut world = World::new();
-    let foreign = object(json!({"metadata": {"name": "mend-job", "uid": "other", "ownerReferences": [
-        {"apiVersion": "batch/v1", "kind": "CronJob", "name": "mend", "uid": "cron", "controller": true},
-    ]}}));
+    let foreign = object(
+        json!({"metadata": {"name": "mend-job", "uid": "other", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "CronJob", "name": "mend", "uid": "cron", "controller": true},
+        ]}}),
+    );
     world
         .observed
         .jobs
@@ -71,7 +76,7 @@ fn a_job_of_somebody_else_is_not_taken_for_our_own() {
 #[test]
 fn a_run_waits_for_the_job_of_an_earlier_run_of_its_name() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"}));
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
     world.edit(|run| {
         run.metadata.uid = Some("run-2".to_owned());
         run.status = None;
@@ -102,7 +107,10 @@ fn what_a_cache_does_not_show_is_asked_for() {
     assert_eq!(world.questions, [Question::Agent("fixer".to_owned())]);
     assert!(world.deeds().is_empty());
     assert_eq!(world.phase(), Some(RunPhase::Pending));
-    assert_eq!(world.condition(&ConditionType::Blocked).reason, Reason::MissingAgent);
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).reason,
+        Reason::MissingAgent
+    );
 }
 
 #[test]
@@ -141,7 +149,9 @@ fn a_reference_that_appears_in_time_lets_the_run_start() {
 #[test]
 fn a_runtime_that_is_not_built_is_refused_and_named() {
     let mut world = World::new();
-    world.edit(|run| run.spec.runtime.type_ = "temporal".into()).settle();
+    world
+        .edit(|run| run.spec.runtime.type_ = "temporal".into())
+        .settle();
     let invalid = world.condition(&ConditionType::InvalidSpec);
     assert_eq!(invalid.reason, Reason::UnsupportedRuntime);
     assert!(invalid.message.contains("temporal"), "{}", invalid.message);
@@ -168,7 +178,10 @@ fn a_quota_makes_the_run_wait_and_try_again() {
         message: "exceeded quota: jobs".to_owned(),
     });
     world.settle();
-    assert_eq!(world.condition(&ConditionType::Blocked).reason, Reason::JobForbidden);
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).reason,
+        Reason::JobForbidden
+    );
     assert!(world.wake_at.is_some());
     world.observed.refusal = None;
     world.wait(30).settle();
@@ -180,7 +193,7 @@ fn a_pod_that_cannot_be_placed_shows_the_words_of_the_scheduler() {
     let mut world = World::new();
     world.settle().pod(
         "mend-job",
-        json!({"phase": "Pending", "conditions": [{
+        &json!({"phase": "Pending", "conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
         }]}),
     );
@@ -192,7 +205,7 @@ fn a_pod_that_cannot_be_placed_shows_the_words_of_the_scheduler() {
     let blocked = world.condition(&ConditionType::Blocked);
     assert_eq!(blocked.reason, Reason::PodWaiting);
     assert!(blocked.message.contains("0/3 nodes are available"));
-    world.pod("mend-job", json!({"phase": "Running"})).settle();
+    world.pod("mend-job", &json!({"phase": "Running"})).settle();
     assert_eq!(
         world.condition(&ConditionType::Blocked).status,
         ConditionStatus::False
@@ -206,8 +219,11 @@ fn an_image_that_cannot_be_had_fails_the_run_after_its_pod_is_gone() {
         "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
     }]});
-    world.settle().pod("mend-job", waiting).wait(299).settle();
-    assert_eq!(world.condition(&ConditionType::Blocked).reason, Reason::PodWaiting);
+    world.settle().pod("mend-job", &waiting).wait(299).settle();
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).reason,
+        Reason::PodWaiting
+    );
     world.wait(1).settle();
     assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
     assert_eq!(world.phase(), Some(RunPhase::Running), "its pod is still there");
@@ -221,7 +237,7 @@ fn an_image_that_cannot_be_had_fails_the_run_after_its_pod_is_gone() {
 #[test]
 fn an_accepted_spec_that_was_changed_stops_the_run() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"}));
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
     world
         .edit(|run| run.spec.agent_ref.name = "somebody-else".to_owned())
         .settle();
@@ -237,7 +253,7 @@ fn an_accepted_spec_that_was_changed_stops_the_run() {
 fn a_changed_spec_is_only_warned_about_where_that_is_set() {
     let mut world = World::new();
     world.settings.runs.immutability_enforced = false;
-    world.settle().pod("mend-job", json!({"phase": "Running"}));
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
     world
         .edit(|run| run.spec.agent_ref.name = "somebody-else".to_owned())
         .settle();

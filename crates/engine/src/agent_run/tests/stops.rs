@@ -22,7 +22,10 @@ fn cancel(world: &mut World) {
 #[test]
 fn a_cancelled_run_is_cancelled_when_its_pod_is_gone_and_not_before() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     cancel(&mut world);
     world.settle();
     assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
@@ -42,7 +45,10 @@ fn a_cancelled_run_is_cancelled_when_its_pod_is_gone_and_not_before() {
 #[test]
 fn a_pod_that_the_cache_lost_sight_of_is_not_taken_for_gone() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     cancel(&mut world);
     world.settle();
     let (uid, sight) = world.observed.pods.pop_first().expect("a pod");
@@ -79,7 +85,10 @@ fn what_had_ended_before_the_cancel_keeps_its_end() {
 #[test]
 fn a_cancel_that_has_begun_is_not_undone_by_a_late_success() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     cancel(&mut world);
     world.settle();
     world
@@ -94,7 +103,10 @@ fn a_cancel_that_has_begun_is_not_undone_by_a_late_success() {
 #[test]
 fn a_cancel_that_takes_too_long_names_what_is_left_and_goes_on() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     cancel(&mut world);
     world.settle();
     world.now = world.wake_at.expect("a cancel has a deadline");
@@ -114,7 +126,10 @@ fn a_cancel_that_takes_too_long_names_what_is_left_and_goes_on() {
 #[test]
 fn a_pod_with_more_grace_than_the_cancel_has_time_gets_less() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     cancel(&mut world);
     world.settle();
     let killed_at = Time(world.now + 600.seconds());
@@ -124,29 +139,43 @@ fn a_pod_with_more_grace_than_the_cancel_has_time_gets_less() {
         *sight = PodSight::Cached(pods);
     }
     world.settle();
-    assert_eq!(world.deeds().last().map(String::as_str), Some("delete mend-job-x within 50 s"));
+    assert_eq!(
+        world.deeds().last().map(String::as_str),
+        Some("delete mend-job-x within 50 s")
+    );
 }
 
 #[test]
 fn a_run_that_is_gone_leaves_nothing_running() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     world.observed.run = None;
     // Kubernetes deletes the Job in the background, which does not touch the pod of a Job that is held.
-    world.change_job("mend-job", |job, now| job.metadata.deletion_timestamp = Some(Time(now)));
+    world.change_job("mend-job", |job, now| {
+        job.metadata.deletion_timestamp = Some(Time(now));
+    });
     world.settle();
     assert_eq!(world.deeds(), ["create mend-job", "delete mend-job-x"]);
     assert!(world.is_held("mend-job"));
     world.pods_vanish().settle();
     assert_eq!(world.deeds().last().map(String::as_str), Some("release mend-job"));
     let told = world.notices.last().expect("an Event");
-    assert_eq!((&told.reason, told.regarding.0.as_str()), (&Reason::Stopped, "run-1"));
+    assert_eq!(
+        (&told.reason, told.regarding.0.as_str()),
+        (&Reason::Stopped, "run-1")
+    );
 }
 
 #[test]
 fn a_run_that_is_being_deleted_stops_its_job() {
     let mut world = World::new();
-    world.settle().pod("mend-job", json!({"phase": "Running"})).settle();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
     let now = world.now;
     world
         .edit(|run| run.metadata.deletion_timestamp = Some(Time(now)))

@@ -207,7 +207,8 @@ impl World {
                 ttl_seconds_after_finished,
                 ..
             } => {
-                let kept = i32::try_from(ttl_seconds_after_finished.unwrap_or_default()).expect("a short time");
+                let kept =
+                    i32::try_from(ttl_seconds_after_finished.unwrap_or_default()).expect("a short time");
                 self.change_job(&job.name, |found, _| {
                     found.metadata.finalizers = Some(other_finalizers.clone());
                     found.spec.get_or_insert_default().ttl_seconds_after_finished = Some(kept);
@@ -236,7 +237,7 @@ impl World {
     }
 
     /// The pod of a Job, in this state.
-    pub(super) fn pod(&mut self, job: &str, status: Value) -> &mut Self {
+    pub(super) fn pod(&mut self, job: &str, status: &Value) -> &mut Self {
         let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
         let pod: Pod = object(json!({
             "metadata": {
@@ -245,7 +246,9 @@ impl World {
             },
             "status": status,
         }));
-        self.observed.pods.insert(uid, PodSight::Cached(vec![Arc::new(pod)]));
+        self.observed
+            .pods
+            .insert(uid, PodSight::Cached(vec![Arc::new(pod)]));
         self
     }
 
@@ -255,7 +258,7 @@ impl World {
         let finished_at = Time(self.now);
         self.pod(
             job,
-            json!({
+            &json!({
                 "phase": phase,
                 "containerStatuses": [{
                     "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
@@ -279,7 +282,9 @@ impl World {
         self.done
             .iter()
             .map(|effect| match effect {
-                Effect::CreateConfigMap(map) => format!("files {}", map.metadata.name.clone().unwrap_or_default()),
+                Effect::CreateConfigMap(map) => {
+                    format!("files {}", map.metadata.name.clone().unwrap_or_default())
+                }
                 Effect::CreateJob(job) => format!("create {}", job.metadata.name.clone().unwrap_or_default()),
                 Effect::StopJob { job } => format!("stop {}", job.name),
                 Effect::DeletePod { pod, grace_seconds } => match grace_seconds {
