@@ -58,6 +58,13 @@ lock() {
 }
 unlock() { exec 9>&-; }
 
+# What the parts said goes with the bench, and it may be what explains a failure.
+keep_logs() {
+    rm -rf "$reports/bench"
+    mkdir -p "$reports/bench"
+    cp -r "$state/boot.log" "$state/log" "$reports/bench" 2>/dev/null || true
+}
+
 boot() {
     local free answer='' begun=${EPOCHREALTIME/[.,]/}
     tear_down
@@ -75,11 +82,10 @@ boot() {
     read -r -t "$boot_seconds" answer <"$state/boot" || true
     trap - INT TERM
     if [[ "$answer" != booted ]]; then
-        mkdir -p "$reports"
-        cp -r "$state/boot.log" "$state/log" "$reports" 2>/dev/null || true
+        keep_logs
         tail -n 5 "$state/boot.log" >&2
         tear_down
-        die "the bench did not boot; what its parts said is in $reports"
+        die "the bench did not boot; what its parts said is in $reports/bench"
     fi
     local took=$(((${EPOCHREALTIME/[.,]/} - begun) / 1000))
     say "up in $((took / 1000)).$(printf %03d $((took % 1000))) s${obstacle:+, without a real node: $obstacle}"
@@ -117,8 +123,9 @@ run() {
     (
         trap - INT TERM
         enter_network env KUBECONFIG="$admin_kubeconfig" PATH="$(dirname "$KUBE"):$PATH" \
-            JANGAR_TEST_CLUSTER="$state" JANGAR_TEST_REPORTS="$reports" "$@" 7>&-
+            JANGAR_TEST_CLUSTER="$state" JANGAR_TEST_REPORTS="$reports" JANGAR_TEST_OUTSIDE=$$ "$@" 7>&-
     ) || status=$?
+    ((status == 0)) || keep_logs
     lock
     if [[ ! -e "$kept" ]] && users --exclusive --nonblock; then tear_down; fi
     exit "$status"

@@ -32,7 +32,9 @@ const REPORTS: &str = "JANGAR_TEST_REPORTS";
 /// Why there is no cluster to test on.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    #[error("{0} is not set, so this does not run inside a bench: use `make cluster-tests`, or put `tests/cluster/bench.sh run` before the command")]
+    #[error(
+        "{0} is not set, so this does not run inside a bench: use `make cluster-tests`, or put `tests/cluster/bench.sh run` before the command"
+    )]
     Outside(&'static str),
     #[error("the kubeconfig of the bench cannot be used: {0}")]
     Kubeconfig(#[from] KubeconfigError),
@@ -55,7 +57,11 @@ pub struct Bench {
 impl Bench {
     /// The bench that this process runs inside of.
     pub fn here() -> Result<Self, BenchError> {
-        let directory = |name| env::var_os(name).map(PathBuf::from).ok_or(BenchError::Outside(name));
+        let directory = |name| {
+            env::var_os(name)
+                .map(PathBuf::from)
+                .ok_or(BenchError::Outside(name))
+        };
         let (bench, reports) = (directory(BENCH)?, directory(REPORTS)?);
         let kubeconfig = Kubeconfig::read_from(bench.join("admin.kubeconfig"))?;
         Ok(Self {
@@ -68,7 +74,11 @@ impl Bench {
     /// A client that is `user` to the API server.
     pub async fn client(&self, user: &User) -> Result<Client, BenchError> {
         let mut kubeconfig = self.kubeconfig.clone();
-        for each in kubeconfig.auth_infos.iter_mut().filter_map(|each| each.auth_info.as_mut()) {
+        for each in kubeconfig
+            .auth_infos
+            .iter_mut()
+            .filter_map(|each| each.auth_info.as_mut())
+        {
             user.impersonate(each);
         }
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -46,7 +46,11 @@ pub(super) async fn write(admin: &Client, namespace: &str, directory: &Path) -> 
             // A container that never started has no log, which is worth knowing too.
             let log = pods.logs(&pod.name_any(), &parameters).await;
             let log = log.unwrap_or_else(|error| format!("no log: {error}\n"));
-            save(directory, &format!("log-{}-{container}.txt", pod.name_any()), &log)?;
+            save(
+                directory,
+                &format!("log-{}-{container}.txt", pod.name_any()),
+                &log,
+            )?;
         }
     }
     Ok(())
@@ -70,7 +74,10 @@ async fn events(admin: &Client, namespace: &str) -> Result<String, ReportError> 
         let _ = writeln!(
             text,
             "{} {} {}/{}: {}",
-            event.creation_timestamp().map(|time| time.0.to_string()).unwrap_or_default(),
+            event
+                .creation_timestamp()
+                .map(|time| time.0.to_string())
+                .unwrap_or_default(),
             event.reason.as_deref().unwrap_or("-"),
             about.kind.as_deref().unwrap_or("-"),
             about.name.as_deref().unwrap_or("-"),

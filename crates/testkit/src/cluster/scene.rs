@@ -1,6 +1,6 @@
 //! One test's part of the cluster.
 
-use std::{any::Any, error::Error, panic::AssertUnwindSafe};
+use std::{any::Any, error::Error, fmt, panic::AssertUnwindSafe};
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -16,11 +16,20 @@ use super::{Bench, User, report, wait};
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// A namespace of the cluster that one test has to itself.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Scene {
     bench: Bench,
     namespace: String,
     admin: Client,
+}
+
+impl fmt::Debug for Scene {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Scene")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Scene {
@@ -82,7 +91,9 @@ where
         tell(&scene, name, failure).await;
     }
     // Its objects go in the background; the next test does not wait for that.
-    namespaces.delete(&scene.namespace, &DeleteParams::default()).await?;
+    namespaces
+        .delete(&scene.namespace, &DeleteParams::default())
+        .await?;
     outcome
 }
 
@@ -103,12 +114,18 @@ fn words_of(panic: &Box<dyn Any + Send>) -> String {
         .to_owned()
 }
 
-#[expect(clippy::print_stderr, reason = "the harness of cargo shows it below the name of the test")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the harness of cargo shows it below the name of the test"
+)]
 async fn tell(scene: &Scene, name: &str, failure: &Failure) {
     let directory = scene.bench.reports.join(name);
     eprintln!("{name}: {failure}");
     match report::write(&scene.admin, &scene.namespace, &directory).await {
-        Ok(()) => eprintln!("{name}: objects, events and logs of its namespace are in {}", directory.display()),
+        Ok(()) => eprintln!(
+            "{name}: objects, events and logs of its namespace are in {}",
+            directory.display()
+        ),
         Err(error) => eprintln!("{name}: what was in its namespace could not be written down: {error}"),
     }
 }

@@ -25,13 +25,23 @@ pub struct WaitError {
 }
 
 /// Waits until an object is there and `holds` is true of it. `what` completes the sentence "waited for the object ...".
-pub async fn until<K>(api: &Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> Result<K, WaitError>
+pub async fn until<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    holds: impl Fn(&K) -> bool,
+) -> Result<K, WaitError>
 where
     K: Resource<DynamicType: Default> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
 {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let subject = format!("{} {name}", K::kind(&K::DynamicType::default()));
-    let pick = |objects: &[&K]| objects.iter().find(|object| holds(object)).map(|&object| object.clone());
+    let pick = |objects: &[&K]| {
+        objects
+            .iter()
+            .find(|object| holds(object))
+            .map(|&object| object.clone())
+    };
     watch(api, config, subject, what, pick).await
 }
 
@@ -42,7 +52,10 @@ where
 {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let subject = format!("{} {name}", K::kind(&K::DynamicType::default()));
-    watch(api, config, subject, "to be gone", |objects: &[&K]| objects.is_empty().then_some(())).await
+    watch(api, config, subject, "to be gone", |objects: &[&K]| {
+        objects.is_empty().then_some(())
+    })
+    .await
 }
 
 /// Waits until `holds` is true of all the objects with these labels together, and returns them, ordered by name.
@@ -57,7 +70,8 @@ where
 {
     let config = watcher::Config::default().labels(labels);
     let subject = format!("every {} with {labels}", K::kind(&K::DynamicType::default()));
-    let pick = |objects: &[&K]| holds(objects).then(|| objects.iter().map(|&object| object.clone()).collect());
+    let pick =
+        |objects: &[&K]| holds(objects).then(|| objects.iter().map(|&object| object.clone()).collect());
     watch(api, config, subject, what, pick).await
 }
 
@@ -135,7 +149,10 @@ impl<K: Resource + Serialize> View<K> {
     fn describe(&self) -> String {
         let documents = self.objects.values().map(|object| {
             let mut document = serde_json::to_value(object).unwrap_or_default();
-            if let Some(metadata) = document.get_mut("metadata").and_then(|value| value.as_object_mut()) {
+            if let Some(metadata) = document
+                .get_mut("metadata")
+                .and_then(|value| value.as_object_mut())
+            {
                 metadata.remove("managedFields");
             }
             document.to_string()
@@ -185,7 +202,12 @@ mod tests {
         view.take(Event::InitApply(object("c")));
         view.take(Event::InitDone);
 
-        let names: Vec<_> = view.complete().into_iter().flatten().map(ResourceExt::name_any).collect();
+        let names: Vec<_> = view
+            .complete()
+            .into_iter()
+            .flatten()
+            .map(ResourceExt::name_any)
+            .collect();
         assert_eq!(names, ["c"]);
     }
 }
