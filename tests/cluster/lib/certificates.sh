@@ -4,17 +4,21 @@
 # Valid for longer than any bench is up.
 days=30
 
-# new_key FILE
-new_key() { openssl ecparam -name prime256v1 -genkey -noout -out "$1"; }
+# The defaults of a distribution would make an authority of everyone.
+plain='[req]
+distinguished_name = name
+[name]
+'
 
-# certificate NAME SUBJECT PURPOSE [ALTERNATIVE-NAMES]
-certificate() {
-    local extensions
-    extensions=$(printf 'keyUsage=critical,digitalSignature\nextendedKeyUsage=%s\n%s' "$3" "${4:+subjectAltName=$4}")
-    new_key "$1.key"
-    openssl req -new -key "$1.key" -subj "$2" |
-        openssl x509 -req -CA ca.crt -CAkey ca.key -days "$days" -extfile <(echo "$extensions") -out "$1.crt" 2>/dev/null
+# signed NAME SUBJECT OPTION ...: a new key and its certificate.
+signed() {
+    openssl req -x509 -config <(echo "$plain") -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc -days "$days" \
+        -subj "$2" -keyout "$1.key" -out "$1.crt" "${@:3}" 2>"$1.log" ||
+        die "the certificate of $1 could not be made, which needs OpenSSL 3: $(tail -n 1 "$1.log")"
 }
+
+# certificate NAME SUBJECT OPTION ...: the same, signed by the authority.
+certificate() { signed "$@" -CA ca.crt -CAkey ca.key -addext keyUsage=critical,digitalSignature; }
 
 # kubeconfig NAME FILE: for the certificate of that name.
 kubeconfig() {
@@ -39,18 +43,18 @@ make_certificates() (
     umask 077
     mkdir -p "$certificates"
     cd "$certificates" || exit
-    new_key ca.key
-    openssl req -x509 -key ca.key -days "$days" -subj /CN=jangar-bench -out ca.crt \
-        -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
-    certificate kube-apiserver /CN=kube-apiserver serverAuth \
-        "IP:$node_address,IP:$service_api,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
-    certificate admin /O=system:masters/CN=admin clientAuth
-    certificate kube-controller-manager /CN=system:kube-controller-manager clientAuth
-    certificate kube-scheduler /CN=system:kube-scheduler clientAuth
-    certificate kube-proxy /CN=system:kube-proxy clientAuth
-    certificate kubelet "/O=system:nodes/CN=system:node:$real_node" clientAuth
+    signed ca /CN=jangar-bench -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign
+    certificate kube-apiserver /CN=kube-apiserver -addext extendedKeyUsage=serverAuth \
+        -addext "subjectAltName=IP:$node_address,IP:$service_api,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc"
+    local client=(-addext extendedKeyUsage=clientAuth)
+    certificate admin /O=system:masters/CN=admin "${client[@]}"
+    certificate kube-controller-manager /CN=system:kube-controller-manager "${client[@]}"
+    certificate kube-scheduler /CN=system:kube-scheduler "${client[@]}"
+    certificate kube-proxy /CN=system:kube-proxy "${client[@]}"
+    certificate kubelet "/O=system:nodes/CN=system:node:$real_node" "${client[@]}"
     for name in kube-controller-manager kube-scheduler kube-proxy kubelet; do kubeconfig "$name" "$name.kubeconfig"; done
     kubeconfig admin "$admin_kubeconfig"
-    new_key service-accounts.key
+    # Service accounts have tokens, which are signed with a key that nobody vouches for.
+    signed service-accounts /CN=service-accounts
     openssl ec -in service-accounts.key -pubout -out service-accounts.pub 2>/dev/null
 )

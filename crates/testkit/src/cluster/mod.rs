@@ -5,6 +5,7 @@
 //! [`Scene`]: it has a namespace to itself and clients for several [`User`]s, waits for what it expects with [`until`], and if
 //! it fails, everything in its namespace is written down.
 
+mod image;
 mod report;
 mod scene;
 mod user;
@@ -18,6 +19,7 @@ use kube::{
 };
 
 pub use self::{
+    image::{ImageError, JANGAR_IMAGE},
     report::ReportError,
     scene::{Failure, Scene, play},
     user::User,

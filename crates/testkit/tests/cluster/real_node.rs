@@ -1,6 +1,6 @@
 //! Pods on the real node really run.
 
-use jangar_testkit::cluster::{Failure, Scene, play, until, until_list};
+use jangar_testkit::cluster::{Failure, JANGAR_IMAGE, Scene, play, until, until_list};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     ResourceExt,
@@ -84,6 +84,36 @@ async fn a_container_runs_what_an_init_container_copied_and_leaves_its_last_word
         assert_eq!(log, "from the copy\n");
         let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
         assert!(address.is_some_and(|address| address.starts_with("10.88.")), "{address:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// What every run of an agent begins with: the init container has the image of Jangar, the container any other.
+#[tokio::test]
+async fn agent_runner_installs_itself_from_the_image_and_runs_in_another() -> Result<(), Failure> {
+    play("jangar-image", async |scene| {
+        scene.bench().import_jangar().await?;
+        let mount = json!([{"name": "tools", "mountPath": "/tools"}]);
+        let pod = run(
+            scene,
+            &job(json!({
+                "volumes": [{"name": "tools", "emptyDir": {}}],
+                "initContainers": [{
+                    "name": "install", "image": JANGAR_IMAGE, "volumeMounts": mount,
+                    "command": ["agent-runner", "install", "/tools"],
+                }],
+                "containers": [{
+                    "name": "main", "image": BUSYBOX, "volumeMounts": mount,
+                    "command": ["/tools/agent-runner", "--version"],
+                }],
+            })),
+        )
+        .await?;
+
+        assert_eq!(end_of(&pod), (0, "Completed".to_owned(), String::new()));
+        let log = scene.api::<Pod>().logs(&pod.name_any(), &LogParams::default()).await?;
+        assert!(log.starts_with("agent-runner "), "{log}");
         Ok(())
     })
     .await
