@@ -36,6 +36,8 @@ impl Bench {
         if output.status.success() {
             return Ok(());
         }
-        Err(ImageError::Refused(String::from_utf8_lossy(&output.stderr).into_owned()))
+        Err(ImageError::Refused(
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ))
     }
 }

@@ -112,7 +112,10 @@ async fn agent_runner_installs_itself_from_the_image_and_runs_in_another() -> Re
         .await?;
 
         assert_eq!(end_of(&pod), (0, "Completed".to_owned(), String::new()));
-        let log = scene.api::<Pod>().logs(&pod.name_any(), &LogParams::default()).await?;
+        let log = scene
+            .api::<Pod>()
+            .logs(&pod.name_any(), &LogParams::default())
+            .await?;
         assert!(log.starts_with("agent-runner "), "{log}");
         Ok(())
     })
