@@ -5,15 +5,15 @@
 LINTS := fmt@1 clippy@10 deny@6 typos@1 shellcheck@1
 FAST := fmt@1 clippy@10 tests@25
 # What a suite needs and what takes minutes to build once has a line of its own.
-TESTS := tests@25 kubectl@12 kubectl-tests@5:kubectl cluster@4 cluster-image@10 cluster-tests@5:cluster
+TESTS := tests@25 kubectl@12 kubectl-tests@8:kubectl cluster@4 cluster-image@10 cluster-tests@5:cluster conformance-tests@5:cluster
 
 .PHONY: help demo test test-fast bench lint generate build image kubectl audit cluster-up cluster-shell cluster-down
-.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests need-cargo
+.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests conformance-tests need-cargo
 
 help: # Print the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests or cluster-tests"
+	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, cluster-tests or conformance-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 	cargo run --locked --release --package jangar -- demo
@@ -65,7 +65,7 @@ fmt: need-cargo
 # The tests with kubectl and on a cluster are not among the default targets (see their Cargo.toml), so they are named.
 clippy: need-cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --test kubectl --test cluster -- -D warnings
+	cargo clippy --locked --workspace --test kubectl --test cluster --test conformance_cluster -- -D warnings
 
 # Advisories change without a change here, so they are `make audit`: docs/decisions/0008-advisories-outside-make-test.md.
 deny: need-cargo
@@ -97,6 +97,11 @@ cluster-image: need-cargo
 cluster-tests: need-cargo
 	cargo test --locked --workspace --test cluster --no-run
 	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
+
+# That kubelite gives the same answers is among `tests`.
+conformance-tests: need-cargo
+	cargo test --locked --workspace --test conformance_cluster --no-run
+	tests/cluster/bench.sh run cargo test --locked --workspace --test conformance_cluster
 
 need-cargo:
 	@scripts/tools.sh need cargo

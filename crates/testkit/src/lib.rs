@@ -1,3 +1,4 @@
 //! What the tests of Jangar share. It is a dev-dependency only: nothing of it is in a program.
 
 pub mod cluster;
+pub mod conformance;
