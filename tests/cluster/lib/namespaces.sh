@@ -10,13 +10,14 @@
 own_user=()
 ((EUID == 0)) || own_user=(--user)
 
-# started PID: when a process was started, which tells it from a later one with the same pid.
+# started PID: when a process was started, which tells it from a later one with the same pid. One that has ended and is only
+# waited for has no more such time.
 started() {
     local line
     { line=$(<"/proc/$1/stat"); } 2>/dev/null || return
     # The name of the program may hold blanks and brackets, so what counts begins after the last bracket.
     read -ra line <<<"${line##*) }"
-    echo "${line[19]}"
+    [[ "${line[0]}" == Z ]] || echo "${line[19]}"
 }
 
 # Whether the bench has a first process; sets `pid`.

@@ -1,7 +1,8 @@
-//! Hides what no two servers have in common: identifiers, versions, times and generated names. Values of the same kind get
-//! numbers in the order in which they appear, so that it still shows whether two of them are the same.
+//! Hides what no two servers have in common: identifiers, versions, times and generated names. A value is hidden as the place
+//! where it first appeared, the request and the place among its answer's values, so that it still shows whether two of them are
+//! the same.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{collections::BTreeMap, fmt, sync::LazyLock};
 
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};
@@ -27,10 +28,25 @@ static PATTERNS: LazyLock<Regex> = LazyLock::new(|| {
 #[expect(clippy::expect_used, reason = "the pattern is written here")]
 static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new("^([0-9]+[smhdy])+$").expect("a pattern"));
 
+/// The number of a request and that of a value in its answer, both from one on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    request: usize,
+    value: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.request, self.value)
+    }
+}
+
 /// The values that were hidden so far in one run of a script.
 #[derive(Debug, Default)]
 pub struct Mask {
-    hidden: BTreeMap<(&'static str, String), usize>,
+    hidden: BTreeMap<(&'static str, String), Place>,
+    /// Where the next new value appears.
+    next: Place,
     /// Values that the one who plays the script has made up, by the name of the variable.
     own: Vec<(String, String)>,
 }
@@ -39,6 +55,14 @@ impl Mask {
     /// Hides `value` as the variable that it was given to the script as.
     pub fn own(&mut self, name: &str, value: &str) {
         self.own.push((format!("{{{{{name}}}}}"), value.to_owned()));
+    }
+
+    /// From now on values are those of the answer to the next request.
+    pub fn next_request(&mut self) {
+        self.next = Place {
+            request: self.next.request + 1,
+            value: 0,
+        };
     }
 
     pub fn value(&mut self, value: &mut Value) {
@@ -51,9 +75,9 @@ impl Mask {
         for (variable, own) in &self.own {
             text = text.replace(own, variable);
         }
-        for ((kind, name), number) in &self.hidden {
+        for ((kind, name), place) in &self.hidden {
             if *kind == NAME {
-                text = text.replace(name, &format!("{}{{name-{number}}}", stem(name)));
+                text = text.replace(name, &format!("{}{{name-{place}}}", stem(name)));
             }
         }
         let replace = |captures: &Captures<'_>| -> String {
@@ -140,9 +164,12 @@ impl Mask {
     }
 
     fn number(&mut self, kind: &'static str, value: &str) -> String {
-        let next = self.hidden.keys().filter(|(known, _)| *known == kind).count() + 1;
-        let number = *self.hidden.entry((kind, value.to_owned())).or_insert(next);
-        format!("{{{kind}-{number}}}")
+        let next = &mut self.next;
+        let place = *self.hidden.entry((kind, value.to_owned())).or_insert_with(|| {
+            next.value += 1;
+            *next
+        });
+        format!("{{{kind}-{place}}}")
     }
 }
 
@@ -192,6 +219,7 @@ mod tests {
     #[test]
     fn equal_values_stay_equal_and_different_ones_different() {
         let mut mask = Mask::default();
+        mask.next_request();
         let mut value = json!([
             {"uid": "00000000-0000-4000-8000-000000000001", "resourceVersion": "7"},
             {"uid": "00000000-0000-4000-8000-000000000002", "resourceVersion": "9"},
@@ -200,8 +228,8 @@ mod tests {
 
         mask.value(&mut value);
 
-        let one = json!({"uid": "{uid-1}", "resourceVersion": "{version-1}"});
-        let two = json!({"uid": "{uid-2}", "resourceVersion": "{version-2}"});
+        let one = json!({"uid": "{uid-1.2}", "resourceVersion": "{version-1.1}"});
+        let two = json!({"uid": "{uid-1.4}", "resourceVersion": "{version-1.3}"});
         assert_eq!(value, json!([one, two, one]));
     }
 
@@ -213,7 +241,7 @@ mod tests {
 
         mask.value(&mut value);
 
-        let expected = json!({"metadata": {"generateName": "g-", "name": "g-{name-1}"}, "message": "g-{name-1} is there"});
+        let expected = json!({"metadata": {"generateName": "g-", "name": "g-{name-0.1}"}, "message": "g-{name-0.1} is there"});
         assert_eq!(value, expected);
     }
 

@@ -160,6 +160,7 @@ impl<'a> Player<'a> {
     }
 
     async fn step(&mut self, step: &Step) -> Result<Answer, String> {
+        self.mask.next_request();
         let mut answer = match &step.action {
             Action::Request(request) => self.request(request).await?,
             Action::Watch { name, path } => self.watch(name, path).await?,
