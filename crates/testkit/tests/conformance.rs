@@ -17,6 +17,8 @@ use kubelite::{
 };
 
 const START: &str = "2026-03-01T12:00:00Z";
+/// As long as that of a real cluster, because messages are cut by length.
+const RUN: &str = "00000000";
 /// As many as an area that is to say something needs, times the number of areas.
 const REQUESTS_MIN: usize = 300;
 
@@ -36,7 +38,7 @@ async fn on_kubelite(
         .await
         .expect("a node");
     let client = Client::new(server.local(User::system("kubernetes-admin")), "default");
-    let answers = run::play_through(&client, script, "000000", change).await;
+    let answers = run::play_through(&client, script, RUN, change).await;
     node.stop().await;
     server.stop().await;
     let expected = kept(&script.area).expect("what a real cluster said is kept");
