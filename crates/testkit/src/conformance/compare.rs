@@ -1,7 +1,6 @@
 //! Finds what differs between the answers of two servers.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde_json::Value;
 
@@ -83,14 +82,13 @@ fn walk(place: &str, one: &Value, other: &Value, note: &mut impl FnMut(String, &
             let keys: BTreeSet<_> = left.keys().chain(right.keys()).collect();
             for key in keys {
                 let place = format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"));
-                let missing = Value::Null;
-                let (one, other) = (left.get(key), right.get(key));
                 // That a field is missing is not that it is null.
-                if one.is_none() != other.is_none() {
-                    let name = |value: Option<&Value>| value.map_or("(missing)".into(), Value::clone);
-                    note(place, &name(one), &name(other));
-                } else {
-                    walk(&place, one.unwrap_or(&missing), other.unwrap_or(&missing), note);
+                match (left.get(key), right.get(key)) {
+                    (Some(one), Some(other)) => walk(&place, one, other, note),
+                    (one, other) => {
+                        let missing = Value::from("(missing)");
+                        note(place, one.unwrap_or(&missing), other.unwrap_or(&missing));
+                    }
                 }
             }
         }

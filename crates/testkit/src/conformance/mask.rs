@@ -143,7 +143,9 @@ impl Mask {
                 ("managedFields", Value::Array(entries)) => {
                     // They are ordered by time, and whether two fall into one second is chance.
                     entries.sort_by_key(entry_key);
-                    entries.iter_mut().for_each(|entry| self.walk(entry));
+                    for entry in entries {
+                        self.walk(entry);
+                    }
                 }
                 _ => self.walk(value),
             }

@@ -150,13 +150,11 @@ impl<'a> Player<'a> {
 
     async fn must(&self, method: &str, path: &str, body: &str, status: u16) -> Result<(), String> {
         let answer = whole(self.send(method, path, &[], body).await?).await?;
-        match answer.status == status {
-            true => Ok(()),
-            false => Err(format!(
-                "{method} {path} was answered with {}: {}",
-                answer.status, answer.body
-            )),
+        if answer.status == status {
+            return Ok(());
         }
+        let Answer { status, body, .. } = answer;
+        Err(format!("{method} {path} was answered with {status}: {body}"))
     }
 
     async fn step(&mut self, step: &Step) -> Result<Answer, String> {
@@ -391,10 +389,10 @@ fn read(body: &[u8]) -> Value {
     if let Ok(document) = serde_json::from_slice::<Value>(body) {
         // One event of a watch is a document too; it is what an event looks like.
         let is_event = document.get("type").is_some() && document.get("object").is_some();
-        return match is_event {
-            true => kept(document).into_iter().collect::<Vec<_>>().into(),
-            false => document,
-        };
+        if is_event {
+            return kept(document).into_iter().collect::<Vec<_>>().into();
+        }
+        return document;
     }
     let events: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(body).into_iter().collect();
     match events {

@@ -16,8 +16,8 @@ fn definitions() -> Result<Vec<CustomResourceDefinition>, Failure> {
     for entry in fs::read_dir(Path::new(DEFINITIONS))? {
         let path = entry?.path();
         let text = fs::read_to_string(&path)?;
-        definitions
-            .push(serde_saphyr::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?);
+        let definition = serde_saphyr::from_str(&text);
+        definitions.push(definition.map_err(|error| format!("{}: {error}", path.display()))?);
     }
     Ok(definitions)
 }
@@ -32,30 +32,36 @@ fn has(definition: &CustomResourceDefinition, condition: &str, status: &str) -> 
         .any(|each| each.type_ == condition && each.status == status)
 }
 
-#[tokio::test]
-async fn every_definition_is_accepted_and_established() -> Result<(), Failure> {
+/// Gives every kind to the cluster, and returns the definitions as they are when it serves them.
+pub(crate) async fn install() -> Result<Vec<CustomResourceDefinition>, Failure> {
     let admin = Bench::here()?.client(&User::Admin).await?;
     let api: Api<CustomResourceDefinition> = Api::all(admin);
     let definitions = definitions()?;
-    assert_eq!(definitions.len(), 19);
-
     for definition in &definitions {
         // Applied, because a bench that is reused has them from the last time.
         let parameters = PatchParams::apply("jangar-tests").force();
         api.patch(&definition.name_any(), &parameters, &Patch::Apply(definition))
             .await?;
     }
-
+    let mut established = Vec::new();
     for definition in &definitions {
-        let definition = until(&api, &definition.name_any(), "to be established", |definition| {
+        let name = definition.name_any();
+        let definition = until(&api, &name, "to be established", |definition| {
             has(definition, "Established", "True") && has(definition, "NamesAccepted", "True")
-        })
-        .await?;
-        assert!(
-            !has(&definition, "NonStructuralSchema", "True"),
-            "{:?}",
-            definition.status
-        );
+        });
+        established.push(definition.await?);
+    }
+    Ok(established)
+}
+
+#[tokio::test]
+async fn every_definition_is_accepted_and_established() -> Result<(), Failure> {
+    let definitions = install().await?;
+
+    assert_eq!(definitions.len(), 19);
+    for definition in &definitions {
+        let status = &definition.status;
+        assert!(!has(definition, "NonStructuralSchema", "True"), "{status:?}");
     }
     Ok(())
 }

@@ -9,4 +9,5 @@ mod kinds;
 mod network;
 mod nodes;
 mod real_node;
+mod rules;
 mod users;
