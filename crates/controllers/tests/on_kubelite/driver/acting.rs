@@ -21,6 +21,7 @@ use crate::support::{seconds, settle};
 #[tokio::test(start_paused = true)]
 async fn effects_come_before_the_status_and_notices_after_it() {
     let notice = || Notice {
+        regarding: Uid("u-1".to_owned()),
         severity: Severity::Normal,
         reason: jangar_api::reason::Reason::Running,
         message: "it runs".to_owned(),
