@@ -37,6 +37,9 @@ pub enum ReadError {
 
 /// Reads one object; `None` if there is none.
 pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<K>, ReadError> {
+    if !can_be_a_name(&key.name) {
+        return Ok(None);
+    }
     let api = Api::<K>::namespaced(context.client.clone(), &key.namespace);
     let what = || format!("{} {key}", K::KIND);
     let mut found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await?;
@@ -73,7 +76,8 @@ pub(crate) async fn answer(
 ) -> Result<(), ReadError> {
     let key = |name: &str| Key {
         namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        // As a scene looks it up.
+        name: name.trim().to_owned(),
     };
     let answer = match question {
         Question::Agent(name) => learn::<Agent>(context, &key(name), learned).await,
@@ -113,6 +117,13 @@ async fn pods_of(
     Ok(answer)
 }
 
+/// Whether an object can have this name. References are written by people, and what they wrote becomes part of the path of a
+/// request: a slash in it would ask for something else.
+fn can_be_a_name(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    text.bytes().all(legal) && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
+}
+
 async fn bounded<K, T>(
     context: &Context,
     verb: Verb,
@@ -132,5 +143,30 @@ where
             source: Box::new(source),
         }),
         Err(_) => Err(ReadError::TimedOut { what: what() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_name_is_not_asked_for() {
+        for name in ["coder", "coder-2", "a.b"] {
+            assert!(can_be_a_name(name), "{name}");
+        }
+        for text in [
+            "",
+            " ",
+            "..",
+            "a/b",
+            "a/../../secrets/b",
+            "a?watch=true",
+            "a%2fb",
+            "Coder",
+            "kö",
+        ] {
+            assert!(!can_be_a_name(text), "{text}");
+        }
     }
 }

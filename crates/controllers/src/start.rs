@@ -9,9 +9,10 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     agent_run::AgentRuns,
+    agents::{AgentProviders, Agents, ImplementationSpecs},
     backoff::Backoff,
     clock::Clock,
-    driver::{Term, TermSetup, station},
+    driver::{Station, Term, TermSetup, station},
     events::Reporter,
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
@@ -102,6 +103,19 @@ impl Controllers {
     }
 }
 
+/// All controllers.
+fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
+    if !settings.agents_enabled {
+        return Vec::new();
+    }
+    vec![
+        station(AgentProviders),
+        station(ImplementationSpecs),
+        station(Agents),
+        station(AgentRuns),
+    ]
+}
+
 /// Where it is decided whether to lead.
 struct Office {
     client: Client,
@@ -155,7 +169,7 @@ impl Office {
     async fn await_kinds(&self) {
         let mut tries = 0;
         loop {
-            let unserved = unserved(&self.client, &self.settings.namespaces).await;
+            let unserved = unserved(&self.client, &self.settings).await;
             if unserved.is_empty() {
                 return;
             }
@@ -193,7 +207,7 @@ impl Office {
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
         };
-        let term = Term::begin(setup, vec![station(AgentRuns)]);
+        let term = Term::begin(setup, stations(&self.settings));
         let mut halt = self.halt.clone();
         let end = tokio::select! {
             biased;

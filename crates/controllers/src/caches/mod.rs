@@ -17,7 +17,7 @@ use jangar_api::agents::{
 };
 use jangar_engine::{
     decision::{Key, Uid},
-    settings::Namespaces,
+    settings::{Namespaces, Settings},
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
@@ -96,9 +96,10 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The watches that cover the namespaces that are looked after.
-    pub(crate) fn covering(namespaces: &Namespaces) -> BTreeSet<Self> {
-        match namespaces {
+    /// The watches that cover what is looked after.
+    pub(crate) fn covering(settings: &Settings) -> BTreeSet<Self> {
+        match &settings.namespaces {
+            _ if !settings.agents_enabled => BTreeSet::new(),
             Namespaces::All => BTreeSet::from([Self::All]),
             Namespaces::These(names) => names.iter().cloned().map(Self::Namespace).collect(),
         }

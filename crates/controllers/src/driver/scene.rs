@@ -21,9 +21,9 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What is known of an object in the namespace of the key.
+    /// What is known of an object in the namespace of the key. Blanks around a name that somebody wrote do not count.
     pub fn sight<K: Cached>(&self, name: &str) -> Sight<K> {
-        K::overlay(self.learned).sight(self.caches, &self.beside(name))
+        K::overlay(self.learned).sight(self.caches, &self.beside(name.trim()))
     }
 
     /// The Jobs that carry the label of the run of this key, and those that this reconcile asked for or made, by name.

@@ -48,7 +48,7 @@ pub struct Term {
 impl Term {
     /// Starts the watches, and each controller once all caches have been listed.
     pub fn begin(setup: TermSetup, controllers: Vec<Arc<dyn Station>>) -> Self {
-        let scopes = Scope::covering(&setup.settings.namespaces);
+        let scopes = Scope::covering(&setup.settings);
         let listeners = controllers
             .iter()
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)

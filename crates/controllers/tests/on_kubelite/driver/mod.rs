@@ -1,0 +1,9 @@
+//! The driver, with plans that the tests write, and the controllers as a whole.
+
+mod acting;
+mod barrier;
+mod life;
+mod queueing;
+mod stage;
+mod tap;
+mod waking;
