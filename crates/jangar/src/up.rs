@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use kubelite::node::executor::{Isolation, SandboxPolicy};
+use kubelite::node::{
+    self,
+    executor::{Isolation, SandboxPolicy},
+};
 
 use crate::{
     embedded::{Embedded, Options},
@@ -16,6 +19,9 @@ use crate::{
     settings,
     signals::StopRequests,
 };
+
+/// More processes than one machine is good for.
+const PODS_MAX: i64 = 1000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -37,6 +43,9 @@ pub(crate) struct Args {
     /// Run pods as plain processes where the kernel refuses to keep them apart from this machine.
     #[arg(long)]
     unsandboxed: bool,
+    /// How many pods may run at once; the rest wait.
+    #[arg(long, value_name = "N", default_value_t = node::Config::default().pods, value_parser = clap::value_parser!(u32).range(1..=PODS_MAX))]
+    pods: u32,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -61,6 +70,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         } else {
             SandboxPolicy::Required
         },
+        pods: args.pods,
         settings,
         manifests,
     };

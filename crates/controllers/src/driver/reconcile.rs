@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jangar_engine::decision::{Decision, Key, Plan, Sight};
+use jangar_engine::decision::{Decision, Key, Notice, Plan, Sight};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, api::Patch, core::object::HasStatus};
 use thiserror::Error;
 
@@ -180,13 +181,23 @@ async fn act<C: Controller>(
         Report::Otherwise => return Ok(false),
         Report::Unchanged | Report::Written => {}
     }
-    if let Some(object) = object {
-        let about = object.object_ref(&());
-        for notice in &plan.notices {
-            context.reporter.publish(&context.gate, &about, notice).await;
-        }
+    for notice in &plan.notices {
+        let about = reference::<C::Object>(key, notice);
+        context.reporter.publish(&context.gate, &about, notice).await;
     }
     Ok(false)
+}
+
+/// The object that a notice is about, which need not be there any more.
+fn reference<K: Cached>(key: &Key, notice: &Notice) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        name: Some(key.name.clone()),
+        namespace: Some(key.namespace.clone()),
+        uid: Some(notice.regarding.0.clone()),
+        ..ObjectReference::default()
+    }
 }
 
 enum Report {

@@ -41,6 +41,8 @@ pub(crate) struct Options {
     /// The namespace that is made, and that objects go to unless they say otherwise.
     pub(crate) namespace: String,
     pub(crate) sandbox: SandboxPolicy,
+    /// How many pods may run at once; the rest wait.
+    pub(crate) pods: u32,
     /// How the controllers work. Pods take agent-runner from this program whatever the settings say.
     pub(crate) settings: Settings,
     /// Applied once the kinds are there, before anything runs.
@@ -76,6 +78,7 @@ impl Embedded {
             api_listen,
             namespace,
             sandbox,
+            pods,
             mut settings,
             manifests,
         } = options;
@@ -95,7 +98,7 @@ impl Embedded {
         }
         instruments.readiness.there(Part::Manifests);
 
-        let (node, executor) = start_node(&api, &directory, sandbox, program, logs).await?;
+        let (node, executor) = start_node(&api, &directory, sandbox, pods, program, logs).await?;
         lease::free(&admin, &settings.lease).await?;
         let controllers = jangar_controllers::start(Setup {
             client: api.client("jangar-controllers", &namespace),
@@ -170,10 +173,14 @@ async fn start_node(
     api: &ApiServer,
     directory: &Directory,
     sandbox: SandboxPolicy,
+    pods: u32,
     program: PathBuf,
     logs: PodLogStore,
 ) -> Result<(Node, Executor)> {
-    let settings = node::Config::default();
+    let settings = node::Config {
+        pods,
+        ..node::Config::default()
+    };
     let node = Node::start(&api.server, &settings)
         .await
         .context("failed to start the node")?;
@@ -181,6 +188,7 @@ async fn start_node(
     config.hidden = vec![directory.path().to_owned()];
     config.exposed = vec![program];
     config.sandbox = sandbox;
+    config.pods_max = pods as usize;
     let kubelet = api.client(&format!("node:{}", settings.name), "default");
     let executor = Executor::start(kubelet, config, logs)
         .await

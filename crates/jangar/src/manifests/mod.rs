@@ -10,7 +10,10 @@ use std::fmt;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-pub(crate) use self::{apply::apply, read::read};
+pub(crate) use self::{
+    apply::apply,
+    read::{parse, read},
+};
 
 /// How many mistakes are listed: more than that are most often one mistake, repeated.
 const LISTED_MAX: usize = 20;

@@ -20,10 +20,15 @@ pub(crate) fn read<P: AsRef<Path>>(files: &[P]) -> Result<Vec<Document>, Mistake
         let file = file.as_ref();
         let name = file.display().to_string();
         match content(file) {
-            Ok(text) => parse(&name, &text),
+            Ok(text) => documents(&name, &text),
             Err(error) => vec![Err(Mistake::new(name, error))],
         }
     }))
+}
+
+/// Reads documents that are at hand, each text with the name it is known by.
+pub(crate) fn parse(texts: &[(&str, &str)]) -> Result<Vec<Document>, Mistakes> {
+    all(texts.iter().flat_map(|(name, text)| documents(name, text)))
 }
 
 fn content(path: &Path) -> Result<String, String> {
@@ -51,7 +56,7 @@ fn content(path: &Path) -> Result<String, String> {
 }
 
 /// The documents of one file. After a mistake in the syntax nothing more of it can be read.
-fn parse(file: &str, text: &str) -> Vec<Result<Document, Mistake>> {
+fn documents(file: &str, text: &str) -> Vec<Result<Document, Mistake>> {
     let mut bytes = text.as_bytes();
     // Messages are one line each; the place is said by line and column.
     let options = serde_saphyr::options! { with_snippet: false };
@@ -123,7 +128,7 @@ mod tests {
     use super::*;
 
     fn mistake(text: &str) -> String {
-        let mistakes: Vec<_> = parse("f.yaml", text)
+        let mistakes: Vec<_> = documents("f.yaml", text)
             .into_iter()
             .filter_map(Result::err)
             .collect();
@@ -134,7 +139,10 @@ mod tests {
     fn documents_are_read_in_order_and_empty_ones_are_passed_over() {
         let text = "# a comment\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n---\n---\n\
                     apiVersion: agents.proompteng.ai/v1alpha1\nkind: AgentRun\nmetadata: {name: two, namespace: team}\n";
-        let documents: Vec<_> = parse("f.yaml", text).into_iter().map(Result::unwrap).collect();
+        let documents: Vec<_> = documents("f.yaml", text)
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
         let shown: Vec<_> = documents
             .iter()
             .map(|document| {

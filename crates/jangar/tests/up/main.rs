@@ -9,6 +9,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod agent_runs;
 mod controllers;
 mod end;
 mod manifests;
