@@ -73,10 +73,11 @@ impl Conditions {
             (ConditionType::Progressing, Standing::Progressing),
             (ConditionType::Degraded, Standing::Degraded),
         ] {
-            let status = if standing == when {
-                ConditionStatus::True
+            // What does not hold needs no words: they stand beside what does.
+            let (status, message) = if standing == when {
+                (ConditionStatus::True, message)
             } else {
-                ConditionStatus::False
+                (ConditionStatus::False, "")
             };
             self.set(type_, status, reason.clone(), message);
         }
