@@ -128,8 +128,16 @@ async fn create_config_map(
         .await
     {
         Ok(_) => Ok(Outcome::Done),
-        // Its name follows from the attempt that it was made for, so it is ours, made before something went wrong.
-        Err(error) if status(&error).is_some_and(Status::is_already_exists) => Ok(Outcome::Already),
+        Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
+            if live::is_same_files(context, namespace, config_map).await? {
+                // Made for this very attempt, before something went wrong.
+                return Ok(Outcome::Already);
+            }
+            // An earlier run of the same name left it, and Kubernetes has not collected it yet. Its files are not ours.
+            Err(ReconcileError::Occupied {
+                name: config_map.metadata.name.clone().unwrap_or_default(),
+            })
+        }
         Err(error) => refused_or(error, "create a ConfigMap", work),
     }
 }

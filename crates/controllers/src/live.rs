@@ -6,7 +6,10 @@ use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
 };
 use jangar_engine::decision::{Key, Question, Uid};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
 use kube::{Api, Resource, api::ListParams};
 use thiserror::Error;
 
@@ -47,6 +50,19 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
         object.meta_mut().managed_fields = None;
     }
     Ok(found)
+}
+
+/// Whether the ConfigMap of this name belongs to the same run as the one that was to be created.
+pub(crate) async fn is_same_files(
+    context: &Context,
+    namespace: &str,
+    wanted: &ConfigMap,
+) -> Result<bool, ReadError> {
+    let name = wanted.metadata.name.as_deref().unwrap_or_default();
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
+    let what = || format!("ConfigMap {namespace}/{name}");
+    let found = bounded::<ConfigMap, _>(context, Verb::Get, what, api.get_opt(name)).await?;
+    Ok(found.is_some_and(|found| found.metadata.owner_references == wanted.metadata.owner_references))
 }
 
 /// Reads one object and remembers the answer.
