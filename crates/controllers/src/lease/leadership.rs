@@ -61,7 +61,7 @@ impl Leadership {
     }
 
     /// Waits until this process does not lead any more. All its work has to stop then.
-    pub async fn lost(&mut self) {
+    pub async fn lost(&self) {
         self.tenure.over().await;
     }
 
@@ -227,7 +227,12 @@ async fn renew(election: Arc<Election>, tenure: Arc<Tenure>) {
     };
     let loss = renew_until_lost(&election, &tenure.0, confirmed).await;
     election.metrics.renewal(RenewalResult::Lost);
-    tracing::warn!(lease = %election.settings.name, identity = %election.identity, %loss, "lost the lease");
+    tracing::warn!(
+        lease = %election.settings.name,
+        identity = %election.identity,
+        %loss,
+        "lost the lease"
+    );
 }
 
 /// An error, whatever it is, is tried again until the deadline: what the API server says in bad times says nothing about
@@ -256,7 +261,11 @@ async fn renew_until_lost(election: &Election, tenure: &Tenure, mut confirmed: C
                 } else {
                     RenewalResult::Failed
                 });
-                tracing::warn!(lease = %election.settings.name, error = %chain(&error), "could not renew the lease; trying again");
+                tracing::warn!(
+                    lease = %election.settings.name,
+                    error = %chain(&error),
+                    "could not renew the lease; trying again"
+                );
             }
             Err(_) => {
                 election.metrics.renewal(RenewalResult::TimedOut);
