@@ -176,7 +176,7 @@ async fn questions_are_answered_by_the_api_server() {
         },
         move |observed| {
             let agent = &observed.references.agent;
-            if observed.absent_jobs.is_empty() && observed.pods.is_empty() {
+            if observed.live_jobs.is_empty() && observed.pods.is_empty() {
                 assert!(matches!(agent, Sight::Unseen), "a cache proves nothing");
                 let questions = [
                     Question::Agent("coder".to_owned()),
@@ -188,7 +188,7 @@ async fn questions_are_answered_by_the_api_server() {
             let pods = observed.pods.get(&Uid("u".to_owned()));
             heard.lock().unwrap().extend([
                 matches!(agent, Sight::Absent),
-                observed.absent_jobs.contains("one"),
+                observed.live_jobs.contains("one"),
                 matches!(pods, Some(PodSight::Live(pods)) if pods.is_empty()),
             ]);
             idle()
