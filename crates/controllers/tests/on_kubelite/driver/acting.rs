@@ -228,11 +228,9 @@ async fn a_job_is_stopped_in_the_foreground_and_then_released() {
             if !held {
                 return idle();
             }
-            let others = job.finalizers().iter().filter(|held| *held != finalizer);
             let release = Effect::ReleaseJob {
                 job: id,
-                other_finalizers: others.cloned().collect(),
-                resource_version: job.resource_version().unwrap(),
+                finalizers: job.finalizers().to_vec(),
                 ttl_seconds_after_finished: Some(60),
             };
             act(vec![release], None)
@@ -241,7 +239,7 @@ async fn a_job_is_stopped_in_the_foreground_and_then_released() {
     .await;
 
     // There are no pods, so the API server takes its own finalizer of a foreground deletion off at once. The first patch
-    // names the version before that, and must not put it back.
+    // names the finalizers before that, and must not put it back.
     assert_eq!(
         stage.tap.requests(),
         [
