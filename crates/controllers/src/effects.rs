@@ -322,26 +322,34 @@ mod tests {
         }
     }
 
+    fn operations(finalizers: &[&str], ttl: Option<u32>) -> Value {
+        let finalizers: Vec<String> = finalizers.iter().map(|name| (*name).to_owned()).collect();
+        serde_json::to_value(release(&job(), &finalizers, ttl).expect("a patch")).expect("JSON")
+    }
+
     #[test]
     fn a_release_sets_the_time_to_live_and_keeps_the_finalizers_of_others() {
-        let patch = release(&job(), &["others/finalizer".to_owned()], "7", Some(60));
-
+        let all = ["others/finalizer", labels::JOB_STATUS_FINALIZER];
         assert_eq!(
-            patch,
-            json!({
-                "metadata": { "uid": "u-1", "resourceVersion": "7", "finalizers": ["others/finalizer"] },
-                "spec": { "ttlSecondsAfterFinished": 60 },
-            })
+            operations(&all, Some(60)),
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u-1"},
+                {"op": "test", "path": "/metadata/finalizers", "value": all},
+                {"op": "replace", "path": "/metadata/finalizers", "value": ["others/finalizer"]},
+                {"op": "add", "path": "/spec/ttlSecondsAfterFinished", "value": 60},
+            ])
         );
     }
 
     #[test]
     fn a_release_without_a_time_to_live_leaves_the_spec_alone() {
-        let patch = release(&job(), &[], "7", None);
-
         assert_eq!(
-            patch,
-            json!({ "metadata": { "uid": "u-1", "resourceVersion": "7", "finalizers": null } })
+            operations(&[labels::JOB_STATUS_FINALIZER], None),
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u-1"},
+                {"op": "test", "path": "/metadata/finalizers", "value": [labels::JOB_STATUS_FINALIZER]},
+                {"op": "remove", "path": "/metadata/finalizers"},
+            ])
         );
     }
 }
