@@ -67,7 +67,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub key: Key,
-    /// The run itself; absent if it is proven to be gone. What is left of it may have to be cleaned up.
+    /// The run itself; absent if a live read found it gone: what is left of it may have to be cleaned up.
     pub run: Option<Arc<AgentRun>>,
     pub references: References,
     /// The Jobs that carry the run's label, and those that were asked for, by name. One of them may belong to another run
