@@ -18,8 +18,9 @@ demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 test: need-cargo ## Run everything that must hold, install what that needs, and say how long each suite took
 	@scripts/suites.sh $(LINTS) $(TESTS)
 
-bench: need-cargo ## Measure kubelite and print the settings beside the figures
+bench: need-cargo ## Measure kubelite and runs, and print the settings beside the figures
 	cargo bench --locked --package kubelite --bench api
+	cargo bench --locked --package jangar --bench runs
 
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)

@@ -25,6 +25,12 @@ pub const SPEC_HASH: &str = "agents.proompteng.ai/spec-hash";
 pub const ADMITTED_AT: &str = "agents.proompteng.ai/admitted-at";
 /// Annotation on a Job: which attempt it is, counted from one.
 pub const ATTEMPT: &str = "agents.proompteng.ai/attempt";
+/// Annotation on a Job: how many attempts its run has in all.
+pub const ATTEMPTS: &str = "agents.proompteng.ai/attempts";
+/// Annotation on a Job: SHA-256 of the system prompt it was made with.
+pub const SYSTEM_PROMPT_HASH: &str = "agents.proompteng.ai/system-prompt-hash";
+/// Annotation on a Job: what the implementation asked the run to know, as JSON.
+pub const CONTRACT: &str = "agents.proompteng.ai/contract";
 
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
@@ -68,6 +74,9 @@ mod tests {
             SPEC_HASH,
             ADMITTED_AT,
             ATTEMPT,
+            ATTEMPTS,
+            SYSTEM_PROMPT_HASH,
+            CONTRACT,
             RUNTIME_CLEANUP_FINALIZER,
             JOB_STATUS_FINALIZER,
             DELIVERY_ID,

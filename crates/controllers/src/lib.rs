@@ -4,7 +4,33 @@
 //! executes the plan's effects in order, writes the status once, and plans again until there is nothing left to do. One
 //! process at a time does so: the one that holds the Lease.
 //!
+//! Start reading at [`driver`]: what a controller supplies, and one reconcile from beginning to end. Then at
+//! [`agent_run`], a controller. What they stand on:
+//!
+//! - [`caches`]: what is known of the cluster, and which change concerns whom;
+//! - [`queue`]: which key is next, and when (pure);
+//! - `effects`, `status`, `live`: the requests, one at a time;
+//! - [`lease`], [`start`]: who may write, and what happens when that changes.
+//!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
-//! look the same to it. It reads the time through [`clock::Clock`] and waits through tokio's clock only.
+//! look the same to it. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
+//! depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
 
+pub mod agent_run;
+mod backoff;
+pub mod caches;
 pub mod clock;
+pub mod driver;
+mod effects;
+pub mod events;
+pub mod halt;
+pub mod lease;
+mod live;
+pub mod metrics;
+pub mod queue;
+mod served;
+mod start;
+mod status;
+
+pub use served::Unserved;
+pub use start::{Controllers, Setup, State, start};

@@ -130,6 +130,8 @@ pub enum Effect {
 /// What an Event tells those who watch an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notice {
+    /// The object it is about. It may be gone, but it is the one that people ask about.
+    pub regarding: Uid,
     pub severity: Severity,
     pub reason: Reason,
     pub message: String,
@@ -188,7 +190,7 @@ impl<S> Decision<S> {
     }
 }
 
-/// An effect that the API server refused, with its own words. It would refuse a repetition as well.
+/// The creation of an object that the API server refused, with its own words. It would refuse a repetition as well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// HTTP status: 400 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.

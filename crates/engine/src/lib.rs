@@ -17,3 +17,4 @@ pub mod implementation_spec;
 pub mod job;
 pub mod settings;
 pub mod template;
+mod validity;

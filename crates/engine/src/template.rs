@@ -1,1 +1,234 @@
-//! template
+//! Replaces `{{ path.to.value }}` in the texts of an AgentProvider.
+//!
+//! A path leads through objects by key and through lists by position. A value that is missing or null becomes nothing, one
+//! that is not a string becomes JSON. What a value brings in is not looked at again, so a parameter that contains braces
+//! cannot pull in another value. A template that cannot be meant as it is written is an error here, where its author can
+//! be told, and not a surprise in the pod.
+
+use serde_json::Value;
+
+/// The most bytes that one template may grow to: Linux passes no longer argument or variable to a program.
+pub const OUTPUT_MAX_BYTES: usize = 128 * 1024;
+
+/// How much of a template a message repeats.
+const QUOTE_MAX_CHARS: usize = 80;
+
+/// Why a template cannot be rendered. Positions count characters from one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    #[error("{template:?} opens {{{{ at character {position} and never closes it: add }}}}")]
+    Unterminated { position: usize, template: String },
+    #[error(
+        "{template:?} has {{{{{path}}}}} at character {position}, which is no path: write names of letters, digits, _ and -, \
+         with dots between them, for example {{{{ parameters.repository }}}}"
+    )]
+    IllegalPath {
+        position: usize,
+        path: String,
+        template: String,
+    },
+    #[error(
+        "{template:?} grows to more than {OUTPUT_MAX_BYTES} bytes: let the agent read large values from /workspace/run.json"
+    )]
+    TooLarge { template: String },
+}
+
+/// A part of a rendered template, by where it comes from: what the author wrote, or what was looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece<'t> {
+    Text(&'t str),
+    Value(String),
+}
+
+impl Piece<'_> {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Value(value) => value,
+        }
+    }
+}
+
+/// Renders a template to text.
+pub fn render(template: &str, context: &Value) -> Result<String, TemplateError> {
+    Ok(pieces(template, context)?.iter().map(Piece::as_str).collect())
+}
+
+/// Renders a template, and keeps apart what its author wrote and what was looked up.
+pub fn pieces<'t>(template: &'t str, context: &Value) -> Result<Vec<Piece<'t>>, TemplateError> {
+    let mut pieces = Vec::new();
+    let mut bytes = 0;
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let position = 1 + characters_before(template, rest) + before.chars().count();
+        let Some((path, behind)) = after.split_once("}}") else {
+            return Err(TemplateError::Unterminated {
+                position,
+                template: quoted(template),
+            });
+        };
+        if !is_path(path.trim()) {
+            return Err(TemplateError::IllegalPath {
+                position,
+                path: quoted(path),
+                template: quoted(template),
+            });
+        }
+        let value = lookup(context, path.trim()).map(text_of).unwrap_or_default();
+        bytes += before.len() + value.len();
+        if bytes > OUTPUT_MAX_BYTES {
+            break;
+        }
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before));
+        }
+        pieces.push(Piece::Value(value));
+        rest = behind;
+    }
+    if bytes + rest.len() > OUTPUT_MAX_BYTES {
+        return Err(TemplateError::TooLarge {
+            template: quoted(template),
+        });
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    Ok(pieces)
+}
+
+/// How many characters of the whole come before its end `rest`.
+fn characters_before(whole: &str, rest: &str) -> usize {
+    whole.chars().count() - rest.chars().count()
+}
+
+fn is_path(path: &str) -> bool {
+    path.split('.').all(|name| {
+        !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
+    })
+}
+
+fn lookup<'a>(context: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(context, |value, name| match value {
+        Value::Object(fields) => fields.get(name),
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// As much of a text as a message should repeat.
+fn quoted(text: &str) -> String {
+    if text.chars().count() <= QUOTE_MAX_CHARS {
+        return text.to_owned();
+    }
+    text.chars().take(QUOTE_MAX_CHARS).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn placeholders_are_replaced() {
+        let context = json!({
+            "agentRun": {"name": "fix-1"},
+            "parameters": {"stage": "build", "über": "ü"},
+            "n": 3, "yes": true, "none": null, "tags": ["a", {"b": 1}],
+        });
+        for (template, expected) in [
+            ("", ""),
+            ("plain", "plain"),
+            ("{{parameters.stage}}-{{ agentRun.name }}", "build-fix-1"),
+            ("{{ n }} {{ yes }} {{ tags }}", r#"3 true ["a",{"b":1}]"#),
+            ("{{ tags.0 }} {{ tags.1.b }} {{ tags.7 }} {{ tags.b }}", "a 1  "),
+            ("[{{ parameters.absent }}][{{ none }}][{{ n.m }}]", "[][][]"),
+            ("{{ parameters.über }} ✓", "ü ✓"),
+            ("} }} {", "} }} {"),
+        ] {
+            assert_eq!(render(template, &context).as_deref(), Ok(expected), "{template}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_not_rendered_again() {
+        let context = json!({"a": "{{ b }}", "b": "secret"});
+
+        assert_eq!(render("{{ a }}", &context).as_deref(), Ok("{{ b }}"));
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_place_and_its_remedy() {
+        let no_path = "which is no path: write names of letters, digits, _ and -, with dots between them, for example \
+                       {{ parameters.repository }}";
+        for (template, expected) in [
+            (
+                "über {{ a",
+                r#""über {{ a" opens {{ at character 6 and never closes it: add }}"#.to_owned(),
+            ),
+            (
+                "{{ a }} {{}}",
+                format!(r#""{{{{ a }}}} {{{{}}}}" has {{{{}}}} at character 9, {no_path}"#),
+            ),
+            (
+                "{{ a b }}",
+                format!(r#""{{{{ a b }}}}" has {{{{ a b }}}} at character 1, {no_path}"#),
+            ),
+            (
+                "{{ .Name }}",
+                format!(r#""{{{{ .Name }}}}" has {{{{ .Name }}}} at character 1, {no_path}"#),
+            ),
+            (
+                "{{ {{ a }}",
+                format!(r#""{{{{ {{{{ a }}}}" has {{{{ {{{{ a }}}} at character 1, {no_path}"#),
+            ),
+        ] {
+            let message = render(template, &json!({})).unwrap_err().to_string();
+            assert_eq!(message, expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn what_a_template_grows_to_is_bounded() {
+        let fits = "x".repeat(OUTPUT_MAX_BYTES);
+        let context = json!({"fits": fits});
+
+        assert_eq!(
+            render("{{ fits }}", &context).map(|text| text.len()),
+            Ok(OUTPUT_MAX_BYTES)
+        );
+        assert_eq!(
+            render(&fits, &context).map(|text| text.len()),
+            Ok(OUTPUT_MAX_BYTES)
+        );
+        for template in ["{{ fits }}!", "!{{ fits }}", "{{ fits }}{{ fits }}{{ fits }}"] {
+            assert_eq!(
+                render(template, &context),
+                Err(TemplateError::TooLarge {
+                    template: template.to_owned()
+                }),
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_repeats_only_the_beginning_of_a_long_template() {
+        let message = render(&format!("{}{{{{", "x".repeat(1000)), &json!({}))
+            .unwrap_err()
+            .to_string();
+
+        assert!(message.contains("x…\" opens {{ at character 1001 "), "{message}");
+        assert!(message.len() < 200, "{message}");
+    }
+}

@@ -1,15 +1,36 @@
 //! The server binary of Jangar: arguments and wiring, nothing else.
 
+mod controllers;
 mod crds;
 mod demo;
 mod embedded;
+mod leading;
+mod logging;
+mod manifests;
+mod probes;
+mod readiness;
+mod runner;
+mod settings;
+mod signals;
 mod up;
 
-use std::{io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use kubelite::node::executor::shim_main;
+
+/// Exit code for what was asked wrongly: arguments, settings, manifests. The same as for a bad command line.
+const EXIT_BAD_INPUT: u8 = 2;
+/// What a server tells about its work, unless asked for more: what an operator wants to find in the log afterwards.
+const LOG_OF_A_SERVER: &str = "info";
+/// What is told to a person who looks on: only what needs attention.
+const LOG_OF_A_TOOL: &str = "warn";
+
+/// What was asked for cannot work as it was written. The message names what to change.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadInput(String);
 
 /// Jangar runs coding agents on Kubernetes.
 #[derive(Debug, Parser)]
@@ -21,44 +42,47 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the controllers for the cluster of the kubeconfig, or the one this runs in. Settings come from JANGAR_* variables.
+    Controllers(controllers::Args),
     /// Print the CustomResourceDefinitions, or write them to files.
     Crds(crds::Args),
-    /// Serve the embedded Kubernetes API with Jangar's kinds, until stopped.
+    /// Serve an embedded Kubernetes with Jangar in it, on this machine, until stopped.
     Up(up::Args),
     /// Show in a minute what works today, on the embedded Kubernetes API in a temporary directory.
     Demo,
 }
 
 fn main() -> ExitCode {
-    // A pod's processes are started by this very program, under another name and before it has a second thread.
-    if let Some(code) = shim_main(std::env::args_os()) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    // A pod's processes are started by this very program, in other roles and before it has a second thread.
+    if let Some(code) = shim_main(arguments.clone()).or_else(|| runner::main(&arguments)) {
         return code;
     }
-    match command(Cli::parse().command) {
+    match command(Cli::parse_from(arguments).command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing is left to tell where standard error is closed.
             let _ = writeln!(std::io::stderr(), "Error: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<BadInput>() || error.is::<manifests::Mistakes>() {
+                ExitCode::from(EXIT_BAD_INPUT)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
 
 fn command(command: Command) -> Result<()> {
     match command {
+        Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args)),
         Command::Crds(args) => crds::run(&args),
-        Command::Up(args) => run(up::run(args)),
-        Command::Demo => run(demo::run()),
+        Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args)),
+        Command::Demo => run(LOG_OF_A_TOOL, demo::run()),
     }
 }
 
-fn run(work: impl Future<Output = Result<()>>) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+fn run(log: &str, work: impl Future<Output = Result<()>>) -> Result<()> {
+    logging::start(log)?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?

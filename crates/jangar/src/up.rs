@@ -1,4 +1,4 @@
-//! `jangar up`: the embedded Kubernetes API with Jangar's kinds, on this machine, until stopped.
+//! `jangar up`: everything in one process, on this machine, until stopped.
 
 use std::{
     io::Write,
@@ -6,64 +6,113 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::Result;
-use kubelite::node::executor::{Isolation, SandboxPolicy};
-use tokio::signal::unix::{SignalKind, signal};
+use anyhow::{Result, anyhow};
+use kubelite::node::{
+    self,
+    executor::{Isolation, SandboxPolicy},
+};
 
-use crate::embedded::Embedded;
+use crate::{
+    embedded::{Embedded, Options},
+    manifests,
+    probes::{self, Probes},
+    settings,
+    signals::StopRequests,
+};
+
+/// More processes than one machine is good for.
+const PODS_MAX: i64 = 1000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where objects, certificates and the kubeconfig are kept.
+    /// Where objects, certificates and the kubeconfig are kept; belongs to one process at a time.
     #[arg(long, value_name = "DIR", default_value = ".jangar")]
     data_dir: PathBuf,
+    /// Where /healthz, /readyz and /metrics are served; port 0 picks a free one.
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
+    listen: SocketAddr,
     /// Where the Kubernetes API listens; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7443)))]
     api_listen: SocketAddr,
-    /// Run pods as plain processes where the kernel refuses to keep them apart from this machine.
-    #[arg(long)]
-    unsandboxed: bool,
     /// The namespace to create and to put into the kubeconfig.
     #[arg(long, default_value = "agents")]
     namespace: String,
+    /// Manifests to apply at every start, in YAML or JSON, each with as many documents as you like.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
+    files: Vec<PathBuf>,
+    /// Run pods as plain processes where the kernel refuses to keep them apart from this machine.
+    #[arg(long)]
+    unsandboxed: bool,
+    /// How many pods may run at once; the rest wait.
+    #[arg(long, value_name = "N", default_value_t = node::Config::default().pods, value_parser = clap::value_parser!(u32).range(1..=PODS_MAX))]
+    pods: u32,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let sandbox = if args.unsandboxed {
-        SandboxPolicy::Preferred
-    } else {
-        SandboxPolicy::Required
+    // From the beginning: a request to stop that comes too early for us must not leave pods running.
+    let mut stop = StopRequests::listen()?;
+    let manifests = manifests::read(&args.files)?;
+    // There is nobody else here, so every namespace is ours, and what a person applies anywhere is looked after.
+    let settings = settings::read([
+        ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
+        ("JANGAR_RBAC_CLUSTER_SCOPED", "true"),
+        ("JANGAR_LEADER_ELECTION_LEASE_NAMESPACE", &args.namespace),
+    ])?;
+    let instruments = Embedded::instruments();
+    let listener = probes::bind(args.listen, "--listen").await?;
+    let probes = Probes::start(listener, instruments.clone())?;
+    let options = Options {
+        data_dir: args.data_dir,
+        api_listen: args.api_listen,
+        namespace: args.namespace,
+        sandbox: if args.unsandboxed {
+            SandboxPolicy::Preferred
+        } else {
+            SandboxPolicy::Required
+        },
+        pods: args.pods,
+        settings,
+        manifests,
     };
-    let embedded = Embedded::start(&args.data_dir, args.api_listen, &args.namespace, sandbox).await?;
-    match embedded.isolation() {
+    let embedded = Embedded::start(options, &instruments).await?;
+    warn_of(embedded.isolation());
+    let ready = async {
+        instruments.readiness.complete().await;
+        announce(&embedded, &probes)?;
+        std::future::pending::<Result<()>>().await
+    };
+    let end = tokio::select! {
+        result = ready => result,
+        () = embedded.controllers_ended() => Err(anyhow!("the controllers ended by themselves; the log says why")),
+        () = stop.next() => Ok(()),
+    };
+    // A second request does not wait for anything that can be left or killed.
+    embedded.stop(stop.next()).await.and(end)
+}
+
+fn warn_of(isolation: &Isolation) {
+    match isolation {
         Isolation::Sandboxed => {}
         Isolation::Unsandboxed { reason } => {
-            writeln!(
-                std::io::stderr(),
-                "pods run as plain processes of this machine: {reason}"
-            )?;
+            tracing::warn!(reason, "pods run as plain processes of this machine");
         }
-        Isolation::Refused { reason } => writeln!(
-            std::io::stderr(),
-            "pods will not start, because they cannot be kept apart from this machine: {reason}; --unsandboxed starts them \
-             all the same"
-        )?,
+        Isolation::Refused { reason } => tracing::warn!(
+            reason,
+            "pods will not start, because they cannot be kept apart from this machine; --unsandboxed starts them all the same"
+        ),
     }
+}
+
+/// The one line that says that everything works now.
+fn announce(embedded: &Embedded, probes: &Probes) -> Result<()> {
+    let mut out = std::io::stdout();
     writeln!(
-        std::io::stdout(),
-        "ready: Kubernetes API on https://{}; use it with KUBECONFIG={}",
+        out,
+        "ready: Kubernetes API on https://{}, probes and metrics on http://{}; use it with KUBECONFIG={}",
         embedded.address(),
+        probes.address(),
         embedded.kubeconfig().display()
     )?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        interrupt = tokio::signal::ctrl_c() => interrupt?,
-    }
-    embedded
-        .stop(async {
-            // A second request does not wait for the pods' grace.
-            terminate.recv().await;
-        })
-        .await
+    out.flush()?;
+    Ok(())
 }

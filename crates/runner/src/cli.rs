@@ -1,12 +1,12 @@
 //! The command line: what was typed, and what it means.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Write},
     path::PathBuf,
 };
 
-use crate::{askpass, environment::Environment, install, run};
+use crate::{askpass, environment::Environment, install, install::Method, run};
 
 /// Exit code for a command line that means nothing.
 const EXIT_USAGE: u8 = 2;
@@ -15,8 +15,9 @@ const USAGE: &str = "\
 agent-runner: runs an agent in a pod of Jangar
 
 usage:
-  agent-runner               run the agent that /workspace/agent-runner.json describes
-  agent-runner install DIR   copy this program to DIR/agent-runner
+  agent-runner                      run the agent that /workspace/agent-runner.json describes
+  agent-runner install DIR          copy this program to DIR/agent-runner
+  agent-runner install --link DIR   make DIR/agent-runner a symbolic link to this program
   agent-runner --help | --version
 
 As GIT_ASKPASS it answers git's questions for a user name and a password.
@@ -25,18 +26,18 @@ As GIT_ASKPASS it answers git's questions for a user name and a password.
 #[derive(Debug, PartialEq, Eq)]
 enum Command {
     Run,
-    Install(PathBuf),
+    Install(Method, PathBuf),
     /// Git asks, with its question as the only argument.
     Askpass(String),
     Help,
     Version,
 }
 
-/// Does what the arguments say and returns the exit code.
-pub(crate) fn run(arguments: &[OsString]) -> u8 {
+/// Does what the arguments say and returns the exit code. `name` is what the program was started under.
+pub(crate) fn run(name: &OsStr, arguments: &[OsString]) -> u8 {
     match parse(arguments) {
-        Some(Command::Run) => run::run(&Environment::of_this_process()),
-        Some(Command::Install(directory)) => match install::install(&directory) {
+        Some(Command::Run) => run::run(name, &Environment::of_this_process()),
+        Some(Command::Install(method, directory)) => match install::install(method, &directory) {
             Ok(target) => print(&format!("installed {}\n", target.display())),
             Err(error) => fail(&error.to_string(), 1),
         },
@@ -54,10 +55,14 @@ fn parse(arguments: &[OsString]) -> Option<Command> {
     let words: Vec<_> = arguments.iter().map(|argument| argument.to_str()).collect();
     match *words.as_slice() {
         [] | [Some("run")] => Some(Command::Run),
+        [Some("install"), Some("--link")] => None,
         // The directory need not be UTF-8, so it is taken from the arguments themselves.
         [Some("install"), _] => arguments
             .get(1)
-            .map(|directory| Command::Install(directory.into())),
+            .map(|directory| Command::Install(Method::Copy, directory.into())),
+        [Some("install"), Some("--link"), _] => arguments
+            .get(2)
+            .map(|directory| Command::Install(Method::Link, directory.into())),
         [Some("help" | "--help" | "-h")] => Some(Command::Help),
         [Some("--version" | "-V")] => Some(Command::Version),
         [Some(prompt)] if askpass::is_prompt(prompt) => Some(Command::Askpass(prompt.to_owned())),
@@ -84,8 +89,16 @@ mod tests {
         for (arguments, expected) in [
             (&[][..], Some(Command::Run)),
             (&["run"], Some(Command::Run)),
-            (&["install", "/shared"], Some(Command::Install("/shared".into()))),
+            (
+                &["install", "/shared"],
+                Some(Command::Install(Method::Copy, "/shared".into())),
+            ),
+            (
+                &["install", "--link", "/shared"],
+                Some(Command::Install(Method::Link, "/shared".into())),
+            ),
             (&["install"], None),
+            (&["install", "--link"], None),
             (&["--version"], Some(Command::Version)),
             (&["-h"], Some(Command::Help)),
             (

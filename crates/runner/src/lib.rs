@@ -29,8 +29,13 @@ use std::{ffi::OsString, process::ExitCode};
 
 pub use reason::Reason;
 
-/// Runs the program with these arguments, its own name left out.
+/// The name of the program. Another program that was started under this name, by a link for instance, calls [`main`].
+pub const NAME: &str = "agent-runner";
+
+/// Runs the program with these arguments, the name it was started under first.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    ExitCode::from(cli::run(&arguments))
+    let mut arguments = arguments.into_iter();
+    let name = arguments.next().unwrap_or_else(|| NAME.into());
+    let arguments: Vec<OsString> = arguments.collect();
+    ExitCode::from(cli::run(&name, &arguments))
 }

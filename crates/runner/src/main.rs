@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    agent_runner::main(std::env::args_os().skip(1))
+    agent_runner::main(std::env::args_os())
 }

@@ -1,22 +1,22 @@
 //! Which program is the agent, with which arguments and variables.
 
 use std::{
+    env,
+    ffi::OsStr,
     fs,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
 };
 
 use serde_json::{Value, json};
 
 use crate::{
+    NAME,
     environment::Environment,
     reason::Reason,
     spec::{Document, RunnerSpec},
     template::render,
 };
-
-/// A provider with this binary, wherever it says it lies, asks for a built-in one.
-const RUNNER_NAME: &str = "agent-runner";
 
 /// The providers that need no binary in their AgentProvider, and the program each of them is. The program takes the path of
 /// the run document as its argument, and comes with the image.
@@ -187,10 +187,7 @@ fn is_reserved(name: &str) -> bool {
 }
 
 fn is_runner(binary: &str) -> bool {
-    binary.is_empty()
-        || Path::new(binary)
-            .file_name()
-            .is_some_and(|name| name == RUNNER_NAME)
+    binary.is_empty() || Path::new(binary).file_name().is_some_and(|name| name == NAME)
 }
 
 fn built_in(provider: &str) -> Result<&'static str, ProgramError> {
@@ -226,6 +223,18 @@ pub(crate) fn find(binary: &str, environment: &Environment) -> Lookup {
         }
     }
     second_best
+}
+
+/// The path under which this program was started as `name`. Where that is a link, the file it leads to may have another name,
+/// and what it does would be something else under that one.
+pub(crate) fn own_path(name: &OsStr, environment: &Environment) -> PathBuf {
+    let started = name.to_str().and_then(|name| match find(name, environment) {
+        Lookup::Found(path) => path::absolute(path).ok(),
+        Lookup::NotExecutable(_) | Lookup::Missing => None,
+    });
+    started
+        .or_else(|| env::current_exe().ok())
+        .unwrap_or_else(|| NAME.into())
 }
 
 fn look_at(path: PathBuf) -> Lookup {
@@ -356,5 +365,23 @@ mod tests {
         assert_eq!(find("absent", &both), Lookup::Missing);
         assert_eq!(find(tool.to_str().unwrap(), &path("")), Lookup::Found(tool));
         assert_eq!(find(root, &both), Lookup::NotExecutable(root.into()));
+    }
+
+    #[test]
+    fn the_path_of_this_program_is_the_one_it_was_started_under() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join(NAME);
+        std::os::unix::fs::symlink(env::current_exe().unwrap(), &link).unwrap();
+        let path = directory.path().to_str().unwrap();
+        let environment = Environment::from([("PATH", path)]);
+
+        for (name, expected) in [
+            (link.to_str().unwrap(), link.clone()),
+            (NAME, link.clone()),
+            ("/nowhere/agent-runner", env::current_exe().unwrap()),
+            ("something-else", env::current_exe().unwrap()),
+        ] {
+            assert_eq!(own_path(OsStr::new(name), &environment), expected, "{name}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! One run from beginning to end: read, prepare, start, attend, report.
 
 use std::{
-    env,
+    ffi::OsStr,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ use crate::{
     mask::Masker,
     outcome::Outcome,
     process::{Ended, Exit, ProcessError, Watch},
-    program::{Program, ProgramError},
+    program::{Program, ProgramError, own_path},
     reason::{EXIT_RUNNER, Reason},
     report::Report,
     schedule::{Schedule, StopCause},
@@ -122,6 +122,8 @@ impl Paths {
 
 /// A run as far as it has come. Whatever happens, [`Run::finish`] can tell of it.
 struct Run {
+    /// Where this program is.
+    own_path: PathBuf,
     environment: Environment,
     paths: Paths,
     termination: Termination,
@@ -135,9 +137,10 @@ struct Run {
     collected: Collected,
 }
 
-/// Runs the agent and returns the exit code of the runner.
-pub(crate) fn run(environment: &Environment) -> u8 {
+/// Runs the agent and returns the exit code of the runner, which was started as `name`.
+pub(crate) fn run(name: &OsStr, environment: &Environment) -> u8 {
     let mut run = Run {
+        own_path: own_path(name, environment),
         paths: Paths::new(environment),
         termination: match environment.get(TERMINATION_VARIABLE) {
             Some(path) => Termination::Named(path.into()),
@@ -179,8 +182,7 @@ impl Run {
             self.console.say(note);
         }
         let program = &*self.program.insert(program);
-        let own_path = env::current_exe().unwrap_or_else(|_| "agent-runner".into());
-        let git_variables = git::prepare(&self.environment, &own_path)?;
+        let git_variables = git::prepare(&self.environment, &self.own_path)?;
         let file = program.file(&self.environment, &spec.provider)?;
         inputs::write(&spec.provider_spec.input_files)?;
 

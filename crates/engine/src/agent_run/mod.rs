@@ -1,22 +1,62 @@
 //! The life of an AgentRun: what to do about it next.
+//!
+//! [`plan`] looks at where a run stands and hands over to the module of that part of its life:
+//!
+//! | the run | module |
+//! |---|---|
+//! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
+//! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
+//! | is asked to stop | `cancel` |
+//! | was given up while its pod is there | `abort` |
+//! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start |
+//! | has none yet | `start`: `references` and the Job of the next attempt |
+//!
+//! `outcome` reads what a pod or a Job says about its end, `standing` writes the status, and `attempt` is what the status
+//! remembers of Jobs.
+
+mod abort;
+mod artifacts;
+mod attempt;
+mod cancel;
+mod finished;
+mod follow;
+mod jobs;
+mod leftovers;
+mod outcome;
+mod references;
+mod spec_hash;
+mod stamp;
+mod standing;
+mod start;
+#[cfg(test)]
+mod tests;
+
+mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use jangar_api::agents::{
-    agent::Agent,
-    agent_provider::AgentProvider,
-    agent_run::{AgentRun, AgentRunStatus},
-    implementation_spec::ImplementationSpec,
-    memory::Memory,
+use jangar_api::{
+    agents::{
+        agent::Agent,
+        agent_provider::AgentProvider,
+        agent_run::{AgentRun, AgentRunStatus},
+        implementation_spec::ImplementationSpec,
+        memory::Memory,
+    },
+    phase::RunPhase,
+    reason::Reason,
 };
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
+pub use self::spec_hash::spec_hash;
+use self::{attempt::Attempt, standing::Standing};
 use crate::{
-    decision::{Decision, Key, Plan, PodSight, Refusal, Sight, Uid},
+    decision::{Decision, Key, PodSight, Refusal, Sight, Uid},
+    job,
     settings::Settings,
 };
 
@@ -39,6 +79,16 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
 }
 
+impl Observed {
+    /// The pods of one Job, however they are known.
+    fn pods_of(&self, job: &Uid) -> PodSight {
+        self.pods
+            .get(job)
+            .cloned()
+            .unwrap_or_else(|| PodSight::Cached(Vec::new()))
+    }
+}
+
 /// The objects that a run refers to, directly or through another one. One that nothing refers to is `None`.
 #[derive(Clone, Debug)]
 pub struct References {
@@ -51,8 +101,98 @@ pub struct References {
     pub memory: Option<Sight<Memory>>,
 }
 
+/// A run that is there, and all that a decision about it depends on.
+struct Scene<'a> {
+    observed: &'a Observed,
+    run: &'a AgentRun,
+    uid: Uid,
+    /// The status as it was written last.
+    status: &'a AgentRunStatus,
+    /// What the status remembers of Jobs.
+    attempt: Attempt,
+    settings: &'a Settings,
+    now: Timestamp,
+}
+
 /// What to do about a run.
 pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<AgentRunStatus> {
-    let _ = (observed, settings, now);
-    Decision::Act(Plan::nothing())
+    // Finer than anybody needs, and shorter to read.
+    let now = now.round(Unit::Millisecond).unwrap_or(now);
+    let leftovers = match leftovers::clean_up(observed, settings) {
+        Ok(plan) => plan,
+        Err(question) => return Decision::look(question),
+    };
+    let Some(run) = &observed.run else {
+        return Decision::Act(leftovers);
+    };
+    if run.metadata.deletion_timestamp.is_some() {
+        // Its Jobs are leftovers already.
+        return Decision::Act(leftovers);
+    }
+    let unwritten = AgentRunStatus::default();
+    let status = run.status.as_ref().unwrap_or(&unwritten);
+    let scene = Scene {
+        observed,
+        run,
+        uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
+        status,
+        attempt: Attempt::remembered(status),
+        settings,
+        now,
+    };
+    match scene.decide() {
+        Decision::Act(mut plan) => {
+            plan.effects.splice(0..0, leftovers.effects);
+            plan.notices.extend(leftovers.notices);
+            Decision::Act(plan)
+        }
+        look @ Decision::Look(_) => look,
+    }
+}
+
+impl Scene<'_> {
+    fn decide(&self) -> Decision<AgentRunStatus> {
+        let phase = self.status.phase.as_ref();
+        if phase.is_some_and(RunPhase::is_terminal) {
+            return finished::plan(self);
+        }
+        if phase == Some(&RunPhase::Cancelling) || self.run.spec.stop.is_requested() {
+            return cancel::plan(self);
+        }
+        if let Some(reason) = abort::reason(self) {
+            return abort::plan(self, reason);
+        }
+        follow::plan(self)
+    }
+
+    /// The status, ready to be changed.
+    fn standing(&self) -> Standing<'_> {
+        let mut standing = Standing::of(self.run, self.status, self.now);
+        if !self.settings.runs.immutability_enforced
+            && let Some(message) = abort::edited(self)
+        {
+            standing.warn(&Reason::SpecImmutableViolation, &message);
+        }
+        standing
+    }
+
+    /// The name of the Job of the current attempt.
+    fn job_name(&self) -> String {
+        job::name(&self.observed.key.name, self.attempt.current()).into()
+    }
+
+    /// The Jobs of this run whose end is not recorded.
+    fn unfinished_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        let current = self.job_name();
+        self.own_jobs()
+            .filter(move |job| jobs::is_held(job) || job.metadata.name.as_ref() == Some(&current))
+    }
+
+    /// The Jobs that belong to this run.
+    fn own_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.observed
+            .jobs
+            .values()
+            .filter(|job| jobs::owner_run(job, &self.observed.key.name).as_ref() == Some(&self.uid))
+    }
 }

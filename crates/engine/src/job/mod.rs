@@ -1,12 +1,81 @@
-//! Makes the Job of one attempt.
-use jangar_api::agents::{
-    agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
-    implementation_spec::ImplementationSpecSpec, memory::Memory,
+//! Makes the Job of one attempt, and says whether the run may have it.
+//!
+//! Nothing is looked up: the objects that the run refers to are part of the [`JobRequest`], and the same request always
+//! makes the same Job. [`build`] checks in the order of what is known first: the run by itself ([`check_run`]), then what
+//! its Agent allows, then the implementation, the memory and the system prompt, and at last the provider's templates.
+//! Whatever is wrong is a [`Rejection`]; there is nothing to try again.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `config` | what `spec.runtime.config` says |
+//! | `policy` | what a run may ask for |
+//! | `contract` | what a run knows, and what the work asks for |
+//! | `prompt` | the system prompt |
+//! | `documents` | `run.json` and `agent-runner.json` |
+//! | `files` | how files get into the pod |
+//! | `env` | the environment of the container |
+//! | `volumes` | what is mounted where |
+//! | `scheduling` | where the pod may run |
+//! | `pod` | the pod itself |
+//!
+//! Version control is not part of it yet: neither the documents nor the environment speak of a repository's credentials.
+
+mod config;
+mod contract;
+mod documents;
+mod env;
+mod files;
+mod paths;
+mod pod;
+mod policy;
+mod prompt;
+mod scheduling;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::collections::BTreeMap;
+
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun, agent_run_status::ContractStatus,
+        implementation_spec::ImplementationSpecSpec, memory::Memory,
+    },
+    labels,
+    names::{DnsLabel, label_value},
+    reason::Reason,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
+use k8s_openapi::{
+    api::{
+        batch::v1::{
+            Job, JobSpec, PodFailurePolicy, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
+        },
+        core::v1::{ConfigMap, PodSpec, PodTemplateSpec},
+    },
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::Resource;
+use serde::Serialize;
 
-use crate::{decision::Rejection, settings::RunnerSettings};
+use self::{
+    config::RuntimeConfig,
+    contract::Metadata,
+    env::Environment,
+    files::{File, Store},
+    pod::Parts,
+    prompt::SystemPrompt,
+};
+pub use self::{
+    config::{attempts_allowed, ttl_seconds},
+    contract::contract_status,
+    pod::{CONTAINER, INSTALL_CONTAINER},
+};
+use crate::{decision::Rejection, settings::Settings};
+
+/// The most bytes of a whole Job. etcd takes 1.5 MiB, the API server adds to what it is given, and what is too large for
+/// etcd is reported as an error of the server, as if it were worth trying again.
+const JOB_MAX_BYTES: usize = 1024 * 1024;
 
 /// Everything the Job of an attempt is made from.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +95,269 @@ pub struct JobRequest<'a> {
     pub admitted_at: Timestamp,
 }
 
-/// A Job, and the ConfigMap it needs if its files are large.
+/// A Job, the ConfigMap it needs if its files are large, and what the run's status says about both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltJob {
     pub job: Job,
     pub config_map: Option<ConfigMap>,
+    /// What the implementation asked the run to know; absent if it asked nothing.
+    pub contract: Option<ContractStatus>,
+    /// SHA-256 of the system prompt, if it stands in a spec and not in a Secret or a ConfigMap.
+    pub system_prompt_hash: Option<String>,
+}
+
+/// Which run it is, as the agent is told.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Identity<'a> {
+    name: &'a str,
+    uid: &'a str,
+    namespace: &'a str,
+}
+
+impl<'a> Identity<'a> {
+    fn of(run: &'a AgentRun) -> Result<Self, Rejection> {
+        let metadata = &run.metadata;
+        let (Some(name), Some(uid), Some(namespace)) = (&metadata.name, &metadata.uid, &metadata.namespace)
+        else {
+            return Err(Rejection::new(
+                Reason::SubmitFailed,
+                "the run has no name, namespace or UID: it did not come from an API server",
+            ));
+        };
+        Ok(Self { name, uid, namespace })
+    }
+}
+
+/// The name of the Job of an attempt, counted from one.
+pub fn name(run: &str, attempt: u32) -> DnsLabel {
+    DnsLabel::join(run, &of_attempt("job", attempt))
+}
+
+/// The name of the ConfigMap of an attempt, if it has one.
+fn config_map_name(run: &str, attempt: u32) -> DnsLabel {
+    DnsLabel::join(run, &of_attempt("spec", attempt))
+}
+
+fn of_attempt(suffix: &str, attempt: u32) -> String {
+    if attempt <= 1 {
+        suffix.to_owned()
+    } else {
+        format!("{suffix}-attempt-{attempt}")
+    }
+}
+
+/// Says what is wrong with a run by itself, before anything it refers to is known.
+pub fn check_run(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
+    run_by_itself(run, settings).map(|_| ())
+}
+
+/// The image and the configuration of a run, if it is well-formed and within the policy.
+fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, RuntimeConfig), Rejection> {
+    policy::parameters(run)?;
+    policy::labels(run, &settings.policy)?;
+    let image = policy::image(run, settings)?;
+    let config = RuntimeConfig::read(run)?;
+    Ok((image, config))
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.
-pub fn build(request: &JobRequest<'_>, settings: &RunnerSettings) -> Result<BuiltJob, Rejection> {
-    let _ = (request, settings);
-    Err(Rejection::new(jangar_api::reason::Reason::SubmitFailed, ""))
+pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, Rejection> {
+    let (run, agent) = (request.run, request.agent);
+    let identity = Identity::of(run)?;
+    let (image, config) = run_by_itself(run, settings)?;
+    policy::secrets_allowed(run, agent)?;
+    let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
+    let metadata = Metadata::new(&run.spec.parameters, request.implementation);
+    let contract = contract::check(&metadata, &implementation_place(request))?;
+    policy::secrets_blocked(run, request.memory, &config, &settings.policy)?;
+    policy::memory_secret(run, agent, request.memory)?;
+    let prompt = SystemPrompt::of(run, agent)?;
+
+    let context = documents::template_context(request, identity);
+    let log_retention_seconds = config
+        .log_retention_seconds
+        .unwrap_or(settings.runner.log_retention_seconds);
+    let files = files(
+        request,
+        documents::run_document(request, identity, &metadata, prompt)?,
+        documents::runner_document(request, &context, log_retention_seconds)?,
+    );
+    let store = Store::of(&files)?;
+    let config_map = config_map_name(identity.name, request.attempt);
+    let parts = Parts {
+        image,
+        service_account,
+        config: &config,
+        prompt,
+        environment: Environment::of(request, &context, prompt)?,
+        files,
+        store: &store,
+        config_map: config_map.as_str(),
+    };
+    let pod = pod::spec(request, identity.name, parts, &settings.runner)?;
+    let (annotations, config_map) = match store {
+        Store::Annotations(annotations) => (Some(annotations), None),
+        Store::ConfigMap(data) => (None, Some(config_map_of(request, identity, config_map, data))),
+    };
+    let mut metadata = object_metadata(request, identity, name(identity.name, request.attempt));
+    metadata.finalizers = settings
+        .safeguards
+        .job_finalizer
+        .then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()]);
+    Ok(BuiltJob {
+        job: bounded(job(metadata, annotations, pod))?,
+        config_map,
+        contract,
+        system_prompt_hash: prompt.hash(),
+    })
+}
+
+/// Where the implementation stands, for messages.
+fn implementation_place(request: &JobRequest<'_>) -> String {
+    match request.implementation_ref {
+        Some(name) => format!("ImplementationSpec {name:?} spec"),
+        None => "spec.implementation.inline".to_owned(),
+    }
+}
+
+/// The two documents and the files of the provider.
+fn files(request: &JobRequest<'_>, run_document: String, runner_document: String) -> Vec<File> {
+    let document = |item: &str, path: &str, content: String| File {
+        item: item.to_owned(),
+        path: path.to_owned(),
+        content,
+        origin: item.to_owned(),
+    };
+    let provider = documents::provider_name(request);
+    let inputs = documents::input_files(request.provider).map(|(index, path, content)| File {
+        item: format!("input-{index}"),
+        path: path.to_owned(),
+        content: content.to_owned(),
+        origin: format!("AgentProvider {provider:?} spec.inputFiles[{index}]"),
+    });
+    [
+        document("run.json", paths::RUN_DOCUMENT, run_document),
+        document("agent-runner.json", paths::RUNNER_DOCUMENT, runner_document),
+    ]
+    .into_iter()
+    .chain(inputs)
+    .collect()
+}
+
+/// What the Job and its ConfigMap say of themselves. The run owns both.
+fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) -> ObjectMeta {
+    let annotations = [
+        (labels::SPEC_HASH, request.spec_hash.to_owned()),
+        (labels::ADMITTED_AT, request.admitted_at.to_string()),
+        (labels::ATTEMPT, request.attempt.to_string()),
+    ];
+    ObjectMeta {
+        name: Some(name.into()),
+        namespace: Some(run.namespace.to_owned()),
+        labels: Some(object_labels(request, run)),
+        annotations: Some(annotations.map(|(key, value)| (key.to_owned(), value)).into()),
+        owner_references: Some(vec![OwnerReference {
+            api_version: AgentRun::api_version(&()).into_owned(),
+            kind: AgentRun::kind(&()).into_owned(),
+            name: run.name.to_owned(),
+            uid: run.uid.to_owned(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]),
+        ..Default::default()
+    }
+}
+
+/// The labels of the Job, its pod and its ConfigMap.
+fn object_labels(request: &JobRequest<'_>, run: Identity<'_>) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from([
+        // As it is, so that it can be selected by. The API server holds names of runs to what a label may be.
+        (labels::AGENT_RUN.to_owned(), run.name.to_owned()),
+        (
+            labels::AGENT.to_owned(),
+            label_value(&request.run.spec.agent_ref.name),
+        ),
+        (
+            labels::PROVIDER.to_owned(),
+            label_value(documents::provider_name(request)),
+        ),
+    ]);
+    if let Some(implementation) = request.implementation_ref {
+        labels.insert(labels::IMPLEMENTATION.to_owned(), label_value(implementation));
+    }
+    labels
+}
+
+fn config_map_of(
+    request: &JobRequest<'_>,
+    run: Identity<'_>,
+    name: DnsLabel,
+    data: BTreeMap<String, String>,
+) -> ConfigMap {
+    ConfigMap {
+        metadata: object_metadata(request, run, name),
+        data: Some(data),
+        // It belongs to one attempt, and nodes need not watch what cannot change.
+        immutable: Some(true),
+        binary_data: None,
+    }
+}
+
+/// The Job around a pod. It runs its pod once and never again: further attempts are Jobs of their own. It has no TTL,
+/// because it must not vanish before its end is recorded.
+fn job(metadata: ObjectMeta, annotations: Option<BTreeMap<String, String>>, pod: PodSpec) -> Job {
+    let disrupted = PodFailurePolicyRule {
+        action: "FailJob".to_owned(),
+        on_exit_codes: None,
+        on_pod_conditions: Some(vec![PodFailurePolicyOnPodConditionsPattern {
+            type_: "DisruptionTarget".to_owned(),
+            status: Some("True".to_owned()),
+        }]),
+    };
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: metadata.labels.clone(),
+            annotations,
+            ..Default::default()
+        }),
+        spec: Some(pod),
+    };
+    Job {
+        metadata,
+        spec: Some(JobSpec {
+            parallelism: Some(1),
+            completions: Some(1),
+            backoff_limit: Some(0),
+            // A pod that is being deleted is still running: two at once would be the step done twice.
+            pod_replacement_policy: Some("Failed".to_owned()),
+            // The evidence of an eviction stays on the Job.
+            pod_failure_policy: Some(PodFailurePolicy {
+                rules: vec![disrupted],
+            }),
+            template,
+            ..Default::default()
+        }),
+        status: None,
+    }
+}
+
+/// Refuses a Job that the API server could not store.
+fn bounded(job: Job) -> Result<Job, Rejection> {
+    let bytes = serde_json::to_vec(&job).map(|json| json.len()).map_err(|error| {
+        Rejection::new(
+            Reason::SubmitFailed,
+            format!("the Job cannot be written as JSON: {error}"),
+        )
+    })?;
+    if bytes > JOB_MAX_BYTES {
+        return Err(Rejection::new(
+            Reason::InputsTooLarge,
+            format!(
+                "the Job would have {bytes} bytes, and {JOB_MAX_BYTES} are allowed: shorten spec.envTemplate of the \
+                 AgentProvider or spec.env of the Agent, and let the agent read large values from {}",
+                paths::RUN_DOCUMENT
+            ),
+        ));
+    }
+    Ok(job)
 }

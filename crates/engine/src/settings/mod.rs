@@ -1,14 +1,33 @@
-//! What an operator can choose: plain values with defaults.
+//! What an operator can choose: plain values with defaults, read from the environment.
+//!
+//! `table` has one row for each variable: its name, its meaning, what it is when unset, and how it is read. Reading,
+//! the list of mistakes and the reference for people are all made from that table.
 
+mod legal;
+mod mistakes;
+mod parse;
+mod reader;
+mod reference;
 mod runner;
+mod table;
+#[cfg(test)]
+mod tests;
+mod unread;
 
 use std::{collections::BTreeSet, time::Duration};
 
-pub use self::runner::{Install, RunnerSettings};
+pub use self::{
+    mistakes::{Mistake, Mistakes, Wrong},
+    parse::Parsed,
+    reference::reference,
+    runner::{Install, RunnerSettings},
+};
 
 /// All settings of the controllers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// Whether agents and their runs are looked after at all.
+    pub agents_enabled: bool,
     /// Which namespaces are looked after.
     pub namespaces: Namespaces,
     pub lease: LeaseSettings,
@@ -21,6 +40,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            agents_enabled: true,
             namespaces: Namespaces::These(BTreeSet::from(["agents".to_owned()])),
             lease: LeaseSettings::default(),
             runs: RunSettings::default(),

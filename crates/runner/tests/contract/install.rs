@@ -1,4 +1,4 @@
-//! `agent-runner install DIR`.
+//! `agent-runner install DIR` and `agent-runner install --link DIR`.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
@@ -34,6 +34,36 @@ fn installing_twice_leaves_one_program_that_works() {
         String::from_utf8_lossy(&version.stdout),
         format!("agent-runner {}\n", env!("CARGO_PKG_VERSION"))
     );
+}
+
+#[test]
+fn a_link_leads_to_the_program_that_made_it_and_replaces_what_was_there() {
+    let directory = TempDir::new().expect("a temporary directory");
+    let program = directory.path().join("agent-runner");
+    fs::write(&program, "an older one").expect("a file");
+
+    let installed = Command::new(runner())
+        .args(["install", "--link"])
+        .arg(directory.path())
+        .output()
+        .expect("the runner starts");
+
+    assert!(installed.status.success());
+    assert_eq!(
+        String::from_utf8_lossy(&installed.stdout),
+        format!("installed {}\n", program.display())
+    );
+    assert_eq!(
+        fs::read_link(&program).expect("a link"),
+        runner().canonicalize().expect("a path")
+    );
+    let entries = fs::read_dir(directory.path()).expect("the directory");
+    assert_eq!(entries.count(), 1, "nothing else is left");
+    let version = Command::new(program)
+        .arg("--version")
+        .output()
+        .expect("it starts");
+    assert!(version.status.success());
 }
 
 #[test]

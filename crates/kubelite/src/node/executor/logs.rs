@@ -39,6 +39,8 @@ pub(crate) struct Live {
 #[derive(Clone, Debug)]
 pub(crate) struct ContainerLogs {
     pub(crate) name: String,
+    /// Whether it runs before the containers proper.
+    pub(crate) init: bool,
     /// The present attempt.
     pub(crate) current: Option<(Files, watch::Receiver<Live>)>,
     pub(crate) previous: Option<Files>,
@@ -106,8 +108,12 @@ impl PodLogStore {
                 let message = format!("no container of pod {pod:?} has been started yet");
                 return Err(ApiError::bad_request(message));
             }
-            ("", [only]) => Some(only),
             ("", several) => {
+                // Init containers do not make it ambiguous.
+                let mut proper = several.iter().filter(|container| !container.init);
+                if let (Some(only), None) = (proper.next(), proper.next()) {
+                    return Ok(only.clone());
+                }
                 let names: Vec<&str> = several.iter().map(|container| container.name.as_str()).collect();
                 let message = format!(
                     "a container name must be specified for pod {pod}, choose one of: [{}]",
@@ -475,11 +481,17 @@ mod tests {
         let store = PodLogStore::default();
         let container = |name: &str| ContainerLogs {
             name: name.to_owned(),
+            init: name == "i",
             current: None,
             previous: None,
             waiting: "ContainerCreating".to_owned(),
         };
-        store.set("ns", "p", "u", vec![container("a"), container("b")]);
+        store.set(
+            "ns",
+            "p",
+            "u",
+            vec![container("i"), container("a"), container("b")],
+        );
         let request = |name: &str, previous| LogRequest {
             namespace: "ns".to_owned(),
             pod: "p".to_owned(),
@@ -490,7 +502,7 @@ mod tests {
         for (request, message) in [
             (
                 request("", false),
-                "a container name must be specified for pod p, choose one of: [a b]",
+                "a container name must be specified for pod p, choose one of: [i a b]",
             ),
             (request("c", false), "container c is not valid for pod p"),
             (
@@ -505,6 +517,13 @@ mod tests {
             let error = store.read(request).await.unwrap_err();
             assert_eq!(error.to_status()["message"], message);
         }
+        store.set("ns", "p", "u", vec![container("i"), container("a")]);
+        let error = store.read(request("", false)).await.unwrap_err();
+        assert_eq!(
+            error.to_status()["message"],
+            "container \"a\" in pod \"p\" is waiting to start: ContainerCreating",
+            "the only container proper need not be named"
+        );
         store.remove("ns", "p", "another");
         assert!(store.read(request("a", false)).await.is_err());
     }

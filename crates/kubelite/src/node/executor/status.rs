@@ -40,6 +40,8 @@ impl Phase {
 pub(crate) struct Verdict {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
+    /// Whether the node is to blame and not the pod, which the condition `DisruptionTarget` says.
+    pub(crate) disruption: bool,
 }
 
 /// Whether the pod goes on.
@@ -184,6 +186,16 @@ fn conditions(view: &View<'_>, phase: Phase, transitions: &mut Transitions) -> V
             status: false,
             reason: Some("Unsandboxed"),
             message: Some(why.to_owned()),
+        });
+    }
+    if let Course::Failing(verdict) = view.course
+        && verdict.disruption
+    {
+        all.push(Condition {
+            kind: "DisruptionTarget",
+            status: true,
+            reason: Some("TerminationByKubelet"),
+            message: Some(verdict.message.clone()),
         });
     }
     let generation = view.pod.metadata.generation;

@@ -155,6 +155,7 @@ fn a_pod_that_is_ended_fails_unless_all_of_it_succeeded() {
     let verdict = Course::Failing(Verdict {
         reason: "DeadlineExceeded",
         message: "too long".to_owned(),
+        disruption: false,
     });
     let live = vec![record("a", Role::Main, 1, RUNNING())];
     assert_eq!(
@@ -166,6 +167,35 @@ fn a_pod_that_is_ended_fails_unless_all_of_it_succeeded() {
     assert_eq!(
         (&status["phase"], &status["reason"]),
         (&json!("Failed"), &json!("DeadlineExceeded"))
+    );
+}
+
+#[test]
+fn a_pod_that_the_node_ends_for_its_own_sake_says_so_from_the_beginning() {
+    let course = |disruption| {
+        Course::Failing(Verdict {
+            reason: "Terminated",
+            message: "the node goes down".to_owned(),
+            disruption,
+        })
+    };
+    let live = [record("a", Role::Main, 1, RUNNING())];
+    let status = render("Never", &live, &course(true));
+    let found = condition(&status, "DisruptionTarget");
+    assert_eq!(
+        (&found["status"], &found["reason"], &found["message"]),
+        (
+            &json!("True"),
+            &json!("TerminationByKubelet"),
+            &json!("the node goes down")
+        )
+    );
+    let own_fault = render("Never", &live, &course(false));
+    let conditions = own_fault["conditions"].as_array().unwrap();
+    assert!(
+        conditions
+            .iter()
+            .all(|condition| condition["type"] != "DisruptionTarget")
     );
 }
 

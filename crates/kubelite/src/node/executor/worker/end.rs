@@ -80,6 +80,7 @@ impl Worker {
         let verdict = Verdict {
             reason: "DeadlineExceeded",
             message: "Pod was active on the node longer than the specified deadline".to_owned(),
+            disruption: false,
         };
         self.end(Course::Failing(verdict), after(now, seconds(grace)));
         None
@@ -229,6 +230,7 @@ fn shut_down() -> Course {
     Course::Failing(Verdict {
         reason: "Terminated",
         message: "Pod was terminated in response to imminent node shutdown.".to_owned(),
+        disruption: true,
     })
 }
 

@@ -263,7 +263,11 @@ impl Worker {
             })
         };
         if let Some((reason, message)) = verdict {
-            self.course = Course::Failing(Verdict { reason, message });
+            self.course = Course::Failing(Verdict {
+                reason,
+                message,
+                disruption: false,
+            });
         }
     }
 

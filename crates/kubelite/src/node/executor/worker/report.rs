@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::Worker;
 use crate::node::executor::{
-    lifecycle::{ContainerState, after},
+    lifecycle::{ContainerState, Role, after},
     logs::ContainerLogs,
     status::{self, Transitions, View},
 };
@@ -86,6 +86,7 @@ impl Worker {
             let previous = record.attempts.checked_sub(2);
             ContainerLogs {
                 name: record.name.clone(),
+                init: record.role == Role::Init,
                 current: current
                     .as_ref()
                     .map(|current| (current.files.clone(), current.live.clone())),

@@ -1,0 +1,51 @@
+//! Gathers what is known about a run.
+
+use std::sync::Arc;
+
+use jangar_api::agents::{agent::Agent, agent_run::AgentRun};
+use jangar_engine::{
+    agent_run::{Observed, References},
+    decision::Sight,
+};
+
+use crate::driver::Scene;
+
+pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed {
+    Observed {
+        key: scene.key.clone(),
+        references: references(scene, run.as_deref()),
+        run,
+        jobs: scene.jobs(),
+        absent_jobs: scene.absent_jobs(),
+        pods: scene.pods(),
+        refusal: scene.refusal(),
+    }
+}
+
+/// Follows the references of a run. One behind an object that is not known yet is not known either.
+fn references(scene: &Scene<'_>, run: Option<&AgentRun>) -> References {
+    let Some(spec) = run.map(|run| &run.spec) else {
+        return References {
+            agent: Sight::Unseen,
+            provider: None,
+            implementation: None,
+            memory: None,
+        };
+    };
+    let agent: Sight<Agent> = scene.sight(&spec.agent_ref.name);
+    let of_agent = agent.seen().map(|agent| &agent.spec);
+    let provider = of_agent.map(|agent| scene.sight(&agent.provider_ref.name));
+    let implementation = match (&spec.implementation, &spec.implementation_spec_ref) {
+        (None, Some(reference)) => Some(scene.sight(&reference.name)),
+        (Some(_), _) | (None, None) => None,
+    };
+    let memory = spec.memory_ref.as_ref();
+    let memory = memory.or_else(|| of_agent.and_then(|agent| agent.memory_ref.as_ref()));
+    let memory = memory.map(|reference| scene.sight(&reference.name));
+    References {
+        agent,
+        provider,
+        implementation,
+        memory,
+    }
+}

@@ -1,0 +1,548 @@
+//! The objects of one kind as far as a watch has told of them. No waiting and no requests in here: events go in, changes
+//! come out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jangar_engine::decision::{Key, Uid};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    core::{DeserializeGuard, error_boundary::InvalidObject},
+    runtime::watcher::Event,
+};
+
+use super::{
+    CachedKind, Scope,
+    index::{Index, Term},
+    kinds::Cached,
+    version::ResourceVersion,
+};
+
+/// The objects of one kind.
+///
+/// What is in here was true once and may be late; only a live read says what is true now. Live reads may put their answers
+/// in as well, so the watch can be behind what is here: an older event does not undo a newer answer.
+#[derive(Debug)]
+pub struct Cache<K> {
+    entries: BTreeMap<Key, Entry<K>>,
+    index: Index,
+    streams: BTreeMap<Scope, Stream<K>>,
+    /// Objects that a live read found gone before the watch told so. A UID never comes back, so what the watch still has
+    /// to say about them is old. Each entry goes when the watch has caught up.
+    gone: BTreeSet<(Key, Uid)>,
+}
+
+/// One object.
+#[derive(Debug)]
+struct Entry<K> {
+    /// An object that cannot be read is kept as a fact: it is there, and must not be taken for gone.
+    object: Option<Arc<K>>,
+    uid: Uid,
+    version: ResourceVersion,
+    terms: BTreeSet<Term>,
+    /// It came from a live read, so it can be newer than what the watch says next.
+    live: bool,
+}
+
+/// How far one watch has come.
+#[derive(Debug)]
+struct Stream<K> {
+    /// The highest version that it has told of.
+    seen: ResourceVersion,
+    /// Whether its first list is complete.
+    listed: bool,
+    /// What a list in progress has brought so far: it counts when it is complete.
+    listing: BTreeMap<Key, Entry<K>>,
+}
+
+/// That something about an object is different from what it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub kind: CachedKind,
+    pub key: Key,
+    /// What the object names now, and what it named before.
+    pub terms: BTreeSet<Term>,
+}
+
+/// An object that was delivered and cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    pub key: Key,
+    pub error: String,
+}
+
+/// What became of an event.
+#[derive(Debug, Default)]
+pub struct Applied {
+    pub changes: Vec<Change>,
+    /// Told once for each version of the object.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl<K: Cached> Cache<K> {
+    pub(super) fn new(scopes: &BTreeSet<Scope>) -> Self {
+        let stream = |scope: &Scope| {
+            let stream = Stream {
+                seen: ResourceVersion::default(),
+                listed: false,
+                listing: BTreeMap::new(),
+            };
+            (scope.clone(), stream)
+        };
+        Self {
+            entries: BTreeMap::new(),
+            index: Index::default(),
+            streams: scopes.iter().map(stream).collect(),
+            gone: BTreeSet::new(),
+        }
+    }
+
+    /// The object, if it is there and can be read.
+    pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
+        self.entries.get(key)?.object.as_ref()
+    }
+
+    /// Whether there is an object of this name that cannot be read.
+    pub fn is_unreadable(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.object.is_none())
+    }
+
+    /// The names of the objects in a namespace that name this.
+    pub fn naming(&self, namespace: &str, term: Term) -> impl Iterator<Item = &String> + use<'_, K> {
+        self.index.find(namespace, term)
+    }
+
+    /// Whether all first lists are complete.
+    pub fn is_ready(&self) -> bool {
+        self.streams.values().all(|stream| stream.listed)
+    }
+
+    /// Whether a write of this version is known here: the object has come that far, or the watch has gone past it.
+    pub fn has_reached(&self, key: &Key, version: ResourceVersion) -> bool {
+        let object = self.entries.get(key).map(|entry| entry.version);
+        let watch = self.streams.get(&Scope::All);
+        let watch = watch.or_else(|| self.streams.get(&Scope::Namespace(key.namespace.clone())));
+        object >= Some(version) || watch.is_some_and(|stream| stream.seen >= version)
+    }
+
+    /// Whether this very object is here.
+    pub fn holds(&self, key: &Key, uid: &Uid) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.uid == *uid)
+    }
+
+    /// Takes in what a watch says.
+    pub(super) fn apply(&mut self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Applied {
+        let mut applied = Applied::default();
+        match event {
+            Event::Init => self.stream(scope).listing = BTreeMap::new(),
+            Event::InitApply(object) => {
+                let (key, entry, error) = Entry::of(object);
+                if let Some(error) = error
+                    && self.entries.get(&key).map(|known| known.version) != Some(entry.version)
+                {
+                    applied.unreadable.push(Unreadable {
+                        key: key.clone(),
+                        error,
+                    });
+                }
+                self.stream(scope).listing.insert(key, entry);
+            }
+            Event::InitDone => self.complete_list(scope, &mut applied.changes),
+            Event::Apply(object) => {
+                let (key, entry, error) = Entry::of(object);
+                applied.unreadable.extend(error.map(|error| Unreadable {
+                    key: key.clone(),
+                    error,
+                }));
+                self.progress(scope, entry.version);
+                applied.changes.extend(self.put(key, entry));
+            }
+            Event::Delete(object) => {
+                let (key, entry, _) = Entry::of(object);
+                self.progress(scope, entry.version);
+                self.gone.remove(&(key.clone(), entry.uid.clone()));
+                if self.holds(&key, &entry.uid) {
+                    applied.changes.extend(self.remove(&key));
+                }
+            }
+        }
+        applied
+    }
+
+    /// Takes in the answer of a live read.
+    pub(super) fn learn(&mut self, object: K) -> Option<Change> {
+        let (key, mut entry, _) = Entry::of(DeserializeGuard(Ok(object)));
+        entry.live = true;
+        self.put(key, entry)
+    }
+
+    /// Takes in that a live read found nothing where this object was written.
+    pub(super) fn forget(&mut self, key: &Key, uid: &Uid) -> Option<Change> {
+        let known = self.entries.get(key).map(|entry| entry.uid.clone());
+        for uid in known.into_iter().chain([uid.clone()]) {
+            self.gone.insert((key.clone(), uid));
+        }
+        self.remove(key)
+    }
+
+    fn stream(&mut self, scope: &Scope) -> &mut Stream<K> {
+        self.streams.entry(scope.clone()).or_insert_with(|| Stream {
+            seen: ResourceVersion::default(),
+            listed: false,
+            listing: BTreeMap::new(),
+        })
+    }
+
+    fn progress(&mut self, scope: &Scope, version: ResourceVersion) {
+        let stream = self.stream(scope);
+        stream.seen = stream.seen.max(version);
+    }
+
+    /// A list says what there is: whatever it does not name is gone.
+    ///
+    /// Something that a live read brought while the list was under way can be newer than the list. If the list has the
+    /// object, the newer one stays; if not, it goes, and the watch that starts at the list brings it back.
+    fn complete_list(&mut self, scope: &Scope, changes: &mut Vec<Change>) {
+        let stream = self.stream(scope);
+        let listing = std::mem::take(&mut stream.listing);
+        stream.listed = true;
+        let newest = listing.values().map(|entry| entry.version).max();
+        stream.seen = stream.seen.max(newest.unwrap_or_default());
+
+        let listed = |key: &Key, uid: &Uid| listing.get(key).is_some_and(|entry| entry.uid == *uid);
+        self.gone
+            .retain(|(key, uid)| !scope.covers(key) || listed(key, uid));
+        let missing: Vec<Key> = self
+            .entries
+            .keys()
+            .filter(|key| scope.covers(key) && !listing.contains_key(key))
+            .cloned()
+            .collect();
+        for key in missing {
+            changes.extend(self.remove(&key));
+        }
+        for (key, entry) in listing {
+            let same = self
+                .entries
+                .get(&key)
+                .is_some_and(|known| known.uid == entry.uid && known.version == entry.version && !known.live);
+            if !same {
+                changes.extend(self.put(key, entry));
+            }
+        }
+    }
+
+    /// Puts an object in, unless what is known is newer.
+    fn put(&mut self, key: Key, entry: Entry<K>) -> Option<Change> {
+        if self.gone.contains(&(key.clone(), entry.uid.clone())) {
+            return None;
+        }
+        let known = self.entries.get(&key);
+        if known.is_some_and(|known| (known.live || entry.live) && known.version > entry.version) {
+            return None;
+        }
+        let mut terms = entry.terms.clone();
+        self.index.insert(&key, &entry.terms);
+        if let Some(before) = self.entries.insert(key.clone(), entry) {
+            let dropped = before.terms.difference(&terms).cloned().collect();
+            self.index.remove(&key, &dropped);
+            terms.extend(dropped);
+        }
+        Some(Change {
+            kind: K::KIND,
+            key,
+            terms,
+        })
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Change> {
+        let entry = self.entries.remove(key)?;
+        self.index.remove(key, &entry.terms);
+        Some(Change {
+            kind: K::KIND,
+            key: key.clone(),
+            terms: entry.terms,
+        })
+    }
+}
+
+impl<K: Cached> Entry<K> {
+    /// An object as it was delivered, with what is wrong with it.
+    fn of(object: DeserializeGuard<K>) -> (Key, Self, Option<String>) {
+        let (metadata, object, error) = match object.0 {
+            Ok(object) => (object.meta().clone(), Some(object), None),
+            Err(InvalidObject { error, metadata }) => (metadata, None, Some(error)),
+        };
+        let entry = Self {
+            uid: uid_of(&metadata),
+            version: ResourceVersion::of(&metadata),
+            terms: object.as_ref().map(K::terms).unwrap_or_default(),
+            object: object.map(Arc::new),
+            live: false,
+        };
+        (key_of(&metadata), entry, error)
+    }
+}
+
+/// The key of an object that came from an API server, which always has a name and, being namespaced, a namespace.
+pub(crate) fn key_of(metadata: &ObjectMeta) -> Key {
+    Key {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+/// The UID of an object that came from an API server.
+pub(crate) fn uid_of(metadata: &ObjectMeta) -> Uid {
+    Uid(metadata.uid.clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use k8s_openapi::api::batch::v1::Job;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    static AGENTS: LazyLock<Scope> = LazyLock::new(|| Scope::Namespace("agents".to_owned()));
+
+    fn key(name: &str) -> Key {
+        Key {
+            namespace: "agents".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn uid(text: &str) -> Uid {
+        Uid(text.to_owned())
+    }
+
+    fn version(number: u64) -> ResourceVersion {
+        ResourceVersion::parse(&number.to_string())
+    }
+
+    fn metadata(name: &str, uid: &str, version: u64) -> Value {
+        json!({
+            "namespace": "agents", "name": name, "uid": uid, "resourceVersion": version.to_string(),
+            "labels": { "agents.proompteng.ai/agent-run": format!("run-of-{name}") },
+        })
+    }
+
+    fn job(name: &str, uid: &str, version: u64) -> DeserializeGuard<Job> {
+        let job = json!({ "metadata": metadata(name, uid, version) });
+        serde_json::from_value(job).unwrap()
+    }
+
+    /// One whose spec is no object.
+    fn broken(name: &str, uid: &str, version: u64) -> DeserializeGuard<Job> {
+        let job = json!({ "metadata": metadata(name, uid, version), "spec": 5 });
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn read(object: DeserializeGuard<Job>) -> Job {
+        object.0.unwrap()
+    }
+
+    /// A cache whose first list brought these.
+    fn listed(jobs: Vec<DeserializeGuard<Job>>) -> Cache<Job> {
+        let mut cache = Cache::new(&BTreeSet::from([AGENTS.clone()]));
+        list(&mut cache, jobs);
+        cache
+    }
+
+    fn list(cache: &mut Cache<Job>, jobs: Vec<DeserializeGuard<Job>>) -> Applied {
+        let mut all = cache.apply(&AGENTS, Event::Init);
+        for job in jobs {
+            let applied = cache.apply(&AGENTS, Event::InitApply(job));
+            all.unreadable.extend(applied.unreadable);
+        }
+        let done = cache.apply(&AGENTS, Event::InitDone);
+        all.changes.extend(done.changes);
+        all
+    }
+
+    fn changed(applied: &Applied) -> Vec<&str> {
+        applied
+            .changes
+            .iter()
+            .map(|change| change.key.name.as_str())
+            .collect()
+    }
+
+    fn cached_version(cache: &Cache<Job>, name: &str) -> Option<ResourceVersion> {
+        let job = cache.get(&key(name))?;
+        Some(ResourceVersion::of(&job.metadata))
+    }
+
+    #[test]
+    fn it_is_ready_when_the_first_list_is_complete() {
+        let mut cache = Cache::<Job>::new(&BTreeSet::from([AGENTS.clone()]));
+        cache.apply(&AGENTS, Event::Init);
+        cache.apply(&AGENTS, Event::InitApply(job("a", "u1", 3)));
+        assert!(!cache.is_ready());
+        assert!(
+            cache.get(&key("a")).is_none(),
+            "a list counts when it is complete"
+        );
+
+        cache.apply(&AGENTS, Event::InitDone);
+
+        assert!(cache.is_ready());
+        assert!(cache.get(&key("a")).is_some());
+    }
+
+    #[test]
+    fn a_second_list_tells_only_of_what_changed() {
+        let mut cache = listed(vec![
+            job("same", "u1", 3),
+            job("newer", "u2", 4),
+            job("gone", "u3", 5),
+        ]);
+
+        let applied = list(
+            &mut cache,
+            vec![job("same", "u1", 3), job("newer", "u2", 8), job("added", "u4", 9)],
+        );
+
+        assert_eq!(changed(&applied), ["gone", "added", "newer"]);
+    }
+
+    #[test]
+    fn objects_are_found_by_what_they_name() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        let found = |cache: &Cache<Job>| {
+            let term = Term::AgentRun("run-of-a".to_owned());
+            cache.naming("agents", term).count()
+        };
+        assert_eq!(found(&cache), 1);
+
+        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 4)));
+
+        assert_eq!(found(&cache), 0);
+    }
+
+    #[test]
+    fn a_change_carries_what_the_object_named_before() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        let mut relabelled = read(job("a", "u1", 4));
+        relabelled.metadata.labels =
+            Some([("agents.proompteng.ai/agent-run".to_owned(), "other".to_owned())].into());
+
+        let applied = cache.apply(&AGENTS, Event::Apply(DeserializeGuard(Ok(relabelled))));
+
+        let terms: Vec<_> = applied.changes[0].terms.iter().cloned().collect();
+        assert_eq!(
+            terms,
+            [
+                Term::AgentRun("other".to_owned()),
+                Term::AgentRun("run-of-a".to_owned())
+            ]
+        );
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_told_once_and_is_not_taken_for_gone() {
+        let mut cache = listed(vec![]);
+
+        let first = cache.apply(&AGENTS, Event::Apply(broken("a", "u1", 3)));
+        let second = list(&mut cache, vec![broken("a", "u1", 3), job("b", "u2", 4)]);
+
+        assert_eq!(first.unreadable.len(), 1);
+        assert!(second.unreadable.is_empty());
+        assert!(cache.is_unreadable(&key("a")) && cache.get(&key("a")).is_none());
+        assert!(cache.get(&key("b")).is_some(), "the others are seen");
+    }
+
+    #[test]
+    fn a_write_is_reached_when_its_watch_has_gone_past_it() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        assert!(cache.has_reached(&key("a"), version(3)));
+        assert!(!cache.has_reached(&key("a"), version(7)));
+
+        cache.apply(&AGENTS, Event::Apply(job("b", "u2", 8)));
+
+        assert!(
+            cache.has_reached(&key("a"), version(7)),
+            "events come in the order of versions"
+        );
+        let elsewhere = Key {
+            namespace: "other".to_owned(),
+            name: "a".to_owned(),
+        };
+        assert!(
+            !cache.has_reached(&elsewhere, version(7)),
+            "every namespace has its own watch"
+        );
+    }
+
+    #[test]
+    fn an_unfinished_list_reaches_nothing() {
+        let mut cache = listed(vec![]);
+        cache.apply(&AGENTS, Event::Init);
+        cache.apply(&AGENTS, Event::InitApply(job("b", "u2", 8)));
+
+        assert!(!cache.has_reached(&key("a"), version(7)));
+    }
+
+    #[test]
+    fn an_older_event_does_not_undo_what_a_live_read_found() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.learn(read(job("a", "u1", 9)));
+
+        let late = cache.apply(&AGENTS, Event::Apply(job("a", "u1", 5)));
+
+        assert_eq!(changed(&late), [] as [&str; 0]);
+        assert_eq!(cached_version(&cache, "a"), Some(version(9)));
+    }
+
+    #[test]
+    fn an_older_live_read_does_not_undo_what_the_watch_said() {
+        let mut cache = listed(vec![job("a", "u1", 9)]);
+
+        let change = cache.learn(read(job("a", "u1", 5)));
+
+        assert_eq!(change, None);
+        assert_eq!(cached_version(&cache, "a"), Some(version(9)));
+    }
+
+    #[test]
+    fn what_a_live_read_found_gone_does_not_come_back_with_late_events() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.forget(&key("a"), &uid("u1"));
+
+        let late = cache.apply(&AGENTS, Event::Apply(job("a", "u1", 5)));
+        assert_eq!(changed(&late), [] as [&str; 0]);
+        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 6)));
+        let successor = cache.apply(&AGENTS, Event::Apply(job("a", "u2", 7)));
+
+        assert_eq!(changed(&successor), ["a"]);
+        assert!(
+            cache.gone.is_empty(),
+            "nothing is remembered once the watch has caught up"
+        );
+    }
+
+    #[test]
+    fn a_list_ends_what_is_remembered_of_the_gone() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.forget(&key("a"), &uid("u1"));
+
+        list(&mut cache, vec![]);
+
+        assert!(cache.gone.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_an_older_object_does_not_remove_its_successor() {
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.learn(read(job("a", "u2", 9)));
+
+        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 5)));
+
+        assert!(cache.holds(&key("a"), &uid("u2")));
+    }
+}

@@ -1,0 +1,86 @@
+//! Finds the objects of a namespace that name another one, without looking at all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jangar_engine::decision::Key;
+
+/// What an object names, and can be found by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Term {
+    /// The AgentRun that a Job or a pod belongs to, as its label says.
+    AgentRun(String),
+    Agent(String),
+    AgentProvider(String),
+    ImplementationSpec(String),
+    Memory(String),
+}
+
+/// Names of objects, by namespace and term. Sorted, so that the order of what is found never depends on chance.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    names: BTreeMap<(String, Term), BTreeSet<String>>,
+}
+
+impl Index {
+    pub(super) fn insert(&mut self, key: &Key, terms: &BTreeSet<Term>) {
+        for term in terms {
+            let place = (key.namespace.clone(), term.clone());
+            self.names.entry(place).or_default().insert(key.name.clone());
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &Key, terms: &BTreeSet<Term>) {
+        for term in terms {
+            let place = (key.namespace.clone(), term.clone());
+            if let Some(names) = self.names.get_mut(&place) {
+                names.remove(&key.name);
+                if names.is_empty() {
+                    self.names.remove(&place);
+                }
+            }
+        }
+    }
+
+    /// The names of the objects in a namespace that name this.
+    pub(super) fn find(&self, namespace: &str, term: Term) -> impl Iterator<Item = &String> + use<'_> {
+        self.names
+            .get(&(namespace.to_owned(), term))
+            .into_iter()
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &str) -> Key {
+        Key {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn finds_by_term_within_one_namespace() {
+        let mut index = Index::default();
+        let terms = BTreeSet::from([Term::Agent("coder".to_owned())]);
+        index.insert(&key("a", "one"), &terms);
+        index.insert(&key("b", "two"), &terms);
+
+        let found: Vec<_> = index.find("a", Term::Agent("coder".to_owned())).collect();
+
+        assert_eq!(found, ["one"]);
+    }
+
+    #[test]
+    fn what_is_removed_leaves_nothing_behind() {
+        let mut index = Index::default();
+        let terms = BTreeSet::from([Term::Agent("coder".to_owned()), Term::Memory("notes".to_owned())]);
+        index.insert(&key("a", "one"), &terms);
+
+        index.remove(&key("a", "one"), &terms);
+
+        assert!(index.names.is_empty());
+    }
+}

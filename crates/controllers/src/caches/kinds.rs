@@ -1,0 +1,197 @@
+//! The kinds that are watched: what each names, and where it is kept.
+
+use std::{collections::BTreeSet, fmt};
+
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpec, memory::Memory,
+    },
+    labels,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Resource, core::NamespaceResourceScope};
+use serde::de::DeserializeOwned;
+
+use super::{Caches, cache::Cache, index::Term};
+use crate::driver::learned::{Learned, Overlay};
+
+/// A kind that is watched.
+pub trait Cached:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + fmt::Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    const KIND: CachedKind;
+    /// Of which objects a copy is kept; all, if absent.
+    const LABEL_SELECTOR: Option<&'static str> = None;
+
+    /// What the object names, and is found by.
+    fn terms(&self) -> BTreeSet<Term>;
+    fn cache(caches: &Caches) -> &Cache<Self>;
+    fn cache_mut(caches: &mut Caches) -> &mut Cache<Self>;
+    fn overlay(learned: &Learned) -> &Overlay<Self>;
+    fn overlay_mut(learned: &mut Learned) -> &mut Overlay<Self>;
+}
+
+/// The kinds that are watched, as values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CachedKind {
+    AgentRun,
+    Agent,
+    AgentProvider,
+    ImplementationSpec,
+    Memory,
+    Job,
+    Pod,
+}
+
+impl CachedKind {
+    /// All of them, in the order in which their watches start.
+    pub const ALL: [Self; 7] = [
+        Self::AgentRun,
+        Self::Agent,
+        Self::AgentProvider,
+        Self::ImplementationSpec,
+        Self::Memory,
+        Self::Job,
+        Self::Pod,
+    ];
+}
+
+impl fmt::Display for CachedKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Says where the objects of a kind are kept.
+macro_rules! kept_in {
+    ($kind:ident, $field:ident) => {
+        const KIND: CachedKind = CachedKind::$kind;
+
+        fn cache(caches: &Caches) -> &Cache<Self> {
+            &caches.$field
+        }
+
+        fn cache_mut(caches: &mut Caches) -> &mut Cache<Self> {
+            &mut caches.$field
+        }
+
+        fn overlay(learned: &Learned) -> &Overlay<Self> {
+            &learned.$field
+        }
+
+        fn overlay_mut(learned: &mut Learned) -> &mut Overlay<Self> {
+            &mut learned.$field
+        }
+    };
+}
+
+/// Evaluates an expression with the type that a [`CachedKind`] stands for.
+macro_rules! with_kind {
+    ($kind:expr, $type:ident => $body:expr) => {
+        $crate::caches::with_kind!(@match $kind, $type => $body,
+            AgentRun = jangar_api::agents::agent_run::AgentRun,
+            Agent = jangar_api::agents::agent::Agent,
+            AgentProvider = jangar_api::agents::agent_provider::AgentProvider,
+            ImplementationSpec = jangar_api::agents::implementation_spec::ImplementationSpec,
+            Memory = jangar_api::agents::memory::Memory,
+            Job = k8s_openapi::api::batch::v1::Job,
+            Pod = k8s_openapi::api::core::v1::Pod,
+        )
+    };
+    (@match $kind:expr, $type:ident => $body:expr, $($variant:ident = $path:path,)+) => {
+        match $kind {
+            $($crate::caches::CachedKind::$variant => {
+                type $type = $path;
+                $body
+            })+
+        }
+    };
+}
+pub(crate) use with_kind;
+
+/// Runs that have ended name nothing: no change of what they referred to concerns them any more.
+impl Cached for AgentRun {
+    kept_in!(AgentRun, agent_runs);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        if phase.is_some_and(jangar_api::phase::RunPhase::is_terminal) {
+            return BTreeSet::new();
+        }
+        let spec = &self.spec;
+        let implementation = spec.implementation_spec_ref.as_ref();
+        let memory = spec.memory_ref.as_ref();
+        [Term::Agent(spec.agent_ref.name.clone())]
+            .into_iter()
+            .chain(implementation.map(|reference| Term::ImplementationSpec(reference.name.clone())))
+            .chain(memory.map(|reference| Term::Memory(reference.name.clone())))
+            .collect()
+    }
+}
+
+impl Cached for Agent {
+    kept_in!(Agent, agents);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        let memory = self.spec.memory_ref.as_ref();
+        [Term::AgentProvider(self.spec.provider_ref.name.clone())]
+            .into_iter()
+            .chain(memory.map(|reference| Term::Memory(reference.name.clone())))
+            .collect()
+    }
+}
+
+impl Cached for AgentProvider {
+    kept_in!(AgentProvider, agent_providers);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for ImplementationSpec {
+    kept_in!(ImplementationSpec, implementation_specs);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for Memory {
+    kept_in!(Memory, memories);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for Job {
+    kept_in!(Job, jobs);
+    const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        run_in_label(self.meta())
+    }
+}
+
+impl Cached for Pod {
+    kept_in!(Pod, pods);
+    const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        run_in_label(self.meta())
+    }
+}
+
+fn run_in_label(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> BTreeSet<Term> {
+    let labels = metadata.labels.as_ref();
+    let run = labels.and_then(|labels| labels.get(labels::AGENT_RUN));
+    run.map(|name| Term::AgentRun(name.clone())).into_iter().collect()
+}

@@ -1,0 +1,205 @@
+//! What the controllers know of the cluster: one cache for each kind, fed by watches.
+
+mod cache;
+mod index;
+mod kinds;
+mod version;
+mod watch;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use jangar_api::agents::{
+    agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+    implementation_spec::ImplementationSpec, memory::Memory,
+};
+use jangar_engine::{
+    decision::{Key, Uid},
+    settings::Namespaces,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{
+    Api, Client, Resource, core::DeserializeGuard, core::NamespaceResourceScope, runtime::watcher::Event,
+};
+use tokio::sync::watch as signal;
+
+pub use self::{
+    cache::{Applied, Cache, Change, Unreadable},
+    index::Term,
+    kinds::{Cached, CachedKind},
+    version::ResourceVersion,
+};
+pub(crate) use self::{
+    cache::{key_of, uid_of},
+    kinds::with_kind,
+    watch::spawn_watches,
+};
+
+/// The objects of all kinds that are watched.
+#[derive(Debug)]
+pub struct Caches {
+    pub agent_runs: Cache<AgentRun>,
+    pub agents: Cache<Agent>,
+    pub agent_providers: Cache<AgentProvider>,
+    pub implementation_specs: Cache<ImplementationSpec>,
+    pub memories: Cache<Memory>,
+    pub jobs: Cache<Job>,
+    pub pods: Cache<Pod>,
+}
+
+impl Caches {
+    pub(crate) fn new(scopes: &BTreeSet<Scope>) -> Self {
+        Self {
+            agent_runs: Cache::new(scopes),
+            agents: Cache::new(scopes),
+            agent_providers: Cache::new(scopes),
+            implementation_specs: Cache::new(scopes),
+            memories: Cache::new(scopes),
+            jobs: Cache::new(scopes),
+            pods: Cache::new(scopes),
+        }
+    }
+
+    /// Takes in what a watch says.
+    pub(crate) fn apply<K: Cached>(&mut self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Applied {
+        K::cache_mut(self).apply(scope, event)
+    }
+
+    /// Whether every first list is complete. Before that, nothing can be decided.
+    pub fn are_ready(&self) -> bool {
+        let Self {
+            agent_runs,
+            agents,
+            agent_providers,
+            implementation_specs,
+            memories,
+            jobs,
+            pods,
+        } = self;
+        agent_runs.is_ready()
+            && agents.is_ready()
+            && agent_providers.is_ready()
+            && implementation_specs.is_ready()
+            && memories.is_ready()
+            && jobs.is_ready()
+            && pods.is_ready()
+    }
+}
+
+/// What one watch covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    All,
+    Namespace(String),
+}
+
+impl Scope {
+    /// The watches that cover the namespaces that are looked after.
+    pub(crate) fn covering(namespaces: &Namespaces) -> BTreeSet<Self> {
+        match namespaces {
+            Namespaces::All => BTreeSet::from([Self::All]),
+            Namespaces::These(names) => names.iter().cloned().map(Self::Namespace).collect(),
+        }
+    }
+
+    fn covers(&self, key: &Key) -> bool {
+        match self {
+            Self::All => true,
+            Self::Namespace(name) => *name == key.namespace,
+        }
+    }
+
+    pub(crate) fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match self {
+            Self::All => Api::all(client.clone()),
+            Self::Namespace(name) => Api::namespaced(client.clone(), name),
+        }
+    }
+}
+
+/// Who is told of changes. It is called with the caches as they are after the change.
+pub trait Listener: Send + Sync {
+    fn changed(&self, caches: &Caches, change: &Change);
+}
+
+/// The caches, shared by the watches that write them and the controllers that read them.
+pub struct World {
+    caches: RwLock<Caches>,
+    listeners: Vec<Arc<dyn Listener>>,
+    changed: signal::Sender<()>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+impl World {
+    pub(crate) fn new(scopes: &BTreeSet<Scope>, listeners: Vec<Arc<dyn Listener>>) -> Self {
+        Self {
+            caches: RwLock::new(Caches::new(scopes)),
+            listeners,
+            changed: signal::Sender::new(()),
+        }
+    }
+
+    /// The caches as they are now. The lock is held as long as the guard is: no waiting meanwhile.
+    pub(crate) fn caches(&self) -> RwLockReadGuard<'_, Caches> {
+        // A poisoned lock means that a task panicked while it held it. Every change to a cache is complete before anything
+        // can fail, so the caches are still good.
+        self.caches.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the caches are as they should be.
+    pub(crate) async fn until(&self, condition: impl Fn(&Caches) -> bool) {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if condition(&self.caches()) {
+                return;
+            }
+            // It cannot fail: the sender lives as long as `self`.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Takes in what a watch says, and returns what could not be read of it.
+    fn apply<K: Cached>(&self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Vec<Unreadable> {
+        let mut caches = self.writable();
+        let Applied { changes, unreadable } = caches.apply(scope, event);
+        self.tell(&caches, &changes);
+        drop(caches);
+        self.changed.send_replace(());
+        unreadable
+    }
+
+    /// Takes in the answer of a live read: the object, or that this one is gone.
+    pub(crate) fn learn<K: Cached>(&self, key: &Key, uid: &Uid, answer: Option<K>) {
+        let mut caches = self.writable();
+        let cache = K::cache_mut(&mut caches);
+        let change = match answer {
+            Some(object) => cache.learn(object),
+            None => cache.forget(key, uid),
+        };
+        self.tell(&caches, change.as_slice());
+        drop(caches);
+        self.changed.send_replace(());
+    }
+
+    fn writable(&self) -> RwLockWriteGuard<'_, Caches> {
+        self.caches.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, caches: &Caches, changes: &[Change]) {
+        for change in changes {
+            for listener in &self.listeners {
+                listener.changed(caches, change);
+            }
+        }
+    }
+}

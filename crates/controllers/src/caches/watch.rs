@@ -1,0 +1,95 @@
+//! Keeps the caches filled: one watch for each kind and namespace, or for each kind if all namespaces are looked after.
+
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Client, Resource,
+    core::DeserializeGuard,
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Scope, World,
+    kinds::{Cached, CachedKind, with_kind},
+};
+use crate::{
+    backoff::Backoff,
+    metrics::{Metrics, ObjectKind, WatchEvent},
+};
+
+/// How long a watch that failed rests. It lists or resumes on its own after that; the upper bound keeps caches from staying
+/// behind much longer than the API server was away.
+const WATCH_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(500),
+    most: Duration::from_secs(30),
+};
+
+/// Starts all watches. They end when the set is dropped.
+pub(crate) fn spawn_watches(
+    tasks: &mut JoinSet<()>,
+    client: &Client,
+    world: &Arc<World>,
+    scopes: &BTreeSet<Scope>,
+    metrics: &Arc<Metrics>,
+) {
+    for scope in scopes {
+        for kind in CachedKind::ALL {
+            let (client, world, metrics) = (client.clone(), Arc::clone(world), Arc::clone(metrics));
+            with_kind!(kind, K => tasks.spawn(watch::<K>(client, world, scope.clone(), metrics)));
+        }
+    }
+}
+
+async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metrics: Arc<Metrics>) {
+    // One object that cannot be read must not keep the others from being seen.
+    let api = scope.api::<DeserializeGuard<K>>(&client);
+    let config = watcher::Config {
+        label_selector: K::LABEL_SELECTOR.map(str::to_owned),
+        ..watcher::Config::default()
+    };
+    let mut events = pin!(watcher(api, config));
+    let mut failures = 0;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => {
+                // That a list begins says nothing yet: it begins after every failure.
+                if !matches!(event, Event::Init) {
+                    failures = 0;
+                }
+                if let Some(delivered) = delivered(&event) {
+                    metrics.watch_event(ObjectKind::of::<K>(), delivered);
+                }
+                // Who set which field is the larger half of many objects, and nobody here asks.
+                let event = event.modify(|object| object.meta_mut().managed_fields = None);
+                for broken in world.apply(&scope, event) {
+                    metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Unreadable);
+                    tracing::error!(
+                        kind = %K::KIND,
+                        object = %broken.key,
+                        error = broken.error,
+                        "an object cannot be read and is left alone until it changes"
+                    );
+                }
+            }
+            Err(error) => {
+                failures += 1;
+                let pause = WATCH_BACKOFF.delay(failures);
+                metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Failed);
+                tracing::warn!(kind = %K::KIND, ?scope, %error, ?pause, "a watch failed and starts again");
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+/// What an event is counted as.
+fn delivered<K>(event: &Event<K>) -> Option<WatchEvent> {
+    match event {
+        Event::Init | Event::InitDone => None,
+        Event::InitApply(_) => Some(WatchEvent::Listed),
+        Event::Apply(_) => Some(WatchEvent::Applied),
+        Event::Delete(_) => Some(WatchEvent::Deleted),
+    }
+}

@@ -1,0 +1,85 @@
+//! What one reconcile has learned beyond the caches: the answers of its live reads and of its own writes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jangar_api::agents::{
+    agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+    implementation_spec::ImplementationSpec, memory::Memory,
+};
+use jangar_engine::decision::{Key, Refusal, Sight, Uid};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+
+use crate::caches::{Cached, Caches, ResourceVersion};
+
+/// What was learned. It is forgotten when the reconcile ends: by then the caches know, or will be asked again.
+#[derive(Debug, Default)]
+pub struct Learned {
+    pub agent_runs: Overlay<AgentRun>,
+    pub agents: Overlay<Agent>,
+    pub agent_providers: Overlay<AgentProvider>,
+    pub implementation_specs: Overlay<ImplementationSpec>,
+    pub memories: Overlay<Memory>,
+    pub jobs: Overlay<Job>,
+    pub pods: Overlay<Pod>,
+    /// The names of the pods that a live list found for a Job, by the Job's UID.
+    pub pods_of: BTreeMap<Uid, BTreeSet<String>>,
+    /// What the API server said to the last effects.
+    pub refusal: Option<Refusal>,
+}
+
+impl Learned {
+    /// An object as the API server answered it.
+    pub(crate) fn seen<K: Cached>(&mut self, object: Arc<K>) {
+        let name = object.meta().name.clone().unwrap_or_default();
+        K::overlay_mut(self).known.insert(name, Sight::Seen(object));
+    }
+
+    /// The API server has no object of this name.
+    pub(crate) fn absent<K: Cached>(&mut self, name: &str) {
+        K::overlay_mut(self).known.insert(name.to_owned(), Sight::Absent);
+    }
+}
+
+/// Objects of one kind, in the namespace of the reconcile, that lie over what the cache has.
+#[derive(Debug)]
+pub struct Overlay<K> {
+    known: BTreeMap<String, Sight<K>>,
+}
+
+impl<K> Default for Overlay<K> {
+    fn default() -> Self {
+        Self {
+            known: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Cached> Overlay<K> {
+    /// What is known of the object, from here or from the cache, whichever is newer.
+    ///
+    /// That there is none is believed until the end of the reconcile: what the cache has may be the one that is gone.
+    pub fn sight(&self, caches: &Caches, key: &Key) -> Sight<K> {
+        let cached = K::cache(caches).get(key);
+        match (self.known.get(&key.name), cached) {
+            (Some(Sight::Absent), _) => Sight::Absent,
+            (Some(Sight::Seen(own)), Some(cached)) if version(own.as_ref()) < version(cached.as_ref()) => {
+                Sight::Seen(Arc::clone(cached))
+            }
+            (Some(Sight::Seen(own)), _) => Sight::Seen(Arc::clone(own)),
+            (Some(Sight::Unseen) | None, Some(cached)) => Sight::Seen(Arc::clone(cached)),
+            (Some(Sight::Unseen) | None, None) => Sight::Unseen,
+        }
+    }
+
+    /// The names about which something was learned.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.known.keys()
+    }
+}
+
+fn version<K: Cached>(object: &K) -> ResourceVersion {
+    ResourceVersion::of(object.meta())
+}

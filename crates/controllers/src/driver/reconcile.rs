@@ -1,0 +1,244 @@
+//! One reconcile: observe, plan, act, report, and again until there is nothing left to do.
+
+use std::{sync::Arc, time::Duration};
+
+use jangar_engine::decision::{Decision, Key, Notice, Plan, Sight};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{Api, Resource, api::Patch, core::object::HasStatus};
+use thiserror::Error;
+
+use super::{Context, Controller, Scene, StatusOf, Work};
+use crate::{
+    caches::{Cached, uid_of},
+    effects::{self, Outcome},
+    lease::WriteError,
+    live::{self, ReadError},
+    metrics::Verb,
+    status,
+};
+
+/// How often one reconcile plans. A run's longest way is a handful of rounds; more than this means that a plan does not see
+/// what it did, and would go on for ever.
+const ROUNDS_MAX: u32 = 16;
+
+/// Why a reconcile did not come to its end. The key is tried again.
+#[derive(Debug, Error)]
+pub enum ReconcileError {
+    #[error("another process leads, or may")]
+    NotLeading,
+    #[error("the controllers are being stopped")]
+    Stopping,
+    #[error("failed to {action}: {source}")]
+    Write {
+        action: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("failed to {action}: no answer in time, so it may have happened")]
+    WriteTimedOut { action: String },
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("the planned status cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
+    Unsettled,
+    #[error("a bug: the reconcile panicked")]
+    Panicked,
+}
+
+impl ReconcileError {
+    pub(crate) fn write(action: String, error: WriteError) -> Self {
+        match error {
+            WriteError::NotLeading => Self::NotLeading,
+            WriteError::TimedOut => Self::WriteTimedOut { action },
+            WriteError::Api(source) => Self::Write {
+                action,
+                source: Box::new(source),
+            },
+        }
+    }
+
+    /// How long the API server asks to be left alone.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let (Self::Write { source, .. } | Self::Read(ReadError::Api { source, .. })) = self else {
+            return None;
+        };
+        let kube::Error::Api(status) = source.as_ref() else {
+            return None;
+        };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// One word for a metric.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::NotLeading => "not_leading",
+            Self::Stopping => "stopping",
+            Self::Write { .. } => "write",
+            Self::WriteTimedOut { .. } => "write_timeout",
+            Self::Read(_) => "read",
+            Self::Json(_) => "json",
+            Self::Unsettled => "unsettled",
+            Self::Panicked => "panic",
+        }
+    }
+}
+
+/// What there is to decide about.
+enum View<C: Controller> {
+    /// Nothing: the object is not there and left nothing behind, or cannot be read and is left alone.
+    Nothing,
+    /// The object is not in the cache, and something of it is. Whether it is gone has to be proven.
+    Unproven,
+    Of {
+        object: Option<Arc<C::Object>>,
+        decision: Decision<StatusOf<C>>,
+    },
+}
+
+/// Does what is to be done about a key. Returns when to look again although nothing happened.
+pub(super) async fn reconcile<C: Controller>(
+    controller: &C,
+    context: &Context,
+    key: &Key,
+    work: &mut Work,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    for _ in 0..ROUNDS_MAX {
+        context.check_halt()?;
+        match view(controller, context, key, work) {
+            View::Nothing => return Ok(None),
+            View::Unproven => {
+                live::learn::<C::Object>(context, key, &mut work.learned).await?;
+            }
+            View::Of { object, decision } => match decision {
+                Decision::Look(questions) => {
+                    for question in &questions {
+                        live::answer(context, &key.namespace, question, &mut work.learned).await?;
+                    }
+                }
+                Decision::Act(plan) => {
+                    let done = act(controller, context, key, object.as_deref(), &plan, work).await?;
+                    if done {
+                        return Ok(plan.wake_at);
+                    }
+                }
+            },
+        }
+    }
+    Err(ReconcileError::Unsettled)
+}
+
+/// Observes and plans: no waiting in here, so that all of it is seen at one moment.
+fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work) -> View<C> {
+    let caches = context.world.caches();
+    let scene = Scene {
+        key,
+        caches: &caches,
+        learned: &work.learned,
+    };
+    let object = match scene.sight::<C::Object>(&key.name) {
+        Sight::Seen(object) => Some(object),
+        Sight::Absent => None,
+        Sight::Unseen if C::Object::cache(&caches).is_unreadable(key) => return View::Nothing,
+        Sight::Unseen if controller.has_remains(&scene) => return View::Unproven,
+        Sight::Unseen => return View::Nothing,
+    };
+    let Some(observed) = controller.observe(&scene, object.clone()) else {
+        return View::Nothing;
+    };
+    drop(caches);
+    let decision = controller.plan(&observed, &context.settings, context.clock.now());
+    View::Of { object, decision }
+}
+
+/// Carries a plan out: effects in order, then the status, then the notices. True if there was nothing to do.
+async fn act<C: Controller>(
+    controller: &C,
+    context: &Context,
+    key: &Key,
+    object: Option<&C::Object>,
+    plan: &Plan<StatusOf<C>>,
+    work: &mut Work,
+) -> Result<bool, ReconcileError> {
+    if !plan.effects.is_empty() {
+        work.learned.refusal = None;
+    }
+    for effect in &plan.effects {
+        context.check_halt()?;
+        match effects::carry_out(context, key, effect, work).await? {
+            Outcome::Done | Outcome::Already => {}
+            Outcome::Otherwise | Outcome::Refused => return Ok(false),
+        }
+    }
+    let report = match (object, &plan.status) {
+        (Some(object), Some(status)) => report(controller, context, key, object, status, work).await?,
+        (Some(_) | None, _) => Report::Unchanged,
+    };
+    match report {
+        Report::Unchanged if plan.effects.is_empty() => return Ok(true),
+        Report::Otherwise => return Ok(false),
+        Report::Unchanged | Report::Written => {}
+    }
+    for notice in &plan.notices {
+        let about = reference::<C::Object>(key, notice);
+        context.reporter.publish(&context.gate, &about, notice).await;
+    }
+    Ok(false)
+}
+
+/// The object that a notice is about, which need not be there any more.
+fn reference<K: Cached>(key: &Key, notice: &Notice) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        name: Some(key.name.clone()),
+        namespace: Some(key.namespace.clone()),
+        uid: Some(notice.regarding.0.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+enum Report {
+    /// The status is as it should be.
+    Unchanged,
+    Written,
+    /// The object is not as the plan took it to be.
+    Otherwise,
+}
+
+/// Writes the status, if it differs.
+async fn report<C: Controller>(
+    controller: &C,
+    context: &Context,
+    key: &Key,
+    object: &C::Object,
+    status: &StatusOf<C>,
+    work: &mut Work,
+) -> Result<Report, ReconcileError> {
+    let metadata = object.meta();
+    let version = metadata.resource_version.as_deref().unwrap_or_default();
+    let Some(patch) = status::patch(object.status(), status, &uid_of(metadata), version)? else {
+        return Ok(Report::Unchanged);
+    };
+    context.check_halt()?;
+    let api = Api::<C::Object>::namespaced(context.client.clone(), &key.namespace);
+    let (params, patch) = (effects::patching(), Patch::Merge(patch));
+    let request = api.patch_status(&key.name, &params, &patch);
+    match context.write::<C::Object, _>(Verb::Patch, request).await {
+        Ok(written) => {
+            controller.count(&context.metrics, object.status(), status);
+            work.wrote(written);
+            Ok(Report::Written)
+        }
+        Err(error)
+            if effects::status(&error)
+                .is_some_and(|status| status.is_conflict() || status.is_not_found()) =>
+        {
+            effects::find_out::<C::Object>(context, &key.namespace, &key.name, work).await?;
+            Ok(Report::Otherwise)
+        }
+        Err(error) => Err(ReconcileError::write("write the status".to_owned(), error)),
+    }
+}

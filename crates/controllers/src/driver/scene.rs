@@ -1,0 +1,101 @@
+//! What a controller sees when it observes: the caches, and over them what this reconcile has learned.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jangar_engine::decision::{Key, PodSight, Refusal, Sight, Uid};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::ResourceExt;
+
+use super::learned::Learned;
+use crate::caches::{Cached, Caches, Term};
+
+/// What there is to observe for one key.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    pub key: &'a Key,
+    pub caches: &'a Caches,
+    pub learned: &'a Learned,
+}
+
+impl Scene<'_> {
+    /// What is known of an object in the namespace of the key.
+    pub fn sight<K: Cached>(&self, name: &str) -> Sight<K> {
+        K::overlay(self.learned).sight(self.caches, &self.beside(name))
+    }
+
+    /// The Jobs that carry the label of the run of this key, and those that this reconcile asked for or made, by name.
+    pub fn jobs(&self) -> BTreeMap<String, Arc<Job>> {
+        let labelled = self.labelled::<Job>();
+        let names = labelled.iter().chain(self.learned.jobs.names());
+        let known = names.filter_map(|name| match self.sight(name) {
+            Sight::Seen(job) => Some((name.clone(), job)),
+            Sight::Unseen | Sight::Absent => None,
+        });
+        known.collect()
+    }
+
+    /// The names at which a live read of this reconcile found no Job.
+    pub fn absent_jobs(&self) -> BTreeSet<String> {
+        let names = self.learned.jobs.names();
+        names
+            .filter(|name| matches!(self.sight::<Job>(name), Sight::Absent))
+            .cloned()
+            .collect()
+    }
+
+    /// The pods that carry the label of the run of this key, and those that were listed live, by the UID of the Job that
+    /// controls them.
+    pub fn pods(&self) -> BTreeMap<Uid, PodSight> {
+        let mut cached: BTreeMap<Uid, Vec<Arc<Pod>>> = BTreeMap::new();
+        for pod in self.labelled::<Pod>().iter().filter_map(|name| self.pod(name)) {
+            if let Some(owner) = controller_of(&pod) {
+                cached.entry(owner).or_default().push(pod);
+            }
+        }
+        let live = self.learned.pods_of.iter().map(|(owner, names)| {
+            let pods = names.iter().filter_map(|name| self.pod(name)).collect();
+            (owner.clone(), PodSight::Live(pods))
+        });
+        let cached = cached
+            .into_iter()
+            .map(|(owner, pods)| (owner, PodSight::Cached(pods)));
+        // What was listed live replaces what is cached.
+        cached.chain(live).collect()
+    }
+
+    /// What the API server said to the effects of the plan before.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.learned.refusal.clone()
+    }
+
+    fn pod(&self, name: &str) -> Option<Arc<Pod>> {
+        self.sight::<Pod>(name).seen().cloned()
+    }
+
+    fn labelled<K: Cached>(&self) -> BTreeSet<String> {
+        let run = Term::AgentRun(self.key.name.clone());
+        K::cache(self.caches)
+            .naming(&self.key.namespace, run)
+            .cloned()
+            .collect()
+    }
+
+    fn beside(&self, name: &str) -> Key {
+        Key {
+            namespace: self.key.namespace.clone(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// The UID of the object that controls this one.
+fn controller_of(pod: &Pod) -> Option<Uid> {
+    let owner = pod
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true))?;
+    Some(Uid(owner.uid.clone()))
+}

@@ -1,0 +1,221 @@
+//! Where the keys of one controller are worked on: its queue, and the tasks that take from it.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{FutureExt, future::BoxFuture};
+use jangar_engine::decision::Key;
+use jiff::Timestamp;
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    task::{Id, JoinSet},
+    time::Instant,
+};
+use tracing::Instrument;
+
+use super::{Context, Controller, ReconcileError, Work, barrier, reconcile::reconcile};
+use crate::{
+    caches::{Caches, Change, Listener},
+    clock::Clock,
+    metrics::{ObjectKind, ReconcileResult},
+    queue::Queue,
+};
+
+/// How many keys of one controller are reconciled at the same time. Each is mostly waiting for the API server, which
+/// answers this many of one client without making others wait.
+pub const CONCURRENCY_MAX: usize = 64;
+
+/// The shortest pause between two looks at a key that nothing happened to. It keeps a plan that asks to be woken in the past
+/// from being made over and over.
+const WAKE_PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// One controller with its queue.
+pub trait Station: Listener + fmt::Debug {
+    /// Works until it is told to stop, and then until what was begun has ended.
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()>;
+}
+
+/// A station for a controller.
+pub fn station<C: Controller>(controller: C) -> Arc<dyn Station> {
+    Arc::new(Bench {
+        controller: Arc::new(controller),
+        queue: Mutex::default(),
+        woken: Notify::new(),
+    })
+}
+
+struct Bench<C> {
+    controller: Arc<C>,
+    queue: Mutex<Queue>,
+    /// Told when a key was put into the queue.
+    woken: Notify,
+}
+
+impl<C: Controller> fmt::Debug for Bench<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Station").field("controller", &C::NAME).finish()
+    }
+}
+
+/// How the work on a key ended.
+struct Ended {
+    key: Key,
+    result: Result<Option<Timestamp>, ReconcileError>,
+    /// How long it took, without the wait for the caches.
+    took: Duration,
+}
+
+fn kind<C: Controller>() -> ObjectKind {
+    ObjectKind::of::<C::Object>()
+}
+
+impl<C: Controller> Listener for Bench<C> {
+    fn changed(&self, caches: &Caches, change: &Change) {
+        let keys = self.controller.concerned(caches, change);
+        if keys.is_empty() {
+            return;
+        }
+        let mut queue = self.queue();
+        for key in &keys {
+            queue.wake(key);
+        }
+        drop(queue);
+        self.woken.notify_one();
+    }
+}
+
+impl<C: Controller> Station for Bench<C> {
+    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()> {
+        async move { self.work(context).await }.boxed()
+    }
+}
+
+impl<C: Controller> Bench<C> {
+    async fn work(&self, context: Arc<Context>) {
+        let slots = Arc::new(Semaphore::new(CONCURRENCY_MAX));
+        let mut halt = context.halt.clone();
+        let mut tasks = JoinSet::new();
+        // Which key a task works on, for the case that it panics.
+        let mut keys: BTreeMap<Id, Key> = BTreeMap::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = halt.requested() => break,
+                Some(ended) = tasks.join_next_with_id() => {
+                    match ended {
+                        Ok((id, ended)) => {
+                            keys.remove(&id);
+                            self.finish(&context, ended);
+                        }
+                        Err(error) => {
+                            if let Some(key) = keys.remove(&error.id()) {
+                                let result = Err(ReconcileError::Panicked);
+                                self.finish(&context, Ended { key, result, took: Duration::ZERO });
+                            }
+                        }
+                    }
+                }
+                (slot, key) = self.next(&slots, context.clock.as_ref()) => {
+                    context.metrics.queue_depth(kind::<C>(), self.queue().backlog());
+                    let span = tracing::info_span!("reconcile", controller = C::NAME, object = %key);
+                    let work = work_on(Arc::clone(&self.controller), Arc::clone(&context), key.clone(), slot);
+                    let task = tasks.spawn(work.instrument(span));
+                    keys.insert(task.id(), key);
+                }
+            }
+        }
+        // Whoever is at work sees the same request and ends at its next step.
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// Waits for a free slot, and then for a key. A key is taken last, so that none is lost if nobody waits any more.
+    async fn next(&self, slots: &Arc<Semaphore>, clock: &dyn Clock) -> (OwnedSemaphorePermit, Key) {
+        let Ok(slot) = Arc::clone(slots).acquire_owned().await else {
+            // Nobody closes it.
+            return std::future::pending().await;
+        };
+        loop {
+            let woken = self.woken.notified();
+            let nap = {
+                let (today, now) = (clock.now(), Instant::now());
+                let mut queue = self.queue();
+                if let Some(key) = queue.take(today, now) {
+                    return (slot, key);
+                }
+                queue.nap(today, now)
+            };
+            tokio::select! {
+                biased;
+                () = woken => {}
+                () = tokio::time::sleep(nap) => {}
+            }
+        }
+    }
+
+    fn finish(&self, context: &Context, ended: Ended) {
+        let Ended { key, result, took } = ended;
+        let mut queue = self.queue();
+        let counted = match result {
+            Ok(wake_at) => {
+                let earliest = context.clock.now() + WAKE_PAUSE_MIN;
+                queue.done(key, wake_at.map(|at| at.max(earliest)));
+                ReconcileResult::Settled
+            }
+            Err(error) => {
+                let pause = error.retry_after();
+                let counted = match error {
+                    // Nothing went wrong: the work belongs to another process now, or to a later one.
+                    ReconcileError::NotLeading | ReconcileError::Stopping => ReconcileResult::Cancelled,
+                    error => {
+                        context.metrics.retry(kind::<C>());
+                        tracing::warn!(
+                            controller = C::NAME,
+                            object = %key,
+                            reason = error.label(),
+                            %error,
+                            "a reconcile failed and is tried again"
+                        );
+                        ReconcileResult::Retried
+                    }
+                };
+                queue.failed(key, Instant::now(), pause);
+                counted
+            }
+        };
+        context.metrics.reconciled(kind::<C>(), counted, took);
+        context.metrics.queue_depth(kind::<C>(), queue.backlog());
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Every method of the queue leaves it whole, so a panic elsewhere does not make it bad.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reconciles a key and waits until the caches show what was written. The key counts as taken until then; the slot does not,
+/// because waiting costs nothing.
+async fn work_on<C: Controller>(
+    controller: Arc<C>,
+    context: Arc<Context>,
+    key: Key,
+    slot: OwnedSemaphorePermit,
+) -> Ended {
+    let start = Instant::now();
+    let mut work = Work::default();
+    let result = reconcile(controller.as_ref(), &context, &key, &mut work).await;
+    let took = start.elapsed();
+    drop(slot);
+    if context.settings.safeguards.barrier {
+        let (kind, mut halt) = (kind::<C>(), context.halt.clone());
+        tokio::select! {
+            biased;
+            () = barrier::settle(&context, &kind, &work.written) => {}
+            () = halt.requested() => {}
+        }
+    }
+    Ended { key, result, took }
+}

@@ -1,0 +1,98 @@
+//! One term of leadership: caches that begin empty, and the controllers that work from them. Nothing of it outlives the
+//! term.
+
+use std::{fmt, sync::Arc};
+
+use jangar_engine::settings::Settings;
+use kube::Client;
+use tokio::task::JoinSet;
+
+use super::{Context, station::Station};
+use crate::{
+    caches::{Caches, Listener, Scope, World, spawn_watches},
+    clock::Clock,
+    events::Reporter,
+    halt::Halt,
+    lease::Gate,
+    metrics::Metrics,
+};
+
+/// What a term is begun with.
+pub struct TermSetup {
+    pub client: Client,
+    pub settings: Arc<Settings>,
+    pub clock: Arc<dyn Clock>,
+    pub gate: Gate,
+    pub reporter: Reporter,
+    pub metrics: Arc<Metrics>,
+    pub halt: Halt,
+}
+
+impl fmt::Debug for TermSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TermSetup")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A term of leadership. Dropping it ends all its tasks at once.
+#[derive(Debug)]
+pub struct Term {
+    world: Arc<World>,
+    stations: JoinSet<()>,
+    /// They end when they are dropped: they only read.
+    _watches: JoinSet<()>,
+}
+
+impl Term {
+    /// Starts the watches, and each controller once all caches have been listed.
+    pub fn begin(setup: TermSetup, controllers: Vec<Arc<dyn Station>>) -> Self {
+        let scopes = Scope::covering(&setup.settings.namespaces);
+        let listeners = controllers
+            .iter()
+            .map(|station| Arc::clone(station) as Arc<dyn Listener>)
+            .collect();
+        let world = Arc::new(World::new(&scopes, listeners));
+        let mut watches = JoinSet::new();
+        spawn_watches(&mut watches, &setup.client, &world, &scopes, &setup.metrics);
+        let context = Arc::new(Context {
+            client: setup.client,
+            world: Arc::clone(&world),
+            settings: setup.settings,
+            clock: setup.clock,
+            gate: setup.gate,
+            reporter: setup.reporter,
+            metrics: setup.metrics,
+            halt: setup.halt,
+        });
+        let mut stations = JoinSet::new();
+        for station in controllers {
+            let context = Arc::clone(&context);
+            stations.spawn(async move {
+                let mut halt = context.halt.clone();
+                tokio::select! {
+                    biased;
+                    () = halt.requested() => return,
+                    () = context.world.until(Caches::are_ready) => {}
+                }
+                station.run(context).await;
+            });
+        }
+        Self {
+            world,
+            stations,
+            _watches: watches,
+        }
+    }
+
+    /// Returns when all caches have been listed.
+    pub async fn ready(&self) {
+        self.world.until(Caches::are_ready).await;
+    }
+
+    /// Returns when every controller has ended, after a request to stop.
+    pub async fn ended(mut self) {
+        while self.stations.join_next().await.is_some() {}
+    }
+}

@@ -1,0 +1,48 @@
+//! What one reconcile has done and learned so far.
+
+use std::sync::Arc;
+
+use jangar_engine::decision::{Key, ObjectId};
+
+use super::{
+    barrier::{Mark, Written},
+    learned::Learned,
+};
+use crate::caches::{Cached, ResourceVersion, key_of, uid_of};
+
+/// What one reconcile has done and learned. Writes stay in here also if the reconcile fails later: the caches have to show
+/// them all the same.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) learned: Learned,
+    pub(crate) written: Vec<Written>,
+}
+
+impl Work {
+    /// A write was answered with the object as it is now.
+    pub(crate) fn wrote<K: Cached>(&mut self, mut object: K) {
+        let metadata = object.meta_mut();
+        metadata.managed_fields = None;
+        self.written.push(Written {
+            kind: K::KIND,
+            key: key_of(metadata),
+            uid: uid_of(metadata),
+            mark: Mark::Version(ResourceVersion::of(metadata)),
+        });
+        self.learned.seen(Arc::new(object));
+    }
+
+    /// A write made the object go, or found it gone.
+    pub(crate) fn went<K: Cached>(&mut self, namespace: &str, object: &ObjectId) {
+        self.written.push(Written {
+            kind: K::KIND,
+            key: Key {
+                namespace: namespace.to_owned(),
+                name: object.name.clone(),
+            },
+            uid: object.uid.clone(),
+            mark: Mark::Gone,
+        });
+        self.learned.absent::<K>(&object.name);
+    }
+}

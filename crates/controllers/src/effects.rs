@@ -1,0 +1,339 @@
+//! Carries effects out. Each is one request that is safe to repeat, and its answer is learned.
+
+use jangar_api::agents::agent_run::AgentRun;
+use jangar_engine::decision::{Effect, Key, ObjectId, Refusal};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::Status,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    caches::Cached,
+    driver::{Context, ReconcileError, Work},
+    lease::WriteError,
+    live,
+    metrics::{EffectResult, Verb},
+};
+
+/// Under this name our writes stand in the managed fields of objects.
+pub(crate) const FIELD_MANAGER: &str = "jangar-controllers";
+
+/// How an effect ended that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// It had been done before, so the plan still holds.
+    Already,
+    /// The world is not as the plan took it to be. What was found instead is learned; the rest of the plan is void.
+    Otherwise,
+    /// The API server will not have it. Its words are learned, and the rest of the plan is void.
+    Refused,
+}
+
+impl From<Outcome> for EffectResult {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Self::Done,
+            Outcome::Already | Outcome::Otherwise => Self::Already,
+            Outcome::Refused => Self::Refused,
+        }
+    }
+}
+
+/// What an effect is called in logs.
+pub(crate) fn name(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::CreateConfigMap(_) => "CreateConfigMap",
+        Effect::CreateJob(_) => "CreateJob",
+        Effect::StopJob { .. } => "StopJob",
+        Effect::DeletePod { .. } => "DeletePod",
+        Effect::ReleaseJob { .. } => "ReleaseJob",
+        Effect::DeleteRun { .. } => "DeleteRun",
+    }
+}
+
+/// Carries one effect out, in the namespace of the key.
+pub(crate) async fn carry_out(
+    context: &Context,
+    key: &Key,
+    effect: &Effect,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let result = send(context, key, effect, work).await;
+    let counted = result
+        .as_ref()
+        .map_or(EffectResult::Failed, |outcome| EffectResult::from(*outcome));
+    context.metrics.effect(effect, counted);
+    tracing::info!(effect = name(effect), result = ?counted, "effect");
+    result
+}
+
+async fn send(
+    context: &Context,
+    key: &Key,
+    effect: &Effect,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let namespace = &key.namespace;
+    match effect {
+        Effect::CreateConfigMap(config_map) => create_config_map(context, namespace, config_map, work).await,
+        Effect::CreateJob(job) => create_job(context, namespace, job, work).await,
+        Effect::StopJob { job } => {
+            // In the foreground, because our finalizer would otherwise keep the pods running as long as it stands.
+            let params = DeleteParams::foreground();
+            delete::<Job>(context, namespace, job, params, work).await
+        }
+        Effect::DeletePod { pod, grace_seconds } => {
+            let params = DeleteParams {
+                grace_period_seconds: *grace_seconds,
+                ..DeleteParams::default()
+            };
+            delete::<Pod>(context, namespace, pod, params, work).await
+        }
+        Effect::ReleaseJob {
+            job,
+            other_finalizers,
+            resource_version,
+            ttl_seconds_after_finished,
+        } => {
+            let patch = release(
+                job,
+                other_finalizers,
+                resource_version,
+                *ttl_seconds_after_finished,
+            );
+            release_job(context, namespace, job, patch, work).await
+        }
+        Effect::DeleteRun { run } => {
+            delete::<AgentRun>(context, namespace, run, DeleteParams::background(), work).await
+        }
+    }
+}
+
+async fn create_config_map(
+    context: &Context,
+    namespace: &str,
+    config_map: &ConfigMap,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
+    match context
+        .write::<ConfigMap, _>(Verb::Create, api.create(&post(), config_map))
+        .await
+    {
+        Ok(_) => Ok(Outcome::Done),
+        // Its name follows from the attempt that it was made for, so it is ours, made before something went wrong.
+        Err(error) if status(&error).is_some_and(Status::is_already_exists) => Ok(Outcome::Already),
+        Err(error) => refused_or(error, "create a ConfigMap", work),
+    }
+}
+
+async fn create_job(
+    context: &Context,
+    namespace: &str,
+    job: &Job,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let api = Api::<Job>::namespaced(context.client.clone(), namespace);
+    match context
+        .write::<Job, _>(Verb::Create, api.create(&post(), job))
+        .await
+    {
+        Ok(job) => {
+            work.wrote(job);
+            Ok(Outcome::Done)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
+            let name = job.metadata.name.clone().unwrap_or_default();
+            find_out::<Job>(context, namespace, &name, work).await
+        }
+        Err(error) => refused_or(error, "create a Job", work),
+    }
+}
+
+/// Deletes this very object. Whoever has taken its name since is left alone.
+async fn delete<K: Cached>(
+    context: &Context,
+    namespace: &str,
+    object: &ObjectId,
+    params: DeleteParams,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let api = Api::<K>::namespaced(context.client.clone(), namespace);
+    let params = params.preconditions(Preconditions {
+        uid: Some(object.uid.0.clone()),
+        resource_version: None,
+    });
+    match context
+        .write::<K, _>(Verb::Delete, api.delete(&object.name, &params))
+        .await
+    {
+        Ok(answer) => {
+            match answer.left() {
+                Some(going) => work.wrote(going),
+                None => work.went::<K>(namespace, object),
+            }
+            Ok(Outcome::Done)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_not_found) => {
+            work.went::<K>(namespace, object);
+            Ok(Outcome::Otherwise)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_conflict) => {
+            find_out::<K>(context, namespace, &object.name, work).await
+        }
+        Err(error) => Err(ReconcileError::write(format!("delete {}", K::KIND), error)),
+    }
+}
+
+/// One patch that sets how long a Job is kept and takes our finalizer away.
+fn release(
+    job: &ObjectId,
+    other_finalizers: &[String],
+    resource_version: &str,
+    ttl_seconds_after_finished: Option<u32>,
+) -> Value {
+    let finalizers = (!other_finalizers.is_empty()).then_some(other_finalizers);
+    let mut patch = json!({
+        "metadata": {
+            "uid": job.uid.0,
+            "resourceVersion": resource_version,
+            "finalizers": finalizers,
+        },
+    });
+    if let Some(seconds) = ttl_seconds_after_finished
+        && let Some(patch) = patch.as_object_mut()
+    {
+        let spec = json!({ "ttlSecondsAfterFinished": seconds });
+        patch.insert("spec".to_owned(), spec);
+    }
+    patch
+}
+
+async fn release_job(
+    context: &Context,
+    namespace: &str,
+    id: &ObjectId,
+    patch: Value,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let api = Api::<Job>::namespaced(context.client.clone(), namespace);
+    let patch = Patch::Merge(patch);
+    match context
+        .write::<Job, _>(Verb::Patch, api.patch(&id.name, &patching(), &patch))
+        .await
+    {
+        Ok(job) => {
+            let held = job.metadata.finalizers.iter().flatten().next().is_some();
+            if job.metadata.deletion_timestamp.is_some() && !held {
+                // Ours was the last finalizer on a Job that was deleted: this patch made it go.
+                work.went::<Job>(namespace, id);
+            } else {
+                work.wrote(job);
+            }
+            Ok(Outcome::Done)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_not_found) => {
+            work.went::<Job>(namespace, id);
+            Ok(Outcome::Otherwise)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_conflict) => {
+            find_out::<Job>(context, namespace, &id.name, work).await
+        }
+        Err(error) => Err(ReconcileError::write("release a Job".to_owned(), error)),
+    }
+}
+
+/// The API server knows better than the plan did: asks it.
+pub(crate) async fn find_out<K: Cached>(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let key = Key {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    live::learn::<K>(context, &key, &mut work.learned).await?;
+    Ok(Outcome::Otherwise)
+}
+
+/// What the API server will never accept is for the plan to answer; anything else is tried again.
+fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcome, ReconcileError> {
+    match status(&error) {
+        Some(status) if matches!(status.code, 400 | 403 | 422) => {
+            work.learned.refusal = Some(Refusal {
+                code: status.code,
+                message: status.message.clone(),
+            });
+            Ok(Outcome::Refused)
+        }
+        Some(_) | None => Err(ReconcileError::write(action.to_owned(), error)),
+    }
+}
+
+/// What the API server said, if it was the one to refuse.
+pub(crate) fn status(error: &WriteError) -> Option<&Status> {
+    match error {
+        WriteError::Api(kube::Error::Api(status)) => Some(status),
+        WriteError::Api(_) | WriteError::NotLeading | WriteError::TimedOut => None,
+    }
+}
+
+fn post() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+pub(crate) fn patching() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jangar_engine::decision::Uid;
+
+    use super::*;
+
+    fn job() -> ObjectId {
+        ObjectId {
+            name: "run-1".to_owned(),
+            uid: Uid("u-1".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_release_sets_the_time_to_live_and_keeps_the_finalizers_of_others() {
+        let patch = release(&job(), &["others/finalizer".to_owned()], "7", Some(60));
+
+        assert_eq!(
+            patch,
+            json!({
+                "metadata": { "uid": "u-1", "resourceVersion": "7", "finalizers": ["others/finalizer"] },
+                "spec": { "ttlSecondsAfterFinished": 60 },
+            })
+        );
+    }
+
+    #[test]
+    fn a_release_without_a_time_to_live_leaves_the_spec_alone() {
+        let patch = release(&job(), &[], "7", None);
+
+        assert_eq!(
+            patch,
+            json!({ "metadata": { "uid": "u-1", "resourceVersion": "7", "finalizers": null } })
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! The requests of an election: each has a time in which it must be answered, and is counted.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jangar_engine::settings::LeaseSettings;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::PostParams};
+use tokio::time::timeout;
+
+use super::{Identity, LeaseError};
+use crate::{
+    clock::Clock,
+    metrics::{Metrics, ObjectKind, RequestResult, Verb},
+};
+
+/// Who the API server notes down as the writer of the Lease.
+const FIELD_MANAGER: &str = "jangar-controllers";
+
+/// What a candidate and a leader need to speak about the Lease.
+pub(super) struct Election {
+    pub(super) api: Api<Lease>,
+    pub(super) settings: LeaseSettings,
+    pub(super) identity: Identity,
+    /// Tells what is written into the Lease, and decides nothing.
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Election")
+            .field("settings", &self.settings)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Election {
+    /// The Lease as it is now. No version is asked for, so that no cache answers.
+    pub(super) async fn get(&self) -> Result<Option<Lease>, LeaseError> {
+        self.bounded(Verb::Get, "read", self.api.get_opt(&self.settings.name))
+            .await
+    }
+
+    pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, LeaseError> {
+        let parameters = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        self.bounded(Verb::Create, "create", self.api.create(&parameters, lease))
+            .await
+    }
+
+    /// Writes the Lease if it still has the version in `lease`.
+    pub(super) async fn replace(&self, lease: &Lease) -> Result<Lease, LeaseError> {
+        let parameters = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let request = self.api.replace(&self.settings.name, &parameters, lease);
+        self.bounded(Verb::Update, "update", request).await
+    }
+
+    /// A request that hangs is given up in time for a second one before the deadline.
+    fn request_timeout(&self) -> Duration {
+        self.settings.renew_deadline / 2
+    }
+
+    async fn bounded<T>(
+        &self,
+        verb: Verb,
+        action: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, LeaseError> {
+        let limit = self.request_timeout();
+        let kind = ObjectKind::of::<Lease>();
+        let Ok(answer) = timeout(limit, request).await else {
+            self.metrics.request(verb, kind, RequestResult::TimedOut);
+            return Err(LeaseError::TimedOut { action, limit });
+        };
+        self.metrics.request(verb, kind, RequestResult::of(&answer));
+        answer.map_err(|source| LeaseError::Api { action, source })
+    }
+}

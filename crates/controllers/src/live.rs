@@ -1,0 +1,136 @@
+//! Live reads: what the API server itself says, where a cache is not proof enough.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use jangar_api::agents::{
+    agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
+};
+use jangar_engine::decision::{Key, Question, Uid};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Api, Resource, api::ListParams};
+use thiserror::Error;
+
+use crate::{
+    caches::Cached,
+    driver::{Context, learned::Learned},
+    metrics::{Answer, ObjectKind, RequestResult, Verb},
+};
+
+/// How long a read may take. It holds up one key only, which is tried again after a pause.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The label by which the Job controller marks the pods of a Job.
+const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+
+/// Why a live read has no answer.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    #[error("failed to read {what}: {source}")]
+    Api {
+        what: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("failed to read {what}: no answer within {} s", READ_TIMEOUT.as_secs())]
+    TimedOut { what: String },
+}
+
+/// Reads one object; `None` if there is none.
+pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<K>, ReadError> {
+    let api = Api::<K>::namespaced(context.client.clone(), &key.namespace);
+    let what = || format!("{} {key}", K::KIND);
+    let mut found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await?;
+    if let Some(object) = &mut found {
+        object.meta_mut().managed_fields = None;
+    }
+    Ok(found)
+}
+
+/// Reads one object and remembers the answer.
+pub(crate) async fn learn<K: Cached>(
+    context: &Context,
+    key: &Key,
+    learned: &mut Learned,
+) -> Result<Answer, ReadError> {
+    match get::<K>(context, key).await? {
+        Some(object) => {
+            learned.seen(Arc::new(object));
+            Ok(Answer::Found)
+        }
+        None => {
+            learned.absent::<K>(&key.name);
+            Ok(Answer::Absent)
+        }
+    }
+}
+
+/// Finds the answer to a question, in the namespace that it is asked in.
+pub(crate) async fn answer(
+    context: &Context,
+    namespace: &str,
+    question: &Question,
+    learned: &mut Learned,
+) -> Result<(), ReadError> {
+    let key = |name: &str| Key {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let answer = match question {
+        Question::Agent(name) => learn::<Agent>(context, &key(name), learned).await,
+        Question::AgentProvider(name) => learn::<AgentProvider>(context, &key(name), learned).await,
+        Question::ImplementationSpec(name) => learn::<ImplementationSpec>(context, &key(name), learned).await,
+        Question::Memory(name) => learn::<Memory>(context, &key(name), learned).await,
+        Question::Job(name) => learn::<Job>(context, &key(name), learned).await,
+        Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
+    };
+    let counted = answer.as_ref().map_or(Answer::Failed, |answer| *answer);
+    context.metrics.question(question, counted);
+    answer.map(drop)
+}
+
+async fn pods_of(
+    context: &Context,
+    namespace: &str,
+    job: &Uid,
+    learned: &mut Learned,
+) -> Result<Answer, ReadError> {
+    let api = Api::<Pod>::namespaced(context.client.clone(), namespace);
+    let params = ListParams::default().labels(&format!("{CONTROLLER_UID}={job}"));
+    let what = || format!("the pods of the Job with UID {job}");
+    let list = bounded::<Pod, _>(context, Verb::List, what, api.list(&params)).await?;
+    let mut names = BTreeSet::new();
+    for mut pod in list {
+        pod.metadata.managed_fields = None;
+        names.extend(pod.metadata.name.clone());
+        learned.seen(Arc::new(pod));
+    }
+    let answer = if names.is_empty() {
+        Answer::Absent
+    } else {
+        Answer::Found
+    };
+    learned.pods_of.insert(job.clone(), names);
+    Ok(answer)
+}
+
+async fn bounded<K, T>(
+    context: &Context,
+    verb: Verb,
+    what: impl Fn() -> String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, ReadError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let answer = tokio::time::timeout(READ_TIMEOUT, request).await;
+    let result = answer.as_ref().map_or(RequestResult::TimedOut, RequestResult::of);
+    context.metrics.request(verb, ObjectKind::of::<K>(), result);
+    match answer {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(source)) => Err(ReadError::Api {
+            what: what(),
+            source: Box::new(source),
+        }),
+        Err(_) => Err(ReadError::TimedOut { what: what() }),
+    }
+}

@@ -1,0 +1,346 @@
+//! The labels of the metrics. Every value comes from a closed list or from the name of a kind, so that the number of
+//! time series has a bound whatever is in the cluster.
+
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+};
+
+use jangar_api::{phase::RunPhase, reason::Reason};
+use jangar_engine::decision::{Effect, Question};
+use kube::Resource;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+
+/// Defines an enum together with the words that its variants have as values of a label.
+macro_rules! label_values {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant),+
+        }
+
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+                encoder.write_str(match self { $(Self::$variant => $text),+ })
+            }
+        }
+    };
+}
+
+label_values! {
+    /// How a pass over one object ended.
+    ReconcileResult {
+        /// There is nothing left to do before something changes or a time comes.
+        Settled = "settled",
+        /// Something went wrong that another attempt may get right.
+        Retried = "retried",
+        /// The lease was lost on the way.
+        Cancelled = "cancelled",
+    }
+}
+
+label_values! {
+    /// What a watch delivered.
+    WatchEvent {
+        /// An object as a list showed it, at the start or after a break.
+        Listed = "listed",
+        Applied = "applied",
+        Deleted = "deleted",
+        /// An object that this version cannot read, and leaves alone.
+        Unreadable = "unreadable",
+        /// The watch broke, and is begun again.
+        Failed = "failed",
+    }
+}
+
+label_values! {
+    /// What a request asks of the API server.
+    Verb {
+        Get = "get",
+        List = "list",
+        Create = "create",
+        Update = "update",
+        Patch = "patch",
+        Delete = "delete",
+    }
+}
+
+label_values! {
+    /// What became of a request.
+    RequestResult {
+        Done = "done",
+        NotFound = "not_found",
+        /// The object has changed, or there is one of that name.
+        Conflict = "conflict",
+        /// The caller may not, or a quota is used up.
+        Forbidden = "forbidden",
+        /// The request itself is wrong.
+        Rejected = "rejected",
+        /// Too many requests.
+        Throttled = "throttled",
+        ServerError = "server_error",
+        /// No answer that could be read.
+        Unreachable = "unreachable",
+        TimedOut = "timed_out",
+        /// Not sent, for want of the lease.
+        NotLeading = "not_leading",
+    }
+}
+
+impl RequestResult {
+    /// What became of a request that was answered, or not, in time.
+    pub fn of<T>(result: &kube::Result<T>) -> Self {
+        match result {
+            Ok(_) => Self::Done,
+            Err(error) => Self::from(error),
+        }
+    }
+}
+
+impl From<&kube::Error> for RequestResult {
+    fn from(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                404 => Self::NotFound,
+                409 => Self::Conflict,
+                401 | 403 => Self::Forbidden,
+                429 => Self::Throttled,
+                400..=499 => Self::Rejected,
+                _ => Self::ServerError,
+            },
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+label_values! {
+    /// What an effect does to the world.
+    EffectKind {
+        CreateConfigMap = "create_config_map",
+        CreateJob = "create_job",
+        StopJob = "stop_job",
+        DeletePod = "delete_pod",
+        ReleaseJob = "release_job",
+        DeleteRun = "delete_run",
+    }
+}
+
+impl From<&Effect> for EffectKind {
+    fn from(effect: &Effect) -> Self {
+        match effect {
+            Effect::CreateConfigMap(_) => Self::CreateConfigMap,
+            Effect::CreateJob(_) => Self::CreateJob,
+            Effect::StopJob { .. } => Self::StopJob,
+            Effect::DeletePod { .. } => Self::DeletePod,
+            Effect::ReleaseJob { .. } => Self::ReleaseJob,
+            Effect::DeleteRun { .. } => Self::DeleteRun,
+        }
+    }
+}
+
+label_values! {
+    /// How carrying out an effect ended.
+    EffectResult {
+        Done = "done",
+        /// It had been done before: the object exists already, or is gone already.
+        Already = "already",
+        /// The API server would refuse a repetition as well.
+        Refused = "refused",
+        /// Another attempt may get it right.
+        Failed = "failed",
+    }
+}
+
+label_values! {
+    /// What was read from the API server itself because a cache proves no absence.
+    QuestionKind {
+        Agent = "agent",
+        AgentProvider = "agent_provider",
+        ImplementationSpec = "implementation_spec",
+        Memory = "memory",
+        Job = "job",
+        PodsOf = "pods_of",
+    }
+}
+
+impl From<&Question> for QuestionKind {
+    fn from(question: &Question) -> Self {
+        match question {
+            Question::Agent(_) => Self::Agent,
+            Question::AgentProvider(_) => Self::AgentProvider,
+            Question::ImplementationSpec(_) => Self::ImplementationSpec,
+            Question::Memory(_) => Self::Memory,
+            Question::Job(_) => Self::Job,
+            Question::PodsOf(_) => Self::PodsOf,
+        }
+    }
+}
+
+label_values! {
+    /// What a live read found.
+    Answer {
+        Found = "found",
+        Absent = "absent",
+        Failed = "failed",
+    }
+}
+
+label_values! {
+    /// What became of an Event.
+    EventResult {
+        Published = "published",
+        /// It had been told before.
+        Repeated = "repeated",
+        Dropped = "dropped",
+    }
+}
+
+label_values! {
+    /// What became of an attempt to renew the lease.
+    RenewalResult {
+        Renewed = "renewed",
+        Failed = "failed",
+        TimedOut = "timed_out",
+        /// Somebody else holds it, or it is gone.
+        Lost = "lost",
+    }
+}
+
+label_values! {
+    /// Why the gate did not let a write through to its end.
+    WriteStop {
+        /// It was not sent.
+        NotLeading = "not_leading",
+        /// It was cut off.
+        TimedOut = "timed_out",
+    }
+}
+
+label_values! {
+    /// What a process has become.
+    Role {
+        Leader = "leader",
+        Follower = "follower",
+    }
+}
+
+/// The name of a kind of object. Only a type has one, so that no other text gets into a label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectKind(Cow<'static, str>);
+
+impl ObjectKind {
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
+        Self(K::kind(&()))
+    }
+}
+
+impl EncodeLabelValue for ObjectKind {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(&self.0)
+    }
+}
+
+/// A phase or a reason. All words that this version does not know are one value: they come from stored objects, and there
+/// may be any number of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Word(String);
+
+impl Word {
+    const UNKNOWN: &'static str = "Other";
+}
+
+impl From<&RunPhase> for Word {
+    fn from(phase: &RunPhase) -> Self {
+        let text = match phase {
+            RunPhase::Other(_) => Self::UNKNOWN,
+            known => known.as_str(),
+        };
+        Self(text.to_owned())
+    }
+}
+
+impl From<&Reason> for Word {
+    fn from(reason: &Reason) -> Self {
+        let text = match reason {
+            Reason::Other(_) => Self::UNKNOWN,
+            known => known.as_str(),
+        };
+        Self(text.to_owned())
+    }
+}
+
+impl EncodeLabelValue for Word {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(&self.0)
+    }
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct ControllerLabels {
+    pub(super) controller: ObjectKind,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct ReconcileLabels {
+    pub(super) controller: ObjectKind,
+    pub(super) result: ReconcileResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct WatchLabels {
+    pub(super) kind: ObjectKind,
+    pub(super) event: WatchEvent,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct RequestLabels {
+    pub(super) verb: Verb,
+    pub(super) kind: ObjectKind,
+    pub(super) result: RequestResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct EffectLabels {
+    pub(super) effect: EffectKind,
+    pub(super) result: EffectResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct QuestionLabels {
+    pub(super) question: QuestionKind,
+    pub(super) answer: Answer,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct EventLabels {
+    pub(super) result: EventResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct RenewalLabels {
+    pub(super) result: RenewalResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct WriteStopLabels {
+    pub(super) cause: WriteStop,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct RoleLabels {
+    pub(super) to: Role,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct RunLabels {
+    pub(super) kind: ObjectKind,
+    pub(super) phase: Word,
+    pub(super) reason: Word,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct JobLabels {
+    pub(super) phase: Word,
+    pub(super) reason: Word,
+}

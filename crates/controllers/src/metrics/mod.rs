@@ -1,0 +1,356 @@
+//! What the controllers count about themselves, for Prometheus.
+//!
+//! One struct holds every counter, with one method for each thing that can happen, so that a counter cannot be counted with
+//! labels that do not belong to it. A time series appears once something has been counted.
+
+mod labels;
+
+use std::time::Duration;
+
+use jangar_api::{phase::RunPhase, reason::Reason};
+use jangar_engine::decision::{Effect, Question};
+use prometheus_client::{
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+
+pub use self::labels::{
+    Answer, EffectKind, EffectResult, EventResult, ObjectKind, QuestionKind, ReconcileResult, RenewalResult,
+    RequestResult, Role, Verb, WatchEvent, WriteStop,
+};
+use self::labels::{
+    ControllerLabels, EffectLabels, EventLabels, JobLabels, QuestionLabels, ReconcileLabels, RenewalLabels,
+    RequestLabels, RoleLabels, RunLabels, WatchLabels, Word, WriteStopLabels,
+};
+
+/// What every name begins with.
+const PREFIX: &str = "jangar";
+
+/// The counters of one process. Clones count together. The default ones stand in no registry, which is enough for tests.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    reconciles: Family<ReconcileLabels, Counter>,
+    reconcile_duration: Family<ControllerLabels, Histogram>,
+    queue_depth: Family<ControllerLabels, Gauge>,
+    watch_events: Family<WatchLabels, Counter>,
+    api_requests: Family<RequestLabels, Counter>,
+    effects: Family<EffectLabels, Counter>,
+    retries: Family<ControllerLabels, Counter>,
+    questions: Family<QuestionLabels, Counter>,
+    barrier_waits: Family<ControllerLabels, Counter>,
+    barrier_timeouts: Family<ControllerLabels, Counter>,
+    events: Family<EventLabels, Counter>,
+    leader: Gauge,
+    leader_changes: Family<RoleLabels, Counter>,
+    lease_renewals: Family<RenewalLabels, Counter>,
+    writes_stopped: Family<WriteStopLabels, Counter>,
+    runs_finished: Family<RunLabels, Counter>,
+    job_missing: Family<JobLabels, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            reconciles: Family::default(),
+            // From a millisecond, which is a pass without a request, to the sixteen seconds of one that timed out.
+            reconcile_duration: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.001, 2.0, 15))
+            }),
+            queue_depth: Family::default(),
+            watch_events: Family::default(),
+            api_requests: Family::default(),
+            effects: Family::default(),
+            retries: Family::default(),
+            questions: Family::default(),
+            barrier_waits: Family::default(),
+            barrier_timeouts: Family::default(),
+            events: Family::default(),
+            leader: Gauge::default(),
+            leader_changes: Family::default(),
+            lease_renewals: Family::default(),
+            writes_stopped: Family::default(),
+            runs_finished: Family::default(),
+            job_missing: Family::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Makes the counters and puts them into a registry, which adds `_total` to the names of those that only grow.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let registry = registry.sub_registry_with_prefix(PREFIX);
+        metrics.register_pipeline(registry);
+        metrics.register_leadership(registry);
+        metrics.register_results(registry);
+        metrics
+    }
+
+    /// What is observed, planned and done.
+    fn register_pipeline(&self, registry: &mut Registry) {
+        registry.register("reconciles", "Passes over one object", self.reconciles.clone());
+        registry.register_with_unit(
+            "reconcile_duration",
+            "How long a pass over one object took",
+            Unit::Seconds,
+            self.reconcile_duration.clone(),
+        );
+        registry.register(
+            "queue_depth",
+            "Objects that wait for a pass",
+            self.queue_depth.clone(),
+        );
+        registry.register(
+            "watch_events",
+            "What the watches delivered",
+            self.watch_events.clone(),
+        );
+        registry.register(
+            "api_requests",
+            "Requests to the API server, watches apart",
+            self.api_requests.clone(),
+        );
+        registry.register("effects", "Effects carried out", self.effects.clone());
+        registry.register(
+            "retries",
+            "Passes that were put off after an error",
+            self.retries.clone(),
+        );
+        registry.register(
+            "questions",
+            "Live reads, made where a cache proves nothing",
+            self.questions.clone(),
+        );
+        registry.register(
+            "barrier_waits",
+            "Passes that waited until a cache showed our own write",
+            self.barrier_waits.clone(),
+        );
+        registry.register(
+            "barrier_timeouts",
+            "Waits for our own write that a live read had to end",
+            self.barrier_timeouts.clone(),
+        );
+    }
+
+    /// Who writes.
+    fn register_leadership(&self, registry: &mut Registry) {
+        registry.register("leader", "1 while this process leads", self.leader.clone());
+        registry.register(
+            "leader_changes",
+            "How often this process began or ceased to lead",
+            self.leader_changes.clone(),
+        );
+        registry.register(
+            "lease_renewals",
+            "Attempts to renew the lease",
+            self.lease_renewals.clone(),
+        );
+        registry.register(
+            "writes_stopped",
+            "Writes not sent, or cut off, so as not to outlast the lease",
+            self.writes_stopped.clone(),
+        );
+    }
+
+    /// What came out.
+    fn register_results(&self, registry: &mut Registry) {
+        registry.register("events", "Events told about objects", self.events.clone());
+        registry.register("runs_finished", "Runs that ended", self.runs_finished.clone());
+        registry.register(
+            "job_missing",
+            "Jobs that vanished before their end was recorded",
+            self.job_missing.clone(),
+        );
+    }
+
+    /// A pass over one object ended.
+    pub fn reconciled(&self, controller: ObjectKind, result: ReconcileResult, took: Duration) {
+        let labels = ControllerLabels {
+            controller: controller.clone(),
+        };
+        self.reconcile_duration
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
+        self.reconciles
+            .get_or_create(&ReconcileLabels { controller, result })
+            .inc();
+    }
+
+    /// So many objects wait for a pass.
+    pub fn queue_depth(&self, controller: ObjectKind, depth: usize) {
+        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+        self.queue_depth
+            .get_or_create(&ControllerLabels { controller })
+            .set(depth);
+    }
+
+    /// A watch delivered something.
+    pub fn watch_event(&self, kind: ObjectKind, event: WatchEvent) {
+        self.watch_events
+            .get_or_create(&WatchLabels { kind, event })
+            .inc();
+    }
+
+    /// A request ended.
+    pub fn request(&self, verb: Verb, kind: ObjectKind, result: RequestResult) {
+        let labels = RequestLabels { verb, kind, result };
+        self.api_requests.get_or_create(&labels).inc();
+    }
+
+    /// An effect was carried out, or was not.
+    pub fn effect(&self, effect: &Effect, result: EffectResult) {
+        let effect = EffectKind::from(effect);
+        self.effects.get_or_create(&EffectLabels { effect, result }).inc();
+    }
+
+    /// A pass is put off after an error.
+    pub fn retry(&self, controller: ObjectKind) {
+        self.retries.get_or_create(&ControllerLabels { controller }).inc();
+    }
+
+    /// A live read ended.
+    pub fn question(&self, question: &Question, answer: Answer) {
+        let question = QuestionKind::from(question);
+        self.questions
+            .get_or_create(&QuestionLabels { question, answer })
+            .inc();
+    }
+
+    /// A pass waits until a cache shows our own write.
+    pub fn barrier_wait(&self, controller: ObjectKind) {
+        self.barrier_waits
+            .get_or_create(&ControllerLabels { controller })
+            .inc();
+    }
+
+    /// The cache did not show our own write in time.
+    pub fn barrier_timeout(&self, controller: ObjectKind) {
+        self.barrier_timeouts
+            .get_or_create(&ControllerLabels { controller })
+            .inc();
+    }
+
+    /// An Event was told, or was not.
+    pub fn event(&self, result: EventResult) {
+        self.events.get_or_create(&EventLabels { result }).inc();
+    }
+
+    /// This process began or ceased to lead.
+    pub fn role(&self, to: Role) {
+        self.leader.set(match to {
+            Role::Leader => 1,
+            Role::Follower => 0,
+        });
+        self.leader_changes.get_or_create(&RoleLabels { to }).inc();
+    }
+
+    /// An attempt to renew the lease ended.
+    pub fn renewal(&self, result: RenewalResult) {
+        self.lease_renewals.get_or_create(&RenewalLabels { result }).inc();
+    }
+
+    /// The gate did not let a write through to its end.
+    pub fn write_stopped(&self, cause: WriteStop) {
+        self.writes_stopped
+            .get_or_create(&WriteStopLabels { cause })
+            .inc();
+    }
+
+    /// A run of this kind ended.
+    pub fn run_finished(&self, kind: ObjectKind, phase: &RunPhase, reason: &Reason) {
+        let labels = RunLabels {
+            kind,
+            phase: Word::from(phase),
+            reason: Word::from(reason),
+        };
+        self.runs_finished.get_or_create(&labels).inc();
+    }
+
+    /// A Job vanished; its run is in this phase now, for this reason.
+    pub fn job_missing(&self, phase: &RunPhase, reason: &Reason) {
+        let labels = JobLabels {
+            phase: Word::from(phase),
+            reason: Word::from(reason),
+        };
+        self.job_missing.get_or_create(&labels).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jangar_api::agents::agent_run::AgentRun;
+    use jangar_engine::decision::{ObjectId, Uid};
+    use k8s_openapi::api::batch::v1::Job;
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn rendered(registry: &Registry) -> String {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        text
+    }
+
+    /// Counts each thing once.
+    fn counted(metrics: &Metrics) {
+        let run = ObjectKind::of::<AgentRun>;
+        let effect = Effect::StopJob {
+            job: ObjectId {
+                name: "job".to_owned(),
+                uid: Uid("uid".to_owned()),
+            },
+        };
+        metrics.reconciled(run(), ReconcileResult::Settled, Duration::from_millis(3));
+        metrics.queue_depth(run(), 7);
+        metrics.watch_event(run(), WatchEvent::Applied);
+        metrics.request(Verb::Create, ObjectKind::of::<Job>(), RequestResult::Done);
+        metrics.effect(&effect, EffectResult::Already);
+        metrics.retry(run());
+        metrics.question(&Question::Agent("smith".to_owned()), Answer::Absent);
+        metrics.barrier_wait(run());
+        metrics.barrier_timeout(run());
+        metrics.event(EventResult::Published);
+        metrics.role(Role::Leader);
+        metrics.renewal(RenewalResult::Renewed);
+        metrics.write_stopped(WriteStop::TimedOut);
+        metrics.run_finished(run(), &RunPhase::Succeeded, &Reason::Completed);
+        metrics.job_missing(&RunPhase::Failed, &Reason::JobMissing);
+    }
+
+    #[test]
+    fn every_metric_has_its_public_name_help_and_labels() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+
+        counted(&metrics);
+
+        let text = rendered(&registry);
+        let lines = text.lines().filter(|line| !line.contains("_bucket{"));
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn words_of_another_version_share_one_time_series() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+
+        for word in ["Hibernating", "Dreaming"] {
+            metrics.job_missing(&RunPhase::from(word), &Reason::from(word));
+        }
+
+        let text = rendered(&registry);
+        let series = text
+            .lines()
+            .filter(|line| line.starts_with("jangar_job_missing_total"));
+        assert_eq!(
+            series.collect::<Vec<_>>(),
+            ["jangar_job_missing_total{phase=\"Other\",reason=\"Other\"} 2"]
+        );
+    }
+}

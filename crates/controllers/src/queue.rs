@@ -1,0 +1,416 @@
+//! Which keys want attention, and when. Pure: what happened and what time it is goes in, the next key comes out.
+//!
+//! A key is in here once, however often it was woken, so the queue is never longer than there are objects. Nobody works on
+//! a key twice at the same time: one that is woken while it is worked on comes again afterwards.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use jangar_engine::decision::Key;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+
+/// How long a key rests after a failure. The first pause is short, because most failures are a conflict or a hiccup; the
+/// longest is what a person may have to wait after the API server came back.
+const RETRY: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    most: Duration::from_secs(30),
+};
+
+/// The longest nap between two looks at the time of day, so that a clock that was set is noticed.
+const NAP_MAX: Duration = Duration::from_mins(1);
+
+/// The queue of one controller.
+#[derive(Debug, Default)]
+pub struct Queue {
+    slots: BTreeMap<Key, Slot>,
+    /// Keys in stage [`Stage::Ready`], in the order they got there.
+    ready: VecDeque<Key>,
+    /// Keys in stage [`Stage::Waiting`], by when they wake.
+    waiting: BTreeSet<(Timestamp, Key)>,
+    /// Keys in stage [`Stage::Resting`], by when they may go on.
+    resting: BTreeSet<(Instant, Key)>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    stage: Stage,
+    /// How often in a row it failed.
+    failures: u32,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing to do before this time of day, unless something happens.
+    Waiting(Timestamp),
+    /// It failed and rests. What happens meanwhile does not cut that short: an API server in trouble gets its rest.
+    Resting,
+    Ready,
+    /// Somebody works on it.
+    Taken {
+        again: bool,
+    },
+}
+
+impl Queue {
+    /// Something happened to this key.
+    pub fn wake(&mut self, key: &Key) {
+        match self.slots.get_mut(key) {
+            None => self.line_up(key.clone(), 0),
+            Some(slot) => match slot.stage {
+                Stage::Ready | Stage::Resting => {}
+                Stage::Taken { ref mut again } => *again = true,
+                Stage::Waiting(at) => {
+                    let failures = slot.failures;
+                    self.waiting.remove(&(at, key.clone()));
+                    self.line_up(key.clone(), failures);
+                }
+            },
+        }
+    }
+
+    /// The next key to work on, in the order in which they were woken.
+    pub fn take(&mut self, today: Timestamp, now: Instant) -> Option<Key> {
+        self.rouse(today, now);
+        let key = self.ready.pop_front()?;
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.stage = Stage::Taken { again: false };
+        }
+        Some(key)
+    }
+
+    /// The work on a taken key is done. It comes again at `wake_at`, or when something happens, or at once if something
+    /// happened meanwhile.
+    pub fn done(&mut self, key: Key, wake_at: Option<Timestamp>) {
+        match (self.take_back(&key), wake_at) {
+            (Taken::Again(_), _) => self.line_up(key, 0),
+            (Taken::Quiet(_), Some(at)) => {
+                self.waiting.insert((at, key.clone()));
+                let stage = Stage::Waiting(at);
+                self.slots.insert(key, Slot { stage, failures: 0 });
+            }
+            (Taken::Quiet(_), None) | (Taken::Not, _) => {}
+        }
+    }
+
+    /// The work on a taken key failed. It comes again after a pause that grows with each failure in a row, and that is at
+    /// least as long as the API server asked for.
+    pub fn failed(&mut self, key: Key, now: Instant, at_least: Option<Duration>) {
+        let failures = match self.take_back(&key) {
+            Taken::Again(failures) | Taken::Quiet(failures) => failures.saturating_add(1),
+            Taken::Not => return,
+        };
+        let until = now + RETRY.delay(failures).max(at_least.unwrap_or_default());
+        self.resting.insert((until, key.clone()));
+        let stage = Stage::Resting;
+        self.slots.insert(key, Slot { stage, failures });
+    }
+
+    /// How long nothing will be ready, if nothing happens.
+    pub fn nap(&self, today: Timestamp, now: Instant) -> Duration {
+        if !self.ready.is_empty() {
+            return Duration::ZERO;
+        }
+        let wait = self.waiting.first().map(|(at, _)| {
+            // Negative if it is due: no nap at all.
+            Duration::try_from(at.duration_since(today)).unwrap_or_default()
+        });
+        let rest = self
+            .resting
+            .first()
+            .map(|(until, _)| until.saturating_duration_since(now));
+        wait.into_iter().chain(rest).fold(NAP_MAX, Duration::min)
+    }
+
+    /// How many keys are ready or will be after their rest.
+    pub fn backlog(&self) -> usize {
+        self.ready.len() + self.resting.len()
+    }
+
+    /// Moves the keys whose time has come.
+    fn rouse(&mut self, today: Timestamp, now: Instant) {
+        while let Some((until, _)) = self.resting.first()
+            && *until <= now
+        {
+            let Some((_, key)) = self.resting.pop_first() else {
+                break;
+            };
+            let failures = self.slots.get(&key).map_or(0, |slot| slot.failures);
+            self.line_up(key, failures);
+        }
+        while let Some((at, _)) = self.waiting.first()
+            && *at <= today
+        {
+            let Some((_, key)) = self.waiting.pop_first() else {
+                break;
+            };
+            self.line_up(key, 0);
+        }
+    }
+
+    fn line_up(&mut self, key: Key, failures: u32) {
+        self.ready.push_back(key.clone());
+        let stage = Stage::Ready;
+        self.slots.insert(key, Slot { stage, failures });
+    }
+
+    fn take_back(&mut self, key: &Key) -> Taken {
+        match self.slots.get(key) {
+            Some(Slot {
+                stage: Stage::Taken { again },
+                failures,
+            }) => {
+                let taken = if *again {
+                    Taken::Again(*failures)
+                } else {
+                    Taken::Quiet(*failures)
+                };
+                self.slots.remove(key);
+                taken
+            }
+            // Whoever reports on a key that nobody took is mistaken, and changes nothing.
+            Some(_) | None => Taken::Not,
+        }
+    }
+}
+
+/// What became of a key while it was worked on, with its failures in a row so far.
+enum Taken {
+    /// Something happened to it.
+    Again(u32),
+    Quiet(u32),
+    /// Nobody worked on it.
+    Not,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key {
+            namespace: "agents".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    struct Bench {
+        queue: Queue,
+        start: Timestamp,
+        now: Instant,
+        uptime: Duration,
+        set_ahead: Duration,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self {
+                queue: Queue::default(),
+                start: "2026-03-01T12:00:00Z".parse().unwrap(),
+                now: Instant::now(),
+                uptime: Duration::ZERO,
+                set_ahead: Duration::ZERO,
+            }
+        }
+
+        fn today(&self) -> Timestamp {
+            self.start + self.uptime + self.set_ahead
+        }
+
+        fn instant(&self) -> Instant {
+            self.now + self.uptime
+        }
+
+        fn pass(&mut self, time: Duration) {
+            self.uptime += time;
+        }
+
+        fn wake(&mut self, name: &str) {
+            self.queue.wake(&key(name));
+        }
+
+        fn take(&mut self) -> Option<String> {
+            let (today, now) = (self.today(), self.instant());
+            self.queue.take(today, now).map(|key| key.name)
+        }
+
+        fn done(&mut self, name: &str, seconds: Option<u64>) {
+            let wake_at = seconds.map(|seconds| self.today() + Duration::from_secs(seconds));
+            self.queue.done(key(name), wake_at);
+        }
+
+        fn failed(&mut self, name: &str) {
+            let now = self.instant();
+            self.queue.failed(key(name), now, None);
+        }
+
+        fn nap(&self) -> Duration {
+            self.queue.nap(self.today(), self.instant())
+        }
+    }
+
+    #[test]
+    fn keys_come_in_the_order_they_were_woken_and_once() {
+        let mut bench = Bench::new();
+        for name in ["b", "a", "b", "c", "a"] {
+            bench.wake(name);
+        }
+
+        let taken: Vec<_> = std::iter::from_fn(|| bench.take()).collect();
+
+        assert_eq!(taken, ["b", "a", "c"]);
+    }
+
+    #[test]
+    fn a_key_that_is_worked_on_is_not_given_out_again() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        assert_eq!(bench.take().as_deref(), Some("a"));
+
+        bench.wake("a");
+
+        assert_eq!(bench.take(), None);
+    }
+
+    #[test]
+    fn a_key_that_changes_while_it_is_worked_on_comes_again_behind_the_others() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        bench.wake("a");
+        bench.wake("b");
+
+        bench.done("a", Some(60));
+
+        assert_eq!(bench.take().as_deref(), Some("b"));
+        assert_eq!(bench.take().as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_key_wakes_at_its_time_of_day() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        bench.done("a", Some(40));
+
+        assert_eq!((bench.nap(), bench.take()), (Duration::from_secs(40), None));
+        bench.pass(Duration::from_secs(40));
+
+        assert_eq!(
+            (bench.nap(), bench.take().as_deref()),
+            (Duration::ZERO, Some("a"))
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_set_ahead_wakes_what_has_become_due() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        bench.done("a", Some(3600));
+        assert_eq!(
+            bench.nap(),
+            Duration::from_mins(1),
+            "the clock is looked at every minute"
+        );
+
+        bench.set_ahead = Duration::from_hours(1);
+
+        assert_eq!(bench.take().as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_change_comes_before_the_time_of_day_and_replaces_it() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        bench.done("a", Some(40));
+
+        bench.wake("a");
+        assert_eq!(bench.take().as_deref(), Some("a"));
+        bench.done("a", None);
+        bench.pass(Duration::from_secs(100));
+
+        assert_eq!(bench.take(), None);
+    }
+
+    #[test]
+    fn failures_in_a_row_are_followed_by_longer_and_longer_rests() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        let mut rests = Vec::new();
+        for _ in 0..10 {
+            bench.take();
+            bench.failed("a");
+            let rest = bench.nap();
+            rests.push(rest.as_millis());
+            bench.pass(rest);
+        }
+
+        assert_eq!(
+            rests,
+            [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000]
+        );
+    }
+
+    #[test]
+    fn a_success_ends_the_row_of_failures() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        for _ in 0..5 {
+            bench.take();
+            bench.failed("a");
+            bench.pass(Duration::from_secs(30));
+        }
+        bench.take();
+        bench.done("a", None);
+        bench.wake("a");
+        bench.take();
+
+        bench.failed("a");
+
+        assert_eq!(bench.nap(), Duration::from_millis(200));
+    }
+
+    #[test]
+    fn a_change_does_not_cut_a_rest_short() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        bench.failed("a");
+
+        bench.wake("a");
+
+        assert_eq!(bench.take(), None);
+        bench.pass(Duration::from_millis(200));
+        assert_eq!(bench.take().as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_rest_is_as_long_as_the_api_server_asked_for() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        let now = bench.instant();
+
+        bench.queue.failed(key("a"), now, Some(Duration::from_secs(7)));
+
+        assert_eq!(bench.nap(), Duration::from_secs(7));
+    }
+
+    #[test]
+    fn a_key_that_needs_nothing_leaves_nothing_behind() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+
+        bench.done("a", None);
+
+        assert!(bench.queue.slots.is_empty());
+        assert_eq!(bench.queue.backlog(), 0);
+    }
+}

@@ -1,0 +1,228 @@
+//! Starts and stops the controllers: waits until it may lead, leads, and begins anew when it no longer does.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jangar_engine::settings::Settings;
+use kube::Client;
+use prometheus_client::registry::Registry;
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    agent_run::AgentRuns,
+    backoff::Backoff,
+    clock::Clock,
+    driver::{Term, TermSetup, station},
+    events::Reporter,
+    halt::{Halt, Halter, halt},
+    lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
+    metrics::Metrics,
+    served::{Unserved, unserved},
+};
+
+/// How long a stop waits for what was begun: a little longer than the longest request may take.
+const STOP_PATIENCE: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(1));
+
+/// How often to look whether the kinds are served. Somebody waits who has just applied their definitions, so not for long.
+const SERVED_BACKOFF: Backoff = Backoff {
+    first: Duration::from_millis(100),
+    most: Duration::from_secs(5),
+};
+
+/// What the controllers are started with.
+pub struct Setup<'a> {
+    pub client: Client,
+    pub settings: Arc<Settings>,
+    pub clock: Arc<dyn Clock>,
+    /// Tells this process from others that may lead. Unique for each start.
+    pub identity: Identity,
+    /// Where the metrics are registered.
+    pub registry: &'a mut Registry,
+}
+
+impl fmt::Debug for Setup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup")
+            .field("settings", &self.settings)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the controllers are doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Some kinds cannot be listed yet.
+    Waiting {
+        unserved: Vec<Unserved>,
+    },
+    /// Another process leads, or nobody does yet, or the caches are being filled.
+    Standby,
+    /// This process looks after the objects.
+    Leading,
+    Stopped,
+}
+
+/// The controllers at work. Dropping this ends them at once, as a crash would.
+#[derive(Debug)]
+pub struct Controllers {
+    state: watch::Receiver<State>,
+    halter: Halter,
+    task: JoinSet<()>,
+}
+
+/// Starts the controllers.
+pub fn start(setup: Setup<'_>) -> Controllers {
+    let metrics = Arc::new(Metrics::register(setup.registry));
+    let (state_sender, state) = watch::channel(State::Waiting { unserved: Vec::new() });
+    let (halter, halt) = halt();
+    let office = Office {
+        client: setup.client,
+        settings: setup.settings,
+        clock: setup.clock,
+        identity: setup.identity,
+        metrics,
+        state: state_sender,
+        halt,
+    };
+    let mut task = JoinSet::new();
+    task.spawn(office.run());
+    Controllers { state, halter, task }
+}
+
+impl Controllers {
+    /// What they are doing, now and whenever it changes.
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    /// Stops them: nothing new is begun, writes in flight end, the lease is released.
+    pub async fn stop(mut self) {
+        self.halter.request();
+        while self.task.join_next().await.is_some() {}
+    }
+}
+
+/// Where it is decided whether to lead.
+struct Office {
+    client: Client,
+    settings: Arc<Settings>,
+    clock: Arc<dyn Clock>,
+    identity: Identity,
+    metrics: Arc<Metrics>,
+    state: watch::Sender<State>,
+    halt: Halt,
+}
+
+/// Why a term ended.
+enum End {
+    Lost,
+    Stopped,
+}
+
+impl Office {
+    async fn run(self) {
+        let mut halt = self.halt.clone();
+        let mut elector = Elector::new(
+            self.client.clone(),
+            self.settings.lease.clone(),
+            self.identity.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.metrics),
+        );
+        loop {
+            let leadership = tokio::select! {
+                biased;
+                () = halt.requested() => break,
+                leadership = self.await_leadership(&mut elector) => leadership,
+            };
+            match self.lead(leadership).await {
+                End::Lost => {
+                    tracing::warn!(identity = %self.identity, "no longer leading: all work is dropped");
+                }
+                End::Stopped => break,
+            }
+        }
+        self.state.send_replace(State::Stopped);
+    }
+
+    async fn await_leadership(&self, elector: &mut Elector) -> Leadership {
+        self.await_kinds().await;
+        self.state.send_replace(State::Standby);
+        elector.lead().await
+    }
+
+    /// Waits until every kind can be listed, and says which cannot.
+    async fn await_kinds(&self) {
+        let mut tries = 0;
+        loop {
+            let unserved = unserved(&self.client, &self.settings.namespaces).await;
+            if unserved.is_empty() {
+                return;
+            }
+            tries += 1;
+            let state = State::Waiting { unserved };
+            let changed = *self.state.borrow() != state;
+            if let State::Waiting { unserved } = &state
+                && changed
+            {
+                let kinds: Vec<String> = unserved.iter().map(ToString::to_string).collect();
+                tracing::warn!(
+                    kinds = kinds.join("; "),
+                    "waiting for kinds that cannot be listed"
+                );
+            }
+            self.state.send_replace(state);
+            tokio::time::sleep(SERVED_BACKOFF.delay(tries)).await;
+        }
+    }
+
+    /// Leads until it no longer may, or is stopped. The caches are listed anew: what an earlier leader did last is seen before
+    /// anything is decided.
+    async fn lead(&self, mut leadership: Leadership) -> End {
+        let setup = TermSetup {
+            client: self.client.clone(),
+            settings: Arc::clone(&self.settings),
+            clock: Arc::clone(&self.clock),
+            gate: leadership.gate(),
+            reporter: Reporter::new(
+                self.client.clone(),
+                self.identity.clone(),
+                Arc::clone(&self.clock),
+                Arc::clone(&self.metrics),
+            ),
+            metrics: Arc::clone(&self.metrics),
+            halt: self.halt.clone(),
+        };
+        let term = Term::begin(setup, vec![station(AgentRuns)]);
+        let mut halt = self.halt.clone();
+        let end = tokio::select! {
+            biased;
+            () = leadership.lost() => End::Lost,
+            () = halt.requested() => End::Stopped,
+            () = self.announce(&term) => End::Stopped,
+        };
+        match end {
+            End::Lost => drop(term),
+            End::Stopped => {
+                if tokio::time::timeout(STOP_PATIENCE, term.ended()).await.is_err() {
+                    tracing::error!(
+                        patience = ?STOP_PATIENCE,
+                        "writes in flight did not end in time; the lease is released all the same"
+                    );
+                }
+                if let Err(error) = leadership.release().await {
+                    tracing::warn!(%error, "the lease was not given back, so others wait until it has run out");
+                }
+            }
+        }
+        end
+    }
+
+    /// Says when everything is known that has to be, and never returns.
+    async fn announce(&self, term: &Term) {
+        term.ready().await;
+        self.state.send_replace(State::Leading);
+        tracing::info!(identity = %self.identity, "all caches are filled, and work begins");
+        std::future::pending::<()>().await;
+    }
+}

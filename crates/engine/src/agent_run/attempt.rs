@@ -1,0 +1,105 @@
+//! What a run's status remembers of its Jobs: `status.runtimeRef`.
+
+use jangar_api::{
+    agents::agent_run::{AgentRunStatus, RuntimeType},
+    values::{AnyMap, Timestamp},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::decision::{ObjectId, Uid};
+
+/// Where the attempts of a run stand. The default is a run that has not begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Attempt {
+    /// Counted from one; zero if there was none.
+    pub number: u32,
+    /// The Job of this attempt; absent while it is still to be made.
+    pub job: Option<ObjectId>,
+    /// How many attempts ended in a failure of their own.
+    pub failures: u32,
+    /// How many were taken away by the node. They cost no retry.
+    pub disruptions: u32,
+    /// When the Job of this attempt may be made.
+    pub not_before: Option<jiff::Timestamp>,
+}
+
+/// The form in which it is stored. Other fields of `runtimeRef` are not ours, and are left out of a new one.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    #[serde(rename = "type")]
+    type_: RuntimeType,
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job_observed_at: Option<Timestamp>,
+    #[serde(default = "first")]
+    attempt: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    failures: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    disruptions: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_attempt_at: Option<Timestamp>,
+}
+
+const fn first() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Attempt {
+    /// What the status says. A `runtimeRef` that makes no sense is none: the Job is found again by its name.
+    pub(super) fn remembered(status: &AgentRunStatus) -> Self {
+        let stored = status
+            .runtime_ref
+            .as_ref()
+            .and_then(|reference| serde_json::from_value::<Stored>(reference.0.clone().into()).ok());
+        let Some(stored) = stored else {
+            return Self::default();
+        };
+        let job = stored.uid.map(|uid| ObjectId {
+            name: stored.name,
+            uid: Uid(uid),
+        });
+        Self {
+            number: stored.attempt,
+            job,
+            failures: stored.failures,
+            disruptions: stored.disruptions,
+            not_before: stored.next_attempt_at.map(|at| at.0),
+        }
+    }
+
+    /// The number of the attempt whose Job is to be made next, or has just been made.
+    pub(super) fn current(&self) -> u32 {
+        self.number.max(1)
+    }
+
+    /// The form in which it is stored, with the name of the Job it has or will have.
+    pub(super) fn stored(&self, namespace: &str, name: &str, seen_at: Option<jiff::Timestamp>) -> AnyMap {
+        let stored = Stored {
+            type_: RuntimeType::Job,
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            uid: self.job.as_ref().map(|job| job.uid.0.clone()),
+            job_observed_at: seen_at.map(Timestamp),
+            attempt: self.current(),
+            failures: self.failures,
+            disruptions: self.disruptions,
+            next_attempt_at: self.not_before.map(Timestamp),
+        };
+        // The stored form is an object of plain values, which always becomes JSON.
+        match serde_json::to_value(stored) {
+            Ok(serde_json::Value::Object(fields)) => AnyMap(fields),
+            _ => AnyMap::default(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a Job and its pods tell about themselves.
+
+use jangar_api::labels;
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    batch::v1::{Job, JobCondition},
+    core::v1::Pod,
+};
+use kube::{Resource, ResourceExt};
+
+use super::AgentRun;
+use crate::decision::{Effect, ObjectId, Uid};
+
+/// The finalizer by which Kubernetes shows that dependents go first.
+const FOREGROUND_DELETION: &str = "foregroundDeletion";
+
+/// The name and UID of an object that the API server made.
+pub(super) fn id(object: &impl Resource) -> ObjectId {
+    ObjectId {
+        name: object.name_any(),
+        uid: uid(object),
+    }
+}
+
+pub(super) fn uid(object: &impl Resource) -> Uid {
+    Uid(object.uid().unwrap_or_default())
+}
+
+pub(super) fn is_deleting(object: &impl Resource) -> bool {
+    object.meta().deletion_timestamp.is_some()
+}
+
+/// Whether the deletion of a Job waits for its pods, which Kubernetes then deletes by itself.
+pub(super) fn deletes_its_pods(job: &Job) -> bool {
+    job.finalizers().iter().any(|name| name == FOREGROUND_DELETION)
+}
+
+/// Whether a Job is still held by our finalizer.
+pub(super) fn is_held(job: &Job) -> bool {
+    job.finalizers()
+        .iter()
+        .any(|name| name == labels::JOB_STATUS_FINALIZER)
+}
+
+/// The UID of the AgentRun of this name that controls a Job, if one does.
+pub(super) fn owner_run(job: &Job, run: &str) -> Option<Uid> {
+    job.owner_references()
+        .iter()
+        .find(|owner| {
+            owner.controller == Some(true) && owner.kind == AgentRun::kind(&()) && owner.name == run
+        })
+        .map(|owner| Uid(owner.uid.clone()))
+}
+
+/// Lets a Job go: takes our finalizer away, and says how long it is kept.
+pub(super) fn release(job: &Job, ttl_seconds_after_finished: Option<u32>) -> Effect {
+    Effect::ReleaseJob {
+        job: id(job),
+        other_finalizers: job
+            .finalizers()
+            .iter()
+            .filter(|name| *name != labels::JOB_STATUS_FINALIZER)
+            .cloned()
+            .collect(),
+        resource_version: job.resource_version().unwrap_or_default(),
+        ttl_seconds_after_finished,
+    }
+}
+
+/// A condition of a Job that holds.
+pub(super) fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
+    job.status
+        .as_ref()?
+        .conditions
+        .as_ref()?
+        .iter()
+        .find(|condition| condition.type_ == type_ && condition.status == "True")
+}
+
+/// An annotation that holds a time.
+pub(super) fn time_in(job: &Job, annotation: &str) -> Option<Timestamp> {
+    job.annotations().get(annotation)?.parse().ok()
+}
+
+pub(super) fn created_at(object: &impl Resource) -> Option<Timestamp> {
+    object.meta().creation_timestamp.as_ref().map(|time| time.0)
+}
+
+fn phase(pod: &Pod) -> &str {
+    pod.status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref())
+        .unwrap_or_default()
+}
+
+/// Whether all containers of a pod have ended for good.
+pub(super) fn has_ended(pod: &Pod) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+pub(super) fn is_pending(pod: &Pod) -> bool {
+    matches!(phase(pod), "" | "Pending")
+}
+
+/// Whether the node took the pod away.
+pub(super) fn was_disrupted(pod: &Pod) -> bool {
+    pod.status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+}
+
+/// Names of pods, for people.
+pub(super) fn names<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
+    let names: Vec<String> = pods.into_iter().map(ResourceExt::name_any).collect();
+    names.join(", ")
+}

@@ -1,0 +1,8 @@
+//! The life of a run, played on values.
+
+mod ends;
+mod starts;
+mod stops;
+mod world;
+
+use self::world::{World, object};

@@ -1,0 +1,281 @@
+//! From a new run to a working pod.
+
+use jangar_api::{
+    condition::{ConditionStatus, ConditionType},
+    phase::RunPhase,
+    reason::Reason,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::{World, object};
+use crate::decision::{Question, Refusal, Sight};
+
+#[test]
+fn a_new_run_gets_its_job_and_then_says_so() {
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job"]);
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    let status = world.status();
+    let reference = status.runtime_ref.expect("the Job is recorded");
+    assert_eq!(reference.0["name"], json!("mend-job"));
+    assert_eq!(reference.0["uid"], json!("job-1"));
+    assert!(status.spec_hash.is_some());
+    assert_eq!(
+        world.condition(&ConditionType::Succeeded).status,
+        ConditionStatus::Unknown
+    );
+    let told: Vec<_> = world.notices.iter().map(|notice| &notice.reason).collect();
+    assert_eq!(told, [&Reason::Submitted]);
+    assert!(world.questions.is_empty(), "a start needs no live read");
+}
+
+#[test]
+fn a_run_that_works_is_left_alone() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    let before = world.status();
+    world.wait(3600).settle();
+    assert_eq!(world.status(), before);
+    assert_eq!(world.deeds().len(), 1);
+    assert_eq!(world.wake_at, None, "its pod will tell");
+}
+
+#[test]
+fn a_job_that_was_made_before_a_crash_is_adopted() {
+    let mut world = World::new();
+    world.settle();
+    // The status was never written.
+    world.edit(|run| run.status = None).settle();
+    assert_eq!(world.deeds(), ["create mend-job"]);
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+#[test]
+fn a_job_of_somebody_else_is_not_taken_for_our_own() {
+    let mut world = World::new();
+    let foreign = object(
+        json!({"metadata": {"name": "mend-job", "uid": "other", "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "CronJob", "name": "mend", "uid": "cron", "controller": true},
+        ]}}),
+    );
+    world
+        .observed
+        .jobs
+        .insert("mend-job".to_owned(), std::sync::Arc::new(foreign));
+    world.settle();
+    assert!(world.deeds().is_empty());
+    assert_eq!(world.condition(&ConditionType::Failed).reason, Reason::NameTaken);
+}
+
+#[test]
+fn a_run_waits_for_the_job_of_an_earlier_run_of_its_name() {
+    let mut world = World::new();
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    world.edit(|run| {
+        run.metadata.uid = Some("run-2".to_owned());
+        run.status = None;
+    });
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).reason,
+        Reason::PreviousJobTerminating
+    );
+    world.pods_vanish().settle();
+    assert!(!world.is_held("mend-job"));
+    world.observed.jobs.clear();
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).status,
+        ConditionStatus::False
+    );
+}
+
+#[test]
+fn what_a_cache_does_not_show_is_asked_for() {
+    let mut world = World::new();
+    world.observed.references.agent = Sight::Unseen;
+    world.observed.references.provider = None;
+    world.settle();
+    assert_eq!(world.questions, [Question::Agent("fixer".to_owned())]);
+    assert!(world.deeds().is_empty());
+    assert_eq!(world.phase(), Some(RunPhase::Pending));
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).reason,
+        Reason::MissingAgent
+    );
+}
+
+#[test]
+fn a_missing_reference_has_its_grace_and_then_fails_the_run() {
+    let mut world = World::new();
+    world.observed.references.implementation = Some(Sight::Absent);
+    world.settle();
+    let blocked = world.status();
+    let deadline = world.wake_at.expect("the wait has an end");
+    world.wait(59).settle();
+    assert_eq!(world.status(), blocked, "waiting writes nothing");
+    assert_eq!(world.wake_at, Some(deadline));
+    world.wait(1).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Failed));
+    let invalid = world.condition(&ConditionType::InvalidSpec);
+    assert_eq!(invalid.reason, Reason::MissingImplementation);
+    assert!(invalid.message.contains("mend-it"), "{}", invalid.message);
+    assert!(world.status().finished_at.is_some());
+}
+
+#[test]
+fn a_reference_that_appears_in_time_lets_the_run_start() {
+    let mut world = World::new();
+    let provider = world.observed.references.provider.replace(Sight::Absent);
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Pending));
+    world.observed.references.provider = provider;
+    world.wait(30).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).status,
+        ConditionStatus::False
+    );
+}
+
+#[test]
+fn a_runtime_that_is_not_built_is_refused_and_named() {
+    let mut world = World::new();
+    world
+        .edit(|run| run.spec.runtime.type_ = "temporal".into())
+        .settle();
+    let invalid = world.condition(&ConditionType::InvalidSpec);
+    assert_eq!(invalid.reason, Reason::UnsupportedRuntime);
+    assert!(invalid.message.contains("temporal"), "{}", invalid.message);
+}
+
+#[test]
+fn a_job_that_the_api_server_refuses_fails_the_run_with_its_words() {
+    let mut world = World::new();
+    world.observed.refusal = Some(Refusal {
+        code: 422,
+        message: "spec.template.spec.topologySpreadConstraints[0]: duplicate".to_owned(),
+    });
+    world.settle();
+    let failed = world.condition(&ConditionType::Failed);
+    assert_eq!(failed.reason, Reason::JobRejected);
+    assert!(failed.message.contains("duplicate"));
+}
+
+#[test]
+fn a_quota_makes_the_run_wait_and_try_again() {
+    let mut world = World::new();
+    world.observed.refusal = Some(Refusal {
+        code: 403,
+        message: "exceeded quota: jobs".to_owned(),
+    });
+    world.settle();
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).reason,
+        Reason::JobForbidden
+    );
+    assert!(world.wake_at.is_some());
+    world.observed.refusal = None;
+    world.wait(30).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+#[test]
+fn a_pod_that_cannot_be_placed_shows_the_words_of_the_scheduler() {
+    let mut world = World::new();
+    world.settle().pod(
+        "mend-job",
+        &json!({"phase": "Pending", "conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
+        }]}),
+    );
+    let before = world.status();
+    world.wait(9).settle();
+    assert_eq!(world.status(), before, "a quick start costs no write");
+    assert!(world.wake_at.is_some());
+    world.wait(1).settle();
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(blocked.reason, Reason::PodWaiting);
+    assert!(blocked.message.contains("0/3 nodes are available"));
+    world.pod("mend-job", &json!({"phase": "Running"})).settle();
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).status,
+        ConditionStatus::False
+    );
+}
+
+#[test]
+fn an_image_that_cannot_be_had_fails_the_run_after_its_pod_is_gone() {
+    let mut world = World::new();
+    let waiting = json!({"phase": "Pending", "containerStatuses": [{
+        "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
+    }]});
+    world.settle().pod("mend-job", &waiting).wait(299).settle();
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).reason,
+        Reason::PodWaiting
+    );
+    world.wait(1).settle();
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    assert_eq!(world.phase(), Some(RunPhase::Running), "its pod is still there");
+    world.pods_vanish().settle();
+    let failed = world.condition(&ConditionType::Failed);
+    assert_eq!(failed.reason, Reason::ImageUnavailable);
+    assert!(failed.message.contains("no such image"));
+    assert!(!world.is_held("mend-job"));
+}
+
+#[test]
+fn an_accepted_spec_that_was_changed_stops_the_run() {
+    let mut world = World::new();
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    world
+        .edit(|run| run.spec.agent_ref.name = "somebody-else".to_owned())
+        .settle();
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    world.pods_vanish().settle();
+    assert_eq!(
+        world.condition(&ConditionType::Failed).reason,
+        Reason::SpecImmutableViolation
+    );
+}
+
+#[test]
+fn a_changed_spec_is_only_warned_about_where_that_is_set() {
+    let mut world = World::new();
+    world.settings.runs.immutability_enforced = false;
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    world
+        .edit(|run| run.spec.agent_ref.name = "somebody-else".to_owned())
+        .settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::SpecImmutableViolation
+    );
+}
+
+#[test]
+fn the_job_carries_what_keeps_it_from_vanishing_or_running_twice() {
+    let mut world = World::new();
+    world.settle();
+    let job = &world.observed.jobs["mend-job"];
+    assert!(world.is_held("mend-job"));
+    let spec = job.spec.as_ref().expect("a spec");
+    assert_eq!(spec.backoff_limit, Some(0));
+    assert_eq!(spec.ttl_seconds_after_finished, None);
+    assert_eq!(spec.pod_replacement_policy.as_deref(), Some("Failed"));
+    let owner = &job.owner_references()[0];
+    assert_eq!((owner.uid.as_str(), owner.controller), ("run-1", Some(true)));
+    let created: Option<&Time> = job.metadata.creation_timestamp.as_ref();
+    assert!(created.is_some());
+}

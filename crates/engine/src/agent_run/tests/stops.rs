@@ -1,0 +1,186 @@
+//! Cancel and deletion: over when the pod is.
+
+use jangar_api::{
+    condition::{ConditionStatus, ConditionType},
+    phase::RunPhase,
+    reason::Reason,
+};
+use jiff::ToSpan;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::World;
+use crate::decision::PodSight;
+
+fn cancel(world: &mut World) {
+    world.edit(|run| {
+        run.spec.stop.cancel = true;
+        run.spec.stop.cancel_reason = Some("not needed".to_owned());
+    });
+}
+
+#[test]
+fn a_cancelled_run_is_cancelled_when_its_pod_is_gone_and_not_before() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    cancel(&mut world);
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+    world.wait(20).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling), "its pod has its grace");
+    assert_eq!(world.deeds().len(), 2, "the Job is deleted once");
+    world.pods_vanish().settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    let cancelled = world.condition(&ConditionType::Cancelled);
+    assert_eq!(cancelled.status, ConditionStatus::True);
+    assert!(cancelled.message.contains("not needed"), "{}", cancelled.message);
+    assert!(!world.is_held("mend-job"));
+    assert!(!world.questions.is_empty(), "that it is gone was read live");
+}
+
+#[test]
+fn a_pod_that_the_cache_lost_sight_of_is_not_taken_for_gone() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    cancel(&mut world);
+    world.settle();
+    let (uid, sight) = world.observed.pods.pop_first().expect("a pod");
+    world.hidden_pods.insert(uid, sight.pods().to_vec());
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+}
+
+#[test]
+fn a_run_without_a_job_is_cancelled_at_once_after_a_live_read() {
+    let mut world = World::new();
+    cancel(&mut world);
+    world.settle();
+    assert!(world.deeds().is_empty());
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    assert_eq!(world.questions.len(), 1);
+}
+
+#[test]
+fn what_had_ended_before_the_cancel_keeps_its_end() {
+    let mut world = World::new();
+    let words = json!({"version": 1, "exitCode": 0, "reason": "Completed"});
+    world.settle().pod_ended("mend-job", 0, &words);
+    cancel(&mut world);
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+    let cancelled = world.condition(&ConditionType::Cancelled);
+    assert_eq!(
+        (cancelled.status, cancelled.reason),
+        (ConditionStatus::False, Reason::AlreadySucceeded)
+    );
+}
+
+#[test]
+fn a_cancel_that_has_begun_is_not_undone_by_a_late_success() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    cancel(&mut world);
+    world.settle();
+    world
+        .edit(|run| run.spec.stop.cancel = false)
+        .pod_ended("mend-job", 0, &json!({"version": 1}))
+        .settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+    world.pods_vanish().settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+}
+
+#[test]
+fn a_cancel_that_takes_too_long_names_what_is_left_and_goes_on() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    cancel(&mut world);
+    world.settle();
+    world.now = world.wake_at.expect("a cancel has a deadline");
+    world.settle();
+    let cancelled = world.condition(&ConditionType::Cancelled);
+    assert_eq!(cancelled.reason, Reason::CancelTimedOut);
+    assert!(cancelled.message.contains("mend-job-x"), "{}", cancelled.message);
+    assert!(world.is_held("mend-job"), "its pod is still there");
+    world.pods_vanish().settle();
+    assert!(!world.is_held("mend-job"));
+    assert_eq!(
+        world.condition(&ConditionType::Cancelled).reason,
+        Reason::CancelTimedOut
+    );
+}
+
+#[test]
+fn a_pod_with_more_grace_than_the_cancel_has_time_gets_less() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    cancel(&mut world);
+    world.settle();
+    let killed_at = Time(world.now + 600.seconds());
+    for sight in world.observed.pods.values_mut() {
+        let mut pods = sight.pods().to_vec();
+        std::sync::Arc::make_mut(&mut pods[0]).metadata.deletion_timestamp = Some(killed_at.clone());
+        *sight = PodSight::Cached(pods);
+    }
+    world.settle();
+    assert_eq!(
+        world.deeds().last().map(String::as_str),
+        Some("delete mend-job-x within 50 s")
+    );
+}
+
+#[test]
+fn a_run_that_is_gone_leaves_nothing_running() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    world.observed.run = None;
+    // Kubernetes deletes the Job in the background, which does not touch the pod of a Job that is held.
+    world.change_job("mend-job", |job, now| {
+        job.metadata.deletion_timestamp = Some(Time(now));
+    });
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job", "delete mend-job-x"]);
+    assert!(world.is_held("mend-job"));
+    world.pods_vanish().settle();
+    assert_eq!(world.deeds().last().map(String::as_str), Some("release mend-job"));
+    let told = world.notices.last().expect("an Event");
+    assert_eq!(
+        (&told.reason, told.regarding.0.as_str()),
+        (&Reason::Stopped, "run-1")
+    );
+}
+
+#[test]
+fn a_run_that_is_being_deleted_stops_its_job() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    let now = world.now;
+    world
+        .edit(|run| run.metadata.deletion_timestamp = Some(Time(now)))
+        .settle();
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    world.pods_vanish().settle();
+    assert!(!world.is_held("mend-job"));
+}

@@ -1,0 +1,315 @@
+//! A world in a value: carries plans out on what a run observes, without an API server.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jangar_api::{
+    agents::{
+        agent::Agent,
+        agent_provider::AgentProvider,
+        agent_run::{AgentRun, AgentRunStatus},
+        implementation_spec::ImplementationSpec,
+    },
+    condition::{Condition, ConditionType},
+    labels,
+    phase::RunPhase,
+};
+use jiff::{Timestamp, ToSpan};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use serde_json::{Value, json};
+
+use super::super::{Observed, References, plan};
+use crate::{
+    decision::{Decision, Effect, Key, Notice, Plan, PodSight, Question, Sight, Uid},
+    settings::Settings,
+};
+
+/// More rounds than any life of a run takes: a plan that never comes to rest is a defect.
+const ROUNDS_MAX: usize = 16;
+
+pub(super) struct World {
+    pub observed: Observed,
+    pub settings: Settings,
+    pub now: Timestamp,
+    /// What exists although the caches do not show it.
+    pub hidden_pods: BTreeMap<Uid, Vec<Arc<Pod>>>,
+    pub done: Vec<Effect>,
+    pub notices: Vec<Notice>,
+    pub questions: Vec<Question>,
+    pub wake_at: Option<Timestamp>,
+    made: u32,
+}
+
+pub(super) fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("a legal object")
+}
+
+impl World {
+    /// A run of the runtime `job` with everything it refers to.
+    pub(super) fn new() -> Self {
+        let run = json!({
+            "metadata": {"name": "mend", "namespace": "agents", "uid": "run-1", "generation": 1},
+            "spec": {
+                "agentRef": {"name": "fixer"},
+                "implementationSpecRef": {"name": "mend-it"},
+                "runtime": {"type": "job"},
+            },
+        });
+        let agent: Agent =
+            object(json!({"metadata": {"name": "fixer"}, "spec": {"providerRef": {"name": "scripted"}}}));
+        let provider: AgentProvider =
+            object(json!({"metadata": {"name": "scripted"}, "spec": {"binary": "/bin/true"}}));
+        let implementation: ImplementationSpec =
+            object(json!({"metadata": {"name": "mend-it"}, "spec": {"text": "Mend it."}}));
+        let mut settings = Settings::default();
+        settings.runner.image = Some("agent:1".to_owned());
+        Self {
+            observed: Observed {
+                key: Key {
+                    namespace: "agents".to_owned(),
+                    name: "mend".to_owned(),
+                },
+                run: Some(Arc::new(object(run))),
+                references: References {
+                    agent: Sight::Seen(Arc::new(agent)),
+                    provider: Some(Sight::Seen(Arc::new(provider))),
+                    implementation: Some(Sight::Seen(Arc::new(implementation))),
+                    memory: None,
+                },
+                jobs: BTreeMap::new(),
+                absent_jobs: std::collections::BTreeSet::new(),
+                pods: BTreeMap::new(),
+                refusal: None,
+            },
+            settings,
+            now: "2026-03-01T10:00:00Z".parse().expect("a time"),
+            hidden_pods: BTreeMap::new(),
+            done: Vec::new(),
+            notices: Vec::new(),
+            questions: Vec::new(),
+            wake_at: None,
+            made: 0,
+        }
+    }
+
+    /// Changes the run as a user would.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut AgentRun)) -> &mut Self {
+        let mut run = self.run().clone();
+        change(&mut run);
+        self.observed.run = Some(Arc::new(run));
+        self
+    }
+
+    pub(super) fn run(&self) -> &AgentRun {
+        self.observed.run.as_ref().expect("the run is there")
+    }
+
+    pub(super) fn status(&self) -> AgentRunStatus {
+        self.run().status.clone().unwrap_or_default()
+    }
+
+    pub(super) fn phase(&self) -> Option<RunPhase> {
+        self.status().phase
+    }
+
+    pub(super) fn condition(&self, type_: &ConditionType) -> Condition {
+        let status = self.status();
+        let found = status.common.condition(type_).cloned();
+        found.unwrap_or_else(|| panic!("{type_} is not set in {status:#?}"))
+    }
+
+    pub(super) fn wait(&mut self, seconds: i64) -> &mut Self {
+        self.now += seconds.seconds();
+        self
+    }
+
+    /// Plans and carries out until nothing is left to do. What caches had not shown and a live read did is forgotten
+    /// afterwards, as a controller forgets it between two looks at a run.
+    pub(super) fn settle(&mut self) -> &mut Self {
+        let cached = self.observed.pods.clone();
+        for _ in 0..ROUNDS_MAX {
+            match plan(&self.observed, &self.settings, self.now) {
+                Decision::Look(questions) => questions.into_iter().for_each(|question| self.answer(question)),
+                Decision::Act(plan) => {
+                    self.wake_at = plan.wake_at;
+                    if self.carry_out(plan) {
+                        self.observed.absent_jobs.clear();
+                        for (uid, sight) in &mut self.observed.pods {
+                            let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
+                            if matches!(sight, PodSight::Live(_)) {
+                                *sight = PodSight::Cached(pods.to_vec());
+                            }
+                        }
+                        return self;
+                    }
+                }
+            }
+        }
+        panic!("the plan does not come to rest: {:#?}", self.done);
+    }
+
+    /// Whether there was nothing to do.
+    fn carry_out(&mut self, plan: Plan<AgentRunStatus>) -> bool {
+        let idle = plan.is_idle();
+        for effect in plan.effects {
+            self.execute(&effect);
+            self.done.push(effect);
+        }
+        if let Some(status) = plan.status {
+            self.edit(|run| run.status = Some(status));
+        }
+        self.notices.extend(plan.notices);
+        idle
+    }
+
+    fn answer(&mut self, question: Question) {
+        match &question {
+            Question::Job(name) => {
+                self.observed.absent_jobs.insert(name.clone());
+            }
+            Question::PodsOf(uid) => {
+                let mut pods = self.hidden_pods.get(uid).cloned().unwrap_or_default();
+                if let Some(sight) = self.observed.pods.get(uid) {
+                    pods.extend_from_slice(sight.pods());
+                }
+                self.observed.pods.insert(uid.clone(), PodSight::Live(pods));
+            }
+            Question::Agent(_) => self.observed.references.agent = Sight::Absent,
+            Question::AgentProvider(_) => self.observed.references.provider = Some(Sight::Absent),
+            Question::ImplementationSpec(_) => self.observed.references.implementation = Some(Sight::Absent),
+            Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
+        }
+        self.questions.push(question);
+    }
+
+    fn execute(&mut self, effect: &Effect) {
+        match effect {
+            Effect::CreateConfigMap(_) => {}
+            Effect::CreateJob(job) => {
+                self.made += 1;
+                let mut job = (**job).clone();
+                job.metadata.uid = Some(format!("job-{}", self.made));
+                job.metadata.creation_timestamp = Some(Time(self.now));
+                let name = job.metadata.name.clone().expect("a Job has a name");
+                let before = self.observed.jobs.insert(name, Arc::new(job));
+                assert!(before.is_none(), "a Job was created over another one");
+            }
+            Effect::StopJob { job } => self.change_job(&job.name, |found, now| {
+                found.metadata.deletion_timestamp = Some(Time(now));
+                let finalizers = found.metadata.finalizers.get_or_insert_default();
+                finalizers.push("foregroundDeletion".to_owned());
+            }),
+            Effect::ReleaseJob {
+                job,
+                other_finalizers,
+                ttl_seconds_after_finished,
+                ..
+            } => {
+                let kept =
+                    i32::try_from(ttl_seconds_after_finished.unwrap_or_default()).expect("a short time");
+                self.change_job(&job.name, |found, _| {
+                    found.metadata.finalizers = Some(other_finalizers.clone());
+                    found.spec.get_or_insert_default().ttl_seconds_after_finished = Some(kept);
+                });
+            }
+            Effect::DeletePod { pod, .. } => {
+                for sight in self.observed.pods.values_mut() {
+                    let mut pods = sight.pods().to_vec();
+                    for found in &mut pods {
+                        if found.metadata.name.as_ref() == Some(&pod.name) {
+                            Arc::make_mut(found).metadata.deletion_timestamp = Some(Time(self.now));
+                        }
+                    }
+                    *sight = PodSight::Cached(pods);
+                }
+            }
+            Effect::DeleteRun { .. } => self.observed.run = None,
+        }
+    }
+
+    /// Changes a Job as somebody would.
+    pub(super) fn change_job(&mut self, name: &str, change: impl FnOnce(&mut Job, Timestamp)) {
+        let now = self.now;
+        let job = self.observed.jobs.get_mut(name).expect("the Job is there");
+        change(Arc::make_mut(job), now);
+    }
+
+    /// The pod of a Job, in this state.
+    pub(super) fn pod(&mut self, job: &str, status: &Value) -> &mut Self {
+        let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
+        let pod: Pod = object(json!({
+            "metadata": {
+                "name": format!("{job}-x"), "uid": format!("{uid}-pod"),
+                "creationTimestamp": self.observed.jobs[job].metadata.creation_timestamp,
+            },
+            "status": status,
+        }));
+        self.observed
+            .pods
+            .insert(uid, PodSight::Cached(vec![Arc::new(pod)]));
+        self
+    }
+
+    /// The pod of a Job ended, with this exit code and these last words.
+    pub(super) fn pod_ended(&mut self, job: &str, exit_code: i32, words: &Value) -> &mut Self {
+        let phase = if exit_code == 0 { "Succeeded" } else { "Failed" };
+        let finished_at = Time(self.now);
+        self.pod(
+            job,
+            &json!({
+                "phase": phase,
+                "containerStatuses": [{
+                    "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "state": {"terminated": {
+                        "exitCode": exit_code, "finishedAt": finished_at, "message": words.to_string(),
+                    }},
+                }],
+            }),
+        )
+    }
+
+    /// Every pod vanishes, and the caches show it.
+    pub(super) fn pods_vanish(&mut self) -> &mut Self {
+        self.observed.pods.clear();
+        self.hidden_pods.clear();
+        self
+    }
+
+    /// What was done, as words.
+    pub(super) fn deeds(&self) -> Vec<String> {
+        self.done
+            .iter()
+            .map(|effect| match effect {
+                Effect::CreateConfigMap(map) => {
+                    format!("files {}", map.metadata.name.clone().unwrap_or_default())
+                }
+                Effect::CreateJob(job) => format!("create {}", job.metadata.name.clone().unwrap_or_default()),
+                Effect::StopJob { job } => format!("stop {}", job.name),
+                Effect::DeletePod { pod, grace_seconds } => match grace_seconds {
+                    Some(grace) => format!("delete {} within {grace} s", pod.name),
+                    None => format!("delete {}", pod.name),
+                },
+                Effect::ReleaseJob {
+                    job,
+                    ttl_seconds_after_finished,
+                    ..
+                } => match ttl_seconds_after_finished {
+                    Some(ttl) => format!("release {} for {ttl} s", job.name),
+                    None => format!("release {}", job.name),
+                },
+                Effect::DeleteRun { run } => format!("delete run {}", run.name),
+            })
+            .collect()
+    }
+
+    pub(super) fn is_held(&self, job: &str) -> bool {
+        self.observed.jobs[job]
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|finalizer| finalizer == labels::JOB_STATUS_FINALIZER)
+    }
+}

@@ -1,0 +1,170 @@
+//! The environment of the container.
+//!
+//! What Jangar sets wins over the Agent's `env` and the provider's `envTemplate`; of these two the template wins. Kubernetes
+//! replaces `$(NAME)` in values, and an author may use that, for instance to give a key of a Secret another name. What a
+//! template looked up stays what it is: a parameter that contains `$(NAME)` pulls in no other variable.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
+use serde_json::Value;
+
+use super::{
+    JobRequest,
+    documents::{bad_template, provider_name},
+    paths,
+    policy::{self, present},
+    prompt::SystemPrompt,
+};
+use crate::{
+    decision::Rejection,
+    template::{self, Piece},
+};
+
+const HOME: &str = "HOME";
+/// The runner sets it for the agent, whatever the container says.
+const OUTCOME_PATH: &str = "AGENT_OUTCOME_PATH";
+
+/// The variables of the container, and whether one of them is a `HOME` of ours, which then has to be there.
+#[derive(Debug)]
+pub(super) struct Environment {
+    pub(super) variables: Vec<EnvVar>,
+    pub(super) own_home: bool,
+}
+
+impl Environment {
+    pub(super) fn of(
+        request: &JobRequest<'_>,
+        context: &Value,
+        prompt: SystemPrompt<'_>,
+    ) -> Result<Self, Rejection> {
+        let provider = provider_name(request);
+        let before = [
+            ("AGENT_RUN_SPEC", paths::RUN_DOCUMENT),
+            ("AGENT_RUNNER_SPEC_PATH", paths::RUNNER_DOCUMENT),
+        ];
+        let mut after = vec![("AGENT_PROVIDER", provider)];
+        if matches!(
+            prompt,
+            SystemPrompt::Secret { .. } | SystemPrompt::ConfigMap { .. }
+        ) {
+            after.push(("CODEX_SYSTEM_PROMPT_PATH", paths::SYSTEM_PROMPT));
+        }
+        let ours = before.iter().chain(&after).map(|(name, _)| *name);
+        let reserved: BTreeSet<&str> = ours.chain([OUTCOME_PATH]).collect();
+
+        let mut chosen = of_agent(request);
+        chosen.extend(of_provider(request, context)?);
+        let chosen = last_of_each(chosen, &reserved);
+        let own_home = !chosen.iter().any(|variable| variable.name == HOME);
+        let home = own_home.then(|| variable(HOME, paths::HOME));
+        let literal = |(name, value): &(&str, &str)| variable(name, *value);
+        Ok(Self {
+            variables: before
+                .iter()
+                .map(literal)
+                .chain(home)
+                .chain(chosen)
+                .chain(after.iter().map(literal))
+                .collect(),
+            own_home,
+        })
+    }
+}
+
+/// The Secrets whose keys become variables.
+pub(super) fn from_secrets(request: &JobRequest<'_>) -> Vec<EnvFromSource> {
+    policy::run_secrets(request.run)
+        .into_iter()
+        .map(|name| EnvFromSource {
+            secret_ref: Some(SecretEnvSource {
+                name: name.to_owned(),
+                optional: None,
+            }),
+            ..Default::default()
+        })
+        .collect()
+}
+
+fn variable(name: &str, value: impl Into<String>) -> EnvVar {
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(value.into()),
+        value_from: None,
+    }
+}
+
+fn of_agent(request: &JobRequest<'_>) -> Vec<EnvVar> {
+    let own = request.agent.spec.env.iter();
+    own.filter_map(|own| Some(variable(present(&own.name)?, own.value.as_str())))
+        .collect()
+}
+
+fn of_provider(request: &JobRequest<'_>, context: &Value) -> Result<Vec<EnvVar>, Rejection> {
+    let templates = request.provider.spec.env_template.iter();
+    templates
+        .filter_map(|(name, template)| Some((present(name)?, template)))
+        .map(|(name, template)| {
+            let pieces = template::pieces(template, context).map_err(|error| {
+                bad_template(provider_name(request), &format!("envTemplate.{name}"), &error)
+            })?;
+            Ok(variable(name, joined(&pieces)))
+        })
+        .collect()
+}
+
+/// Of several variables of one name the last, and none that is reserved.
+fn last_of_each(variables: Vec<EnvVar>, reserved: &BTreeSet<&str>) -> Vec<EnvVar> {
+    let mut seen = BTreeSet::new();
+    let mut kept: Vec<EnvVar> = variables
+        .into_iter()
+        .rev()
+        .filter(|variable| !reserved.contains(variable.name.as_str()) && seen.insert(variable.name.clone()))
+        .collect();
+    kept.reverse();
+    kept
+}
+
+/// Joins the pieces of a template so that Kubernetes replaces `$(NAME)` in what the author wrote, and leaves alone what was
+/// looked up. There, `$$` stands for a dollar.
+fn joined(pieces: &[Piece<'_>]) -> String {
+    let mut text = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(written) => text.push_str(written),
+            Piece::Value(value) => {
+                // Otherwise a dollar at the end of the author's text and a bracket at the beginning of the value would
+                // make a reference that neither is.
+                let dollars = text.chars().rev().take_while(|c| *c == '$').count();
+                if dollars % 2 == 1 {
+                    text.push('$');
+                }
+                text.push_str(&value.replace('$', "$$"));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn dollars_of_a_value_stay_dollars_and_those_of_the_author_keep_their_meaning() {
+        let context = json!({"plain": "x", "reference": "$(TOKEN)", "bracket": "(TOKEN)", "price": "5$"});
+        for (template, expected) in [
+            ("$(KEY) {{ plain }}", "$(KEY) x"),
+            ("{{ reference }}", "$$(TOKEN)"),
+            ("${{ bracket }}", "$$(TOKEN)"),
+            ("$${{ bracket }}", "$$(TOKEN)"),
+            ("{{ price }}(TOKEN)", "5$$(TOKEN)"),
+            ("{{ price }}$(TOKEN)", "5$$$(TOKEN)"),
+        ] {
+            let pieces = template::pieces(template, &context).unwrap();
+            assert_eq!(joined(&pieces), expected, "{template}");
+        }
+    }
+}

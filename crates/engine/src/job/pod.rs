@@ -1,0 +1,203 @@
+//! The pod of one attempt: an init container that brings agent-runner, and the container in which it runs the agent.
+
+use jangar_api::agents::workload::Workload;
+use k8s_openapi::{
+    api::core::v1::{
+        Capabilities, Container, LocalObjectReference, PodSecurityContext, PodSpec, ResourceRequirements,
+        SeccompProfile, SecurityContext,
+    },
+    apimachinery::pkg::api::resource::Quantity,
+};
+
+use super::{
+    JobRequest,
+    config::RuntimeConfig,
+    documents::POD_GRACE_SECONDS,
+    env::{self, Environment},
+    files::{File, Store},
+    paths::{self, VolumeNames},
+    prompt::{self, SystemPrompt},
+    scheduling,
+    volumes::{self, Below, Layout},
+};
+use crate::{
+    decision::Rejection,
+    settings::{Install, RunnerSettings},
+};
+
+/// Name of the container that runs the agent.
+pub const CONTAINER: &str = "agent-runner";
+/// Name of the init container that brings agent-runner.
+pub const INSTALL_CONTAINER: &str = "install-agent-runner";
+
+/// User and group of the pod: the first ordinary user of most images, so that programs which look for their user's name
+/// often find one.
+const USER: i64 = 1000;
+
+/// What the pod is made of beside the request.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) image: String,
+    pub(super) service_account: Option<String>,
+    pub(super) config: &'a RuntimeConfig,
+    pub(super) prompt: SystemPrompt<'a>,
+    pub(super) environment: Environment,
+    pub(super) files: Vec<File>,
+    pub(super) store: &'a Store,
+    /// Name of the ConfigMap with the files, if they are in one.
+    pub(super) config_map: &'a str,
+}
+
+/// Puts the pod together.
+pub(super) fn spec(
+    request: &JobRequest<'_>,
+    run: &str,
+    parts: Parts<'_>,
+    settings: &RunnerSettings,
+) -> Result<PodSpec, Rejection> {
+    let names = VolumeNames::of(run);
+    let workload = request.run.spec.workload.as_ref();
+    let (volumes, mounts) = layout(&names, workload, &parts)?.finish();
+    let resources = workload.and_then(resources);
+    let env_from = env::from_secrets(request);
+    let main = Container {
+        name: CONTAINER.to_owned(),
+        image: Some(parts.image),
+        command: Some(vec![paths::RUNNER.to_owned()]),
+        working_dir: Some(paths::WORKSPACE.to_owned()),
+        env: Some(parts.environment.variables),
+        env_from: (!env_from.is_empty()).then_some(env_from),
+        resources: resources.clone(),
+        security_context: Some(restricted_container()),
+        // The runner writes the message itself; the end of a log would be taken for one.
+        termination_message_policy: Some("File".to_owned()),
+        volume_mounts: Some(mounts),
+        ..Default::default()
+    };
+    let pod = PodSpec {
+        init_containers: Some(vec![install(&settings.install, &names, resources)]),
+        containers: vec![main],
+        volumes: Some(volumes),
+        restart_policy: Some("Never".to_owned()),
+        // A token is a key to the cluster: only those who asked for an account get one.
+        automount_service_account_token: parts.service_account.is_none().then_some(false),
+        service_account_name: parts.service_account,
+        image_pull_secrets: pull_secrets(parts.config, settings),
+        security_context: pod_security_context(parts.config, settings),
+        termination_grace_period_seconds: Some(i64::from(POD_GRACE_SECONDS)),
+        // Otherwise the name of any Service in the namespace becomes variables of the agent.
+        enable_service_links: Some(false),
+        ..Default::default()
+    };
+    scheduling::place(pod, parts.config, settings)
+}
+
+/// Everything that is mounted into the main container.
+fn layout(names: &VolumeNames, workload: Option<&Workload>, parts: &Parts<'_>) -> Result<Layout, Rejection> {
+    let own = workload.map_or(&[][..], |workload| &workload.volumes);
+    let mut layout = Layout::default();
+    layout.volume(volumes::empty_dir(&names.runner));
+    let mut runner = volumes::mount(&names.runner, paths::RUNNER_DIR);
+    runner.read_only = Some(true);
+    layout.mount(runner, Below::Nothing, "agent-runner", "")?;
+    layout.directory(&names.workspace, paths::WORKSPACE, own)?;
+    if parts.environment.own_home {
+        layout.directory(&names.home, paths::HOME, own)?;
+    }
+    if let Some(volume) = parts.prompt.volume(names.system_prompt.clone()) {
+        let mount = volumes::file_mount(&volume.name, prompt::FILE, paths::SYSTEM_PROMPT);
+        layout.volume(volume);
+        layout.mount(mount, Below::Nothing, "the system prompt", "")?;
+    }
+    layout.volume(parts.store.volume(&names.files, parts.config_map, &parts.files));
+    for file in &parts.files {
+        let mount = volumes::file_mount(&names.files, &file.item, &file.path);
+        layout.mount(
+            mount,
+            Below::Nothing,
+            &file.origin,
+            &format!("{}.path", file.origin),
+        )?;
+    }
+    layout.workload(own)?;
+    Ok(layout)
+}
+
+/// The container that copies agent-runner into the pod. It has the resources of the main one: they do not run at the same
+/// time, so this costs nothing, satisfies quotas, and does not change the pod's quality of service.
+fn install(install: &Install, names: &VolumeNames, resources: Option<ResourceRequirements>) -> Container {
+    let mut command = install.command.clone();
+    command.push(paths::RUNNER_DIR.to_owned());
+    Container {
+        name: INSTALL_CONTAINER.to_owned(),
+        image: Some(install.image.clone()),
+        command: Some(command),
+        resources,
+        security_context: Some(restricted_container()),
+        volume_mounts: Some(vec![volumes::mount(&names.runner, paths::RUNNER_DIR)]),
+        ..Default::default()
+    }
+}
+
+fn resources(workload: &Workload) -> Option<ResourceRequirements> {
+    let resources = workload.resources.as_ref()?;
+    let quantities = |map: &std::collections::BTreeMap<String, String>| {
+        let quantity = |(name, value): (&String, &String)| (name.clone(), Quantity(value.clone()));
+        map.iter().map(quantity).collect()
+    };
+    Some(ResourceRequirements {
+        limits: resources.limits.as_ref().map(quantities),
+        requests: resources.requests.as_ref().map(quantities),
+        claims: None,
+    })
+}
+
+fn pull_secrets(config: &RuntimeConfig, settings: &RunnerSettings) -> Option<Vec<LocalObjectReference>> {
+    let names = config
+        .image_pull_secrets
+        .as_ref()
+        .unwrap_or(&settings.image_pull_secrets);
+    let reference = |name: &String| LocalObjectReference { name: name.clone() };
+    (!names.is_empty()).then(|| names.iter().map(reference).collect())
+}
+
+/// What the run says, else what the settings say, else the restricted one. An empty one means none at all.
+fn pod_security_context(config: &RuntimeConfig, settings: &RunnerSettings) -> Option<PodSecurityContext> {
+    let chosen = config
+        .pod_security_context
+        .as_ref()
+        .or(settings.pod_security_context.as_ref());
+    match chosen {
+        Some(context) => Some(context.clone()).filter(|context| *context != PodSecurityContext::default()),
+        None => Some(restricted_pod()),
+    }
+}
+
+/// What the Pod Security Standard `restricted` asks of a pod, with a user, because many images would run as root.
+fn restricted_pod() -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(USER),
+        run_as_group: Some(USER),
+        fs_group: Some(USER),
+        // Otherwise the node walks through the whole of a persistent volume at each start.
+        fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            localhost_profile: None,
+        }),
+        ..Default::default()
+    }
+}
+
+/// What the Pod Security Standard `restricted` asks of a container.
+fn restricted_container() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            add: None,
+        }),
+        ..Default::default()
+    }
+}

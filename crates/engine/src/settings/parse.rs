@@ -1,0 +1,169 @@
+//! From the variables of the environment to the settings: all mistakes at once, or none.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Namespaces, Settings,
+    mistakes::{Mistake, Mistakes, Wrong},
+    table::{
+        self, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES, RENEW_DEADLINE, RETRY_PERIOD,
+        RUN_RETENTION,
+    },
+    unread,
+};
+
+/// What all variables of Jangar begin with.
+const PREFIX: &str = "JANGAR_";
+
+/// The settings, and what an operator should hear about them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    pub settings: Settings,
+    /// Variables that begin with `JANGAR_` and that no part of Jangar reads: most likely a slip in the name.
+    pub unknown: Vec<String>,
+    /// What can be used, but is hardly meant.
+    pub warnings: Vec<String>,
+}
+
+/// The settings on their way, with those values beside them that only count together with others.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) settings: Settings,
+    pub(super) cluster_scoped: bool,
+    pub(super) pod_namespace: Option<String>,
+    pub(super) lease_namespace: Option<String>,
+    /// The older name of the default image.
+    pub(super) agent_image: Option<String>,
+}
+
+/// The variables of Jangar that are set, without blanks around their values. A blank one counts as unset.
+struct Given(BTreeMap<String, String>);
+
+impl Given {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl Settings {
+    /// Reads the settings from the variables of an environment.
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Parsed, Mistakes> {
+        let given = Given(
+            vars.into_iter()
+                .filter(|(name, value)| name.starts_with(PREFIX) && !value.trim().is_empty())
+                .map(|(name, value)| (name, value.trim().to_owned()))
+                .collect(),
+        );
+        let mut draft = Draft::default();
+        let mut mistakes = Vec::new();
+        for variable in table::variables() {
+            let Some(text) = given.text(variable.name) else {
+                continue;
+            };
+            if let Err(wrong) = variable.reader.read(&mut draft, text) {
+                let remedy = format!("give {}", variable.reader);
+                mistakes.push(Mistake::new(variable.name, text, wrong, remedy));
+            }
+        }
+        mistakes.extend(contradictions(&draft, &given, &mistakes));
+        match Mistakes::some(mistakes) {
+            Some(mistakes) => Err(mistakes),
+            None => Ok(parsed(draft, &given)),
+        }
+    }
+}
+
+fn parsed(draft: Draft, given: &Given) -> Parsed {
+    let Draft {
+        mut settings,
+        cluster_scoped: _,
+        pod_namespace,
+        lease_namespace,
+        agent_image,
+    } = draft;
+    if let Some(namespace) = lease_namespace.or(pod_namespace) {
+        settings.lease.namespace = namespace;
+    }
+    settings.runner.image = settings.runner.image.or(agent_image);
+    Parsed {
+        warnings: upside_down_retention(&settings).into_iter().collect(),
+        unknown: given
+            .0
+            .keys()
+            .filter(|name| {
+                table::variables().all(|variable| variable.name != **name) && !unread::is_others(name)
+            })
+            .cloned()
+            .collect(),
+        settings,
+    }
+}
+
+/// Values that are right by themselves but not together. Where one of them could not be read, its own mistake says enough.
+fn contradictions(draft: &Draft, given: &Given, mistakes: &[Mistake]) -> Vec<Mistake> {
+    let readable = |name: &str| mistakes.iter().all(|mistake| mistake.variable != name);
+    let mut found = Vec::new();
+    if draft.settings.namespaces == Namespaces::All && !draft.cluster_scoped && readable(CLUSTER_SCOPED) {
+        found.push(Mistake::new(
+            NAMESPACES,
+            given.text(NAMESPACES).unwrap_or_default(),
+            Wrong::NotClusterScoped,
+            format!("give Jangar those rights and set {CLUSTER_SCOPED}=true, or name the namespaces"),
+        ));
+    }
+    let lease = &draft.settings.lease;
+    let retry = (RETRY_PERIOD, lease.retry_period);
+    let renew = (RENEW_DEADLINE, lease.renew_deadline);
+    let whole = (LEASE_DURATION, lease.duration);
+    for (less, more) in [(retry, renew), (renew, whole)] {
+        if readable(less.0) && readable(more.0) {
+            found.extend(out_of_order(less, more, given));
+        }
+    }
+    found
+}
+
+/// The mistake, if the one time is not less than the other. It is laid to the one that was set: a default is never wrong.
+fn out_of_order(
+    (less, shorter): (&'static str, Duration),
+    (more, longer): (&'static str, Duration),
+    given: &Given,
+) -> Option<Mistake> {
+    if shorter < longer {
+        return None;
+    }
+    let (shorter, longer) = (shorter.as_secs(), longer.as_secs());
+    Some(match given.text(less) {
+        Some(text) => Mistake::new(
+            less,
+            text,
+            Wrong::NotLess {
+                other: more,
+                seconds: longer,
+            },
+            format!("lower it, or raise {more} above {shorter}"),
+        ),
+        None => Mistake::new(
+            more,
+            given.text(more).unwrap_or_default(),
+            Wrong::NotMore {
+                other: less,
+                seconds: shorter,
+            },
+            format!("raise it, or lower {less} below {longer}"),
+        ),
+    })
+}
+
+/// A Job goes with its run at the latest, so keeping it longer than the run cannot work. A Job that is kept for good and a
+/// run that is not are no contradiction: that is how one says "as long as the run".
+fn upside_down_retention(settings: &Settings) -> Option<String> {
+    let job = u64::from(settings.runner.job_ttl_seconds?);
+    let run = settings.runs.retention?.as_secs();
+    (job > run).then(|| {
+        format!(
+            "a finished Job should be kept for {job} s ({JOB_TTL}) but its run only for {run} s ({RUN_RETENTION}), \
+             and the Job is deleted with the run: keep the run longer, or the Job shorter"
+        )
+    })
+}

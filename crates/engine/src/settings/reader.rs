@@ -1,0 +1,486 @@
+//! How the text of one variable becomes a value.
+
+use std::{collections::BTreeMap, fmt};
+
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    legal::{Rule, is_label_key, is_label_value},
+    mistakes::{Wrong, shown},
+    parse::Draft,
+};
+
+/// How one variable is read, and where its value goes. Nothing is stored of a value that is wrong.
+pub(super) enum Reader {
+    Switch(fn(&mut Draft, bool)),
+    Number {
+        from: u32,
+        to: u32,
+        /// Whether zero may be given although it is below `from`.
+        or_zero: bool,
+        set: fn(&mut Draft, u32),
+    },
+    Text(Rule, fn(&mut Draft, String)),
+    List(Rule, fn(&mut Draft, Vec<String>)),
+    /// What has a form of its own.
+    Special {
+        takes: &'static str,
+        read: fn(&mut Draft, &str) -> Result<(), Wrong>,
+    },
+}
+
+impl Reader {
+    /// Reads a text that is neither blank nor has blanks around it.
+    pub(super) fn read(&self, draft: &mut Draft, text: &str) -> Result<(), Wrong> {
+        match self {
+            Self::Switch(set) => set(draft, switch(text)?),
+            Self::Number {
+                from,
+                to,
+                or_zero,
+                set,
+            } => {
+                let number = whole_number(text)?;
+                let in_range = (*from..=*to).contains(&number) || (*or_zero && number == 0);
+                if !in_range {
+                    return Err(Wrong::OutOfRange);
+                }
+                set(draft, number);
+            }
+            Self::Text(rule, set) if rule.allows(text) => set(draft, text.to_owned()),
+            Self::Text(..) => return Err(Wrong::Illegal),
+            Self::List(rule, set) => set(draft, legal(words(text)?, *rule)?),
+            Self::Special { read, .. } => read(draft, text)?,
+        }
+        Ok(())
+    }
+}
+
+/// What the variable takes: the reference says it, and so does the remedy of a mistake.
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(_) => f.write_str("`true` or `false`"),
+            Self::Number {
+                from,
+                to,
+                or_zero: false,
+                ..
+            } => write!(f, "a whole number from {from} to {to}"),
+            Self::Number {
+                from,
+                to,
+                or_zero: true,
+                ..
+            } => write!(f, "0, or a whole number from {from} to {to}"),
+            Self::Text(rule, _) => f.write_str(rule.one()),
+            Self::List(rule, _) => write!(f, "a comma list or a JSON array of {}", rule.many()),
+            Self::Special { takes, .. } => f.write_str(takes),
+        }
+    }
+}
+
+fn switch(text: &str) -> Result<bool, Wrong> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err(Wrong::NotBoolean),
+    }
+}
+
+/// Reads `2592000`, and `2.592e+06` as well: that is how Helm writes large numbers. Each u32 is a whole f64, and those are
+/// printed without point and exponent.
+fn whole_number(text: &str) -> Result<u32, Wrong> {
+    let number: f64 = text.parse().map_err(|_| Wrong::NotWhole)?;
+    // A number of very many digits is read as infinite, and is whole all the same.
+    if number.is_nan() || (number.is_finite() && number.fract() != 0.0) {
+        return Err(Wrong::NotWhole);
+    }
+    number.to_string().parse().map_err(|_| Wrong::OutOfRange)
+}
+
+/// The words of a JSON array of strings, or those between commas.
+pub(super) fn words(text: &str) -> Result<Vec<String>, Wrong> {
+    entries(text, |entry| match entry {
+        Value::String(word) => Ok(word),
+        other => Err(type_of(&other)),
+    })
+}
+
+/// The same, where an entry of the array may also be `{"name": "…"}`.
+pub(super) fn named_words(text: &str) -> Result<Vec<String>, Wrong> {
+    entries(text, |entry| match entry {
+        Value::String(word) => Ok(word),
+        Value::Object(mut fields) => match (fields.remove("name"), fields.is_empty()) {
+            (Some(Value::String(name)), true) => Ok(name),
+            _ => Err("an object, but not one of a `name` alone"),
+        },
+        other => Err(type_of(&other)),
+    })
+}
+
+fn entries(text: &str, word: fn(Value) -> Result<String, &'static str>) -> Result<Vec<String>, Wrong> {
+    if !text.starts_with('[') {
+        return Ok(text.split(',').map(|entry| entry.trim().to_owned()).collect());
+    }
+    array(text)?
+        .into_iter()
+        .enumerate()
+        .map(|(index, entry)| {
+            let position = index + 1;
+            word(entry).map_err(|found| Wrong::EntryType { position, found })
+        })
+        .collect()
+}
+
+/// The entries, if each is legal. An empty one is not: it is more likely a slip than meant.
+pub(super) fn legal(entries: Vec<String>, rule: Rule) -> Result<Vec<String>, Wrong> {
+    for (index, entry) in entries.iter().enumerate() {
+        let position = index + 1;
+        if entry.trim().is_empty() {
+            return Err(Wrong::EmptyEntry { position });
+        }
+        if !rule.allows(entry) {
+            let entry = shown(entry);
+            return Err(Wrong::IllegalEntry { position, entry });
+        }
+    }
+    Ok(entries)
+}
+
+fn json(text: &str) -> Result<Value, Wrong> {
+    serde_json::from_str(text).map_err(|error| Wrong::NotJson {
+        error: shown(&error.to_string()),
+    })
+}
+
+fn array(text: &str) -> Result<Vec<Value>, Wrong> {
+    match json(text)? {
+        Value::Array(entries) => Ok(entries),
+        other => Err(Wrong::JsonType {
+            found: type_of(&other),
+        }),
+    }
+}
+
+/// Labels that a node must have.
+pub(super) fn node_selector(text: &str) -> Result<BTreeMap<String, String>, Wrong> {
+    let selector: BTreeMap<String, String> = object(text)?.unwrap_or_default();
+    for (key, value) in &selector {
+        if !is_label_key(key) {
+            return Err(Wrong::LabelKey { key: shown(key) });
+        }
+        if !is_label_value(value) {
+            return Err(Wrong::LabelValue {
+                key: shown(key),
+                value: shown(value),
+            });
+        }
+    }
+    Ok(selector)
+}
+
+/// A type of Kubernetes from a JSON object. An empty object says nothing, so it is as if it were not there: Helm writes `{}`
+/// for what nobody has chosen.
+pub(super) fn object<T: DeserializeOwned + Serialize>(text: &str) -> Result<Option<T>, Wrong> {
+    match json(text)? {
+        Value::Object(fields) if fields.is_empty() => Ok(None),
+        given @ Value::Object(_) => typed(&given, "").map(Some),
+        other => Err(Wrong::JsonType {
+            found: type_of(&other),
+        }),
+    }
+}
+
+/// Types of Kubernetes from a JSON array.
+pub(super) fn objects<T: DeserializeOwned + Serialize>(text: &str) -> Result<Vec<T>, Wrong> {
+    array(text)?
+        .iter()
+        .enumerate()
+        .map(|(index, entry)| typed(entry, &format!("[{index}]")))
+        .collect()
+}
+
+/// Constraints of topology spread: checked for what every version of Kubernetes asks of them, and kept as they are.
+pub(super) fn topology_spread_constraints(text: &str) -> Result<Vec<Value>, Wrong> {
+    let constraints = array(text)?;
+    for (index, given) in constraints.iter().enumerate() {
+        let at = format!("[{index}]");
+        let read: TopologySpreadConstraint = deserialised(given, &at)?;
+        let lacks = |field: &str, error: &str| {
+            Err(Wrong::Field {
+                path: format!("{at}.{field}"),
+                error: error.to_owned(),
+            })
+        };
+        if read.max_skew < 1 {
+            return lacks("maxSkew", "at least 1 is required");
+        }
+        if !is_label_key(&read.topology_key) {
+            return lacks("topologyKey", "the key of a label of nodes is required");
+        }
+        if !["DoNotSchedule", "ScheduleAnyway"].contains(&read.when_unsatisfiable.as_str()) {
+            return lacks("whenUnsatisfiable", "DoNotSchedule or ScheduleAnyway is required");
+        }
+    }
+    Ok(constraints)
+}
+
+/// Reads a type of Kubernetes, and makes sure that nothing was left out. The types themselves pass over fields they do
+/// not know, so a slip of the pen in `tolerationSeconds` would go unnoticed.
+fn typed<T: DeserializeOwned + Serialize>(given: &Value, at: &str) -> Result<T, Wrong> {
+    let read: T = deserialised(given, at)?;
+    let kept = serde_json::to_value(&read).map_err(|error| Wrong::Field {
+        path: at.to_owned(),
+        error: shown(&error.to_string()),
+    })?;
+    match left_out(given, &kept, at) {
+        Some(path) => Err(Wrong::UnknownField { path: shown(&path) }),
+        None => Ok(read),
+    }
+}
+
+fn deserialised<T: DeserializeOwned>(given: &Value, at: &str) -> Result<T, Wrong> {
+    serde_path_to_error::deserialize(given).map_err(|error| {
+        // serde_path_to_error writes `.` for the document itself.
+        let path = match error.path().to_string().as_str() {
+            "." => at.to_owned(),
+            inner => member(at, inner),
+        };
+        Wrong::Field {
+            path: shown(&path),
+            error: shown(&error.inner().to_string()),
+        }
+    })
+}
+
+/// Where `given` has a field that `kept` has not. It goes no deeper than a JSON document may be nested: serde_json reads
+/// 128 levels.
+fn left_out(given: &Value, kept: &Value, at: &str) -> Option<String> {
+    match (given, kept) {
+        (Value::Object(given), Value::Object(kept)) => given
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .find_map(|(key, value)| {
+                let path = member(at, key);
+                match kept.get(key) {
+                    Some(kept) => left_out(value, kept, &path),
+                    None => Some(path),
+                }
+            }),
+        (Value::Array(given), Value::Array(kept)) => given
+            .iter()
+            .zip(kept)
+            .enumerate()
+            .find_map(|(index, (given, kept))| left_out(given, kept, &format!("{at}[{index}]"))),
+        _ => None,
+    }
+}
+
+fn member(at: &str, key: &str) -> String {
+    if at.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{at}.{key}")
+    }
+}
+
+const fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration};
+
+    use super::*;
+
+    #[test]
+    fn booleans_are_read_in_every_common_spelling() {
+        for yes in ["1", "true", "yes", "on", "TRUE", "Yes", "oN"] {
+            assert_eq!(switch(yes), Ok(true), "{yes}");
+        }
+        for no in ["0", "false", "no", "off", "False", "NO"] {
+            assert_eq!(switch(no), Ok(false), "{no}");
+        }
+        for neither in ["2", "y", "maybe", "truefalse", "null"] {
+            assert_eq!(switch(neither), Err(Wrong::NotBoolean), "{neither}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_whole_and_may_be_written_as_helm_writes_them() {
+        for (text, expected) in [
+            ("0", Ok(0)),
+            ("2592000", Ok(2_592_000)),
+            ("2.592e+06", Ok(2_592_000)),
+            ("2.147483647e+09", Ok(2_147_483_647)),
+            ("4294967295", Ok(u32::MAX)),
+            ("600.0", Ok(600)),
+            ("4294967296", Err(Wrong::OutOfRange)),
+            (
+                "99999999999999999999999999999999999999999999",
+                Err(Wrong::OutOfRange),
+            ),
+            ("-1", Err(Wrong::OutOfRange)),
+            ("0.5", Err(Wrong::NotWhole)),
+            ("1.5e+00", Err(Wrong::NotWhole)),
+            ("10s", Err(Wrong::NotWhole)),
+            ("1_000", Err(Wrong::NotWhole)),
+            (&"9".repeat(500), Err(Wrong::OutOfRange)),
+            ("NaN", Err(Wrong::NotWhole)),
+        ] {
+            assert_eq!(whole_number(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_are_written_with_commas_or_as_json() {
+        let list = |text| legal(words(text)?, Rule::Name);
+        let both = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(list("a , b"), both);
+        assert_eq!(list(r#"["a", "b"]"#), both);
+        assert_eq!(list("[]"), Ok(Vec::new()));
+        assert_eq!(list("a,,b"), Err(Wrong::EmptyEntry { position: 2 }));
+        assert_eq!(list("a,"), Err(Wrong::EmptyEntry { position: 2 }));
+        assert_eq!(list(r#"[" "]"#), Err(Wrong::EmptyEntry { position: 1 }));
+        let found = "a number";
+        assert_eq!(list(r#"["a", 1]"#), Err(Wrong::EntryType { position: 2, found }));
+        let entry = "B".to_owned();
+        assert_eq!(list("a, B"), Err(Wrong::IllegalEntry { position: 2, entry }));
+        assert!(matches!(list(r#"["a""#), Err(Wrong::NotJson { .. })));
+    }
+
+    #[test]
+    fn names_may_stand_in_objects_where_kubernetes_has_references() {
+        assert_eq!(
+            named_words(r#"["a", {"name": "b"}]"#),
+            Ok(vec!["a".to_owned(), "b".to_owned()])
+        );
+        for bad in [
+            r#"[{"name": 1}]"#,
+            r#"[{"title": "a"}]"#,
+            r#"[{"name": "a", "key": "b"}]"#,
+        ] {
+            assert!(
+                matches!(named_words(bad), Err(Wrong::EntryType { position: 1, .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_field_that_kubernetes_does_not_have_is_named_with_its_place() {
+        assert_eq!(
+            objects::<Toleration>(r#"[{"key": "a"}, {"key": "b", "toleration": 3}]"#),
+            Err(Wrong::UnknownField {
+                path: "[1].toleration".to_owned()
+            })
+        );
+        assert_eq!(
+            object::<Affinity>(r#"{"nodeAffinity": {"preferred": []}}"#),
+            Err(Wrong::UnknownField {
+                path: "nodeAffinity.preferred".to_owned()
+            })
+        );
+        assert_eq!(
+            object::<Affinity>(
+                r#"{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topology": "a"}]}}"#
+            ),
+            Err(Wrong::UnknownField {
+                path: "podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topology".to_owned()
+            })
+        );
+    }
+
+    #[test]
+    fn a_field_of_the_wrong_type_is_named_with_its_place() {
+        for (found, path) in [
+            (objects::<Toleration>(r#"[{"key": 1}]"#).map(drop), "[0].key"),
+            (objects::<Toleration>(r#"[{"key": "a"}, 7]"#).map(drop), "[1]"),
+            (
+                object::<PodSecurityContext>(r#"{"seccompProfile": {"type": []}}"#).map(drop),
+                "seccompProfile.type",
+            ),
+            (
+                object::<BTreeMap<String, String>>(r#"{"zone": true}"#).map(drop),
+                "zone",
+            ),
+        ] {
+            match found {
+                Err(Wrong::Field { path: named, .. }) => assert_eq!(named, path),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_object_says_nothing() {
+        assert_eq!(object::<PodSecurityContext>("{}"), Ok(None));
+        assert_eq!(
+            object::<PodSecurityContext>("[]"),
+            Err(Wrong::JsonType { found: "an array" })
+        );
+        assert_eq!(
+            objects::<Toleration>("{}"),
+            Err(Wrong::JsonType { found: "an object" })
+        );
+        assert_eq!(node_selector("null"), Err(Wrong::JsonType { found: "null" }));
+    }
+
+    #[test]
+    fn labels_of_nodes_are_legal() {
+        assert!(node_selector(r#"{"kubernetes.io/os": "linux", "spot": ""}"#).is_ok());
+        assert!(matches!(
+            node_selector(r#"{"a b": "c"}"#),
+            Err(Wrong::LabelKey { .. })
+        ));
+        assert!(matches!(
+            node_selector(r#"{"a": "b c"}"#),
+            Err(Wrong::LabelValue { .. })
+        ));
+    }
+
+    #[test]
+    fn a_constraint_of_topology_spread_has_what_kubernetes_requires_and_may_have_more() {
+        let newer =
+            r#"[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "new": [1]}]"#;
+        let kept = topology_spread_constraints(newer).expect("a field of a newer version passes through");
+        assert_eq!(
+            kept,
+            [serde_json::json!({
+                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "new": [1]
+            })]
+        );
+        for (text, path) in [
+            (
+                r#"[{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]"#,
+                "[0].maxSkew",
+            ),
+            (
+                r#"[{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]"#,
+                "[0].topologyKey",
+            ),
+            (
+                r#"[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "Never"}]"#,
+                "[0].whenUnsatisfiable",
+            ),
+            (r#"[{"maxSkew": "1", "topologyKey": "zone"}]"#, "[0].maxSkew"),
+            ("[1]", "[0]"),
+        ] {
+            match topology_spread_constraints(text) {
+                Err(Wrong::Field { path: named, .. }) => assert_eq!(named, path),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    }
+}

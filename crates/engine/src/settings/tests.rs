@@ -1,0 +1,408 @@
+//! The settings as a whole: what every variable does, and what is said when it cannot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSecurityContext,
+    Toleration,
+};
+use proptest::{collection, prelude::Strategy, prop_oneof, proptest, sample};
+use serde_json::json;
+
+use super::*;
+
+const REQUIRED_NODES: &str = r#"{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+    {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}}}"#;
+
+/// A value for every variable, other than its default.
+const ALL_SET: &[(&str, &str)] = &[
+    ("JANGAR_AGENTS_CONTROLLER_ENABLED", "off"),
+    ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
+    ("JANGAR_RBAC_CLUSTER_SCOPED", "Yes"),
+    ("JANGAR_POD_NAMESPACE", "jangar"),
+    ("JANGAR_LEADER_ELECTION_ENABLED", "0"),
+    ("JANGAR_LEADER_ELECTION_LEASE_NAME", "another.lease"),
+    ("JANGAR_LEADER_ELECTION_LEASE_NAMESPACE", "leases"),
+    ("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "40"),
+    ("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "25"),
+    ("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "4"),
+    ("JANGAR_REFERENCE_GRACE_SECONDS", "0"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS",
+        "1.2096e+06",
+    ),
+    ("JANGAR_AGENTRUN_IMMUTABILITY_ENFORCED", "no"),
+    ("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "1500"),
+    ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "7"),
+    ("JANGAR_AGENTRUN_ARTIFACTS_STRICT", "TRUE"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_LABELS_REQUIRED",
+        r#"["team", "example.com/cost"]"#,
+    ),
+    ("JANGAR_AGENTS_CONTROLLER_LABELS_ALLOWED", "team,example.com/*"),
+    ("JANGAR_AGENTS_CONTROLLER_LABELS_DENIED", "*/secret"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_IMAGES_ALLOWED",
+        "registry.example.com/*",
+    ),
+    ("JANGAR_AGENTS_CONTROLLER_IMAGES_DENIED", r#"["*:latest"]"#),
+    ("JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS", "root-token, ca-key"),
+    ("JANGAR_AGENT_RUNNER_IMAGE", "registry.example.com/agent:1"),
+    ("JANGAR_AGENT_IMAGE", "registry.example.com/older:1"),
+    ("JANGAR_IMAGE", "registry.example.com/jangar:2"),
+    ("JANGAR_AGENT_RUNNER_SERVICE_ACCOUNT", "runner"),
+    (
+        "JANGAR_AGENT_RUNNER_NODE_SELECTOR",
+        r#"{"kubernetes.io/os": "linux"}"#,
+    ),
+    (
+        "JANGAR_AGENT_RUNNER_TOLERATIONS",
+        r#"[{"key": "spot", "operator": "Exists"}]"#,
+    ),
+    (
+        "JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS",
+        r#"[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]"#,
+    ),
+    ("JANGAR_AGENT_RUNNER_AFFINITY", REQUIRED_NODES),
+    (
+        "JANGAR_AGENT_RUNNER_POD_SECURITY_CONTEXT",
+        r#"{"runAsUser": 1000}"#,
+    ),
+    ("JANGAR_AGENT_RUNNER_PRIORITY_CLASS", "batch"),
+    ("JANGAR_AGENT_RUNNER_SCHEDULER_NAME", "packer"),
+    (
+        "JANGAR_AGENT_RUNNER_IMAGE_PULL_SECRETS",
+        r#"["one", {"name": "two"}]"#,
+    ),
+    ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "2"),
+    ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
+    ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "86400"),
+];
+
+fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
+    Settings::from_vars(
+        vars.iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+    )
+}
+
+fn words<C: FromIterator<String>>(words: &[&str]) -> C {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn nothing_set_means_the_defaults() {
+    let expected = Parsed {
+        settings: Settings::default(),
+        unknown: Vec::new(),
+        warnings: Vec::new(),
+    };
+    assert_eq!(read(&[]), Ok(expected.clone()));
+    let blank: Vec<_> = ALL_SET.iter().map(|(name, _)| (*name, " \t")).collect();
+    assert_eq!(read(&blank), Ok(expected));
+}
+
+#[test]
+fn a_default_that_is_written_out_changes_nothing() {
+    let unset = read(&[]);
+    for variable in table::variables() {
+        if let table::Unset::Is(value) = variable.unset {
+            assert_eq!(
+                read(&[(variable.name, value)]),
+                unset,
+                "{}={value}",
+                variable.name
+            );
+        }
+    }
+}
+
+#[test]
+fn every_variable_changes_something_by_itself() {
+    let names: BTreeSet<&str> = ALL_SET.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        names,
+        table::variables().map(|variable| variable.name).collect(),
+        "ALL_SET has every variable"
+    );
+    for (name, value) in ALL_SET {
+        // Rights in the whole cluster matter to those only who want every namespace.
+        let before = match *name {
+            "JANGAR_RBAC_CLUSTER_SCOPED" => vec![("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*")],
+            _ => Vec::new(),
+        };
+        let after = [before.clone(), vec![(*name, *value)]].concat();
+        assert_ne!(read(&before), read(&after), "{name}");
+    }
+}
+
+#[test]
+fn every_variable_is_read() {
+    let expected = Settings {
+        agents_enabled: false,
+        namespaces: Namespaces::All,
+        lease: LeaseSettings {
+            enabled: false,
+            name: "another.lease".to_owned(),
+            namespace: "leases".to_owned(),
+            duration: Duration::from_secs(40),
+            renew_deadline: Duration::from_secs(25),
+            retry_period: Duration::from_secs(4),
+        },
+        runs: RunSettings {
+            reference_grace: Duration::ZERO,
+            retention: Some(Duration::from_hours(14 * 24)),
+            immutability_enforced: false,
+            cancel_timeout: Duration::from_millis(1500),
+            artifacts_max: 7,
+            artifacts_strict: true,
+        },
+        policy: PolicySettings {
+            labels_required: words(&["team", "example.com/cost"]),
+            labels_denied: words(&["*/secret"]),
+            labels_allowed: words(&["team", "example.com/*"]),
+            images_denied: words(&["*:latest"]),
+            images_allowed: words(&["registry.example.com/*"]),
+            blocked_secrets: words(&["ca-key", "root-token"]),
+        },
+        runner: RunnerSettings {
+            image: Some("registry.example.com/agent:1".to_owned()),
+            install: Install {
+                image: "registry.example.com/jangar:2".to_owned(),
+                ..RunnerSettings::default().install
+            },
+            service_account: Some("runner".to_owned()),
+            node_selector: BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]),
+            tolerations: vec![Toleration {
+                key: Some("spot".to_owned()),
+                operator: Some("Exists".to_owned()),
+                ..Toleration::default()
+            }],
+            topology_spread_constraints: vec![
+                json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}),
+            ],
+            affinity: Some(node_must_have("gpu")),
+            pod_security_context: Some(PodSecurityContext {
+                run_as_user: Some(1000),
+                ..PodSecurityContext::default()
+            }),
+            priority_class: Some("batch".to_owned()),
+            scheduler_name: Some("packer".to_owned()),
+            image_pull_secrets: words(&["one", "two"]),
+            backoff_limit: 2,
+            job_ttl_seconds: None,
+            log_retention_seconds: 86_400,
+        },
+        safeguards: Safeguards::default(),
+    };
+    assert_eq!(read(ALL_SET).map(|parsed| parsed.settings), Ok(expected));
+}
+
+fn node_must_have(key: &str) -> Affinity {
+    Affinity {
+        node_affinity: Some(NodeAffinity {
+            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+                node_selector_terms: vec![NodeSelectorTerm {
+                    match_expressions: Some(vec![NodeSelectorRequirement {
+                        key: key.to_owned(),
+                        operator: "Exists".to_owned(),
+                        values: None,
+                    }]),
+                    match_fields: None,
+                }],
+            }),
+            ..NodeAffinity::default()
+        }),
+        ..Affinity::default()
+    }
+}
+
+#[test]
+fn what_is_not_set_falls_back_to_its_neighbour() {
+    let lease = |vars: &[_]| read(vars).map(|parsed| parsed.settings.lease.namespace);
+    let pod = ("JANGAR_POD_NAMESPACE", "pods");
+    let own = ("JANGAR_LEADER_ELECTION_LEASE_NAMESPACE", "leases");
+    assert_eq!(lease(&[]), Ok("agents".to_owned()));
+    assert_eq!(lease(&[pod]), Ok("pods".to_owned()));
+    assert_eq!(lease(&[pod, own]), Ok("leases".to_owned()));
+
+    let image = |vars: &[_]| read(vars).map(|parsed| parsed.settings.runner.image);
+    let older = ("JANGAR_AGENT_IMAGE", "older:1");
+    let newer = ("JANGAR_AGENT_RUNNER_IMAGE", "newer:1");
+    assert_eq!(image(&[]), Ok(None));
+    assert_eq!(image(&[older]), Ok(Some("older:1".to_owned())));
+    assert_eq!(image(&[older, newer]), Ok(Some("newer:1".to_owned())));
+}
+
+#[test]
+fn zero_keeps_finished_runs_and_jobs_for_good() {
+    let parsed = read(&[
+        ("JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS", "0"),
+        ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
+    ])
+    .expect("both may be zero");
+    assert_eq!(parsed.settings.runs.retention, None);
+    assert_eq!(parsed.settings.runner.job_ttl_seconds, None);
+    assert_eq!(parsed.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn every_mistake_is_listed_at_once() {
+    let mistakes = read(&[
+        ("JANGAR_AGENTS_CONTROLLER_ENABLED", "maybe"),
+        ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "agents, Team_A"),
+        ("JANGAR_POD_NAMESPACE", "two words"),
+        ("JANGAR_LEADER_ELECTION_LEASE_NAME", "a/b"),
+        ("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "3601"),
+        ("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "10"),
+        ("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "10"),
+        ("JANGAR_REFERENCE_GRACE_SECONDS", "1m"),
+        ("JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS", "-1"),
+        ("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "0"),
+        ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "2.5"),
+        ("JANGAR_AGENTS_CONTROLLER_LABELS_REQUIRED", r#"["team", 7]"#),
+        ("JANGAR_AGENTS_CONTROLLER_LABELS_DENIED", "a,,b"),
+        (
+            "JANGAR_AGENTS_CONTROLLER_IMAGES_ALLOWED",
+            r#"["registry.example.com/*""#,
+        ),
+        ("JANGAR_AGENT_RUNNER_IMAGE", "an image"),
+        ("JANGAR_AGENT_RUNNER_NODE_SELECTOR", r#"{"zone": 1}"#),
+        (
+            "JANGAR_AGENT_RUNNER_TOLERATIONS",
+            r#"[{"key": "spot", "effects": "NoSchedule"}]"#,
+        ),
+        (
+            "JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS",
+            r#"{"maxSkew": 1}"#,
+        ),
+        ("JANGAR_AGENT_RUNNER_AFFINITY", "none"),
+        (
+            "JANGAR_AGENT_RUNNER_POD_SECURITY_CONTEXT",
+            "{\"runAsUser\":\n\"root\"}",
+        ),
+        ("JANGAR_AGENT_RUNNER_IMAGE_PULL_SECRETS", r#"[{"secret": "a"}]"#),
+        ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "101"),
+        ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "29"),
+        ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", &"9".repeat(500)),
+    ])
+    .expect_err("none of these can be used");
+    insta::assert_snapshot!(mistakes);
+}
+
+#[test]
+fn values_that_contradict_each_other_are_mistakes() {
+    let duration = "JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS";
+    let renew = "JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS";
+    let retry = "JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS";
+    let cases: &[&[(&str, &str)]] = &[
+        &[("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*")],
+        &[
+            ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", r#"["*"]"#),
+            ("JANGAR_RBAC_CLUSTER_SCOPED", "0"),
+        ],
+        &[
+            ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "a,*"),
+            ("JANGAR_RBAC_CLUSTER_SCOPED", "1"),
+        ],
+        &[("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "[]")],
+        &[(duration, "20")],
+        &[(renew, "5")],
+        &[(retry, "20")],
+        &[(duration, "10"), (renew, "10"), (retry, "10")],
+    ];
+    let said: Vec<String> = cases
+        .iter()
+        .map(|vars| read(vars).expect_err("a contradiction").to_string())
+        .collect();
+    insta::assert_snapshot!(said.join("\n\n"));
+}
+
+#[test]
+fn a_value_that_cannot_be_read_is_not_compared_with_another() {
+    let mistakes = read(&[
+        ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
+        ("JANGAR_RBAC_CLUSTER_SCOPED", "perhaps"),
+        ("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "soon"),
+        ("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "6"),
+    ])
+    .expect_err("two cannot be read");
+    let named: Vec<_> = mistakes.iter().map(|mistake| mistake.variable).collect();
+    assert_eq!(
+        named,
+        [
+            "JANGAR_RBAC_CLUSTER_SCOPED",
+            "JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS"
+        ]
+    );
+}
+
+#[test]
+fn a_name_that_nobody_reads_is_reported() {
+    let parsed = read(&[
+        ("JANGAR_AGENT_RUNNER_IMAGES", "x"),
+        ("JANGAR_", "x"),
+        ("JANGAR_LEFT_BLANK", " "),
+        ("JANGAR_GRPC_PORT", "tcp://10.0.0.1:50051"),
+        ("JANGAR_AGENTS_CONTROLLER_QUEUE_REPO", "50"),
+        ("JANGAR_REFERENCE_GRACE_SECONDS", "5"),
+        ("PATH", "/bin"),
+    ])
+    .expect("an unknown name is no mistake");
+    assert_eq!(parsed.unknown, ["JANGAR_", "JANGAR_AGENT_RUNNER_IMAGES"]);
+}
+
+#[test]
+fn a_job_that_should_outlive_its_run_is_warned_about() {
+    let warnings = |job, run| {
+        read(&[
+            ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", job),
+            ("JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS", run),
+        ])
+        .expect("a warning is no mistake")
+        .warnings
+    };
+    assert_eq!(
+        warnings("7200", "3600"),
+        [
+            "a finished Job should be kept for 7200 s (JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS) but its run only for 3600 s \
+             (JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS), and the Job is deleted with the run: keep the run \
+             longer, or the Job shorter"
+        ]
+    );
+    for (job, run) in [("3600", "3600"), ("3600", "7200"), ("3600", "0"), ("0", "3600")] {
+        assert_eq!(warnings(job, run), Vec::<String>::new(), "{job} {run}");
+    }
+}
+
+/// Any text, and texts that are close to what some variable takes.
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        ".{0,40}",
+        "[-+0-9.e]{1,12}",
+        "[\\[\\]{}\":,0-9a-z* ]{0,24}",
+        sample::select(ALL_SET).prop_map(|(_, value)| value.to_owned()),
+        sample::select(ALL_SET).prop_flat_map(|(_, value)| {
+            let length = value.chars().count();
+            (0..=length).prop_map(|kept| value.chars().take(kept).collect())
+        }),
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => sample::select(ALL_SET).prop_map(|(name, _)| name.to_owned()),
+        1 => "JANGAR_[A-Z_0-9]{0,12}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_environment_is_too_strange(vars in collection::vec((name(), value()), 0..12)) {
+        if let Err(mistakes) = Settings::from_vars(vars) {
+            let count = mistakes.iter().count();
+            assert!(count > 0);
+            assert_eq!(mistakes.to_string().lines().count(), count, "one line each");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Variables that belong to Jangar but not to its controllers: their presence is no reason for a warning.
+
+/// What other parts of the product read, or later controllers will.
+const OTHERS: &[&str] = &[
+    // The pod, the image and the chart around them.
+    "JANGAR_BUILD_SHA",
+    "JANGAR_BUILD_TIME",
+    "JANGAR_POD_UID",
+    "JANGAR_SERVICE_ACCOUNT_NAME",
+    "JANGAR_VERSION",
+    // The control plane and its database.
+    "JANGAR_AGENT_COMMS_SUBJECTS",
+    "JANGAR_AGENT_COMMS_SUBSCRIBER_DISABLED",
+    "JANGAR_BASE_URL",
+    "JANGAR_CODEX_RERUN_ORCHESTRATION",
+    "JANGAR_CODEX_RERUN_ORCHESTRATION_NAMESPACE",
+    "JANGAR_CONTROL_PLANE_CACHE_CLUSTER",
+    "JANGAR_CONTROL_PLANE_CACHE_ENABLED",
+    "JANGAR_CONTROL_PLANE_CACHE_NAMESPACES",
+    "JANGAR_DB_CA_CERT",
+    "JANGAR_GITHUB_REPOS_ALLOWED",
+    "JANGAR_GRPC_ADDRESS",
+    "JANGAR_GRPC_ENABLED",
+    "JANGAR_GRPC_HOST",
+    "JANGAR_GRPC_PORT",
+    "JANGAR_GRPC_PROTO_PATH",
+    "JANGAR_GRPC_TOKEN",
+    "JANGAR_MIGRATIONS",
+    "JANGAR_PRIMITIVES_NAMESPACES",
+    "JANGAR_PRIMITIVES_RECONCILER",
+    "JANGAR_PROMETHEUS_METRICS_ENABLED",
+    "JANGAR_PROMETHEUS_METRICS_PATH",
+    "JANGAR_SKIP_MIGRATIONS",
+    "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION",
+    "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION_NAMESPACE",
+    // The queue, forges and webhooks.
+    "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT",
+    "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER",
+    "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE",
+    "JANGAR_AGENTS_CONTROLLER_QUEUE_CLUSTER",
+    "JANGAR_AGENTS_CONTROLLER_QUEUE_NAMESPACE",
+    "JANGAR_AGENTS_CONTROLLER_QUEUE_REPO",
+    "JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER",
+    "JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE",
+    "JANGAR_AGENTS_CONTROLLER_RATE_REPO",
+    "JANGAR_AGENTS_CONTROLLER_RATE_WINDOW_SECONDS",
+    "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT",
+    "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED",
+    "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES",
+    "JANGAR_AGENTS_CONTROLLER_VCS_DEPRECATED_TOKEN_TYPES",
+    "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED",
+    "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE",
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS",
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_ATTEMPTS",
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_DELAY_SECONDS",
+    // Credentials for agents.
+    "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY",
+    "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH",
+    "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME",
+    "JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY",
+    "JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME",
+    "JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY",
+    // The other controllers.
+    "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED",
+    "JANGAR_ORCHESTRATION_CONTROLLER_NAMESPACES",
+    "JANGAR_SCHEDULE_RUNNER_IMAGE",
+    "JANGAR_SCHEDULE_SERVICE_ACCOUNT",
+    "JANGAR_SUPPORTING_CONTROLLER_ENABLED",
+    "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES",
+    // The tests of this repository.
+    "JANGAR_RECORD",
+    "JANGAR_TEST_KUBECTL",
+];
+
+/// Whether the variable is none of the controllers' business.
+pub(super) fn is_others(name: &str) -> bool {
+    OTHERS.contains(&name) || is_service_link(name)
+}
+
+/// Whether Kubernetes made the variable: it gives each pod the addresses of the Services of its namespace, and one that is
+/// called `jangar` becomes `JANGAR_SERVICE_HOST`, `JANGAR_PORT`, `JANGAR_PORT_8080_TCP_ADDR` and so on.
+fn is_service_link(name: &str) -> bool {
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || name.ends_with("_PORT")
+        || name
+            .split_once("_PORT_")
+            .is_some_and(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::settings::table;
+
+    #[test]
+    fn no_variable_is_listed_twice_or_here_and_in_the_table() {
+        let read: Vec<&str> = table::variables().map(|variable| variable.name).collect();
+        let all: Vec<&str> = OTHERS.iter().copied().chain(read).collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        for name in all {
+            assert!(name.starts_with("JANGAR_"), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_tells_of_services_is_not_taken_for_a_setting() {
+        for name in [
+            "JANGAR_SERVICE_HOST",
+            "JANGAR_SERVICE_PORT",
+            "JANGAR_SERVICE_PORT_HTTP",
+            "JANGAR_PORT",
+            "JANGAR_PORT_8080_TCP",
+            "JANGAR_GRPC_PORT_50051_TCP_ADDR",
+        ] {
+            assert!(is_others(name), "{name}");
+        }
+        for name in [
+            "JANGAR_PORTS",
+            "JANGAR_AGENT_RUNNER_SERVICE_ACCOUNTS",
+            "JANGAR_PORT_NAME",
+        ] {
+            assert!(!is_others(name), "{name}");
+        }
+    }
+}

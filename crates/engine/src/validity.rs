@@ -1,0 +1,38 @@
+//! The conditions of kinds that are only checked: valid, wrong, or waiting for what they refer to.
+
+use jangar_api::{
+    condition::{CommonStatus, ConditionStatus, ConditionType},
+    reason::Reason,
+};
+use jiff::Timestamp;
+
+use crate::{
+    conditions::{Conditions, Standing},
+    decision::Rejection,
+};
+
+/// What the conditions say after a check. `InvalidSpec` is taken back when the object was mended.
+pub(crate) fn report(
+    before: &CommonStatus,
+    generation: Option<i64>,
+    checked: Result<(), Rejection>,
+    now: Timestamp,
+) -> CommonStatus {
+    let mut conditions = Conditions::of(before, generation, now);
+    match checked {
+        Ok(()) => {
+            conditions.clear(ConditionType::InvalidSpec, Reason::ValidSpec, "");
+            conditions.stand(Standing::Ready, &Reason::ValidSpec, "");
+        }
+        Err(Rejection { reason, message }) => {
+            conditions.set(
+                ConditionType::InvalidSpec,
+                ConditionStatus::True,
+                reason.clone(),
+                message.clone(),
+            );
+            conditions.stand(Standing::Degraded, &reason, &message);
+        }
+    }
+    conditions.into_status(before)
+}

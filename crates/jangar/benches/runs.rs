@@ -1,0 +1,300 @@
+//! How fast runs start, and how busy they keep the slots of a node, on `jangar up` as a person runs it: the program itself,
+//! over TLS, with real pods. Run by `make bench`.
+//!
+//! Two figures have a bound, and the program fails beyond it: the median from the request that creates an AgentRun to its
+//! process, and the share of the slots' time in which agents work. The writes per run are counted by the controllers
+//! themselves and must be at most five.
+
+#![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use jangar_api::{
+    agents::{agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun},
+    phase::RunPhase,
+};
+use kube::{
+    Api, Client, Config,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::json;
+
+/// Runs that are started one after the other on an idle machine.
+const LATENCY_RUNS: u32 = 50;
+const LATENCY_BOUND: Duration = Duration::from_millis(100);
+const RUNS: u32 = 1000;
+const SLOTS: u32 = 50;
+const RUN_SECONDS: f64 = 1.0;
+const BUSY_BOUND: f64 = 0.95;
+const WRITES_BOUND: f64 = 5.0;
+/// How many runs are submitted at once.
+const SUBMITTERS: usize = 16;
+/// Only a broken program takes that long.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // `cargo test --benches` builds and starts this as well, and must not measure.
+    if std::env::args().any(|argument| argument == "--test") {
+        return Ok(());
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let up = Up::start(directory.path())?;
+    let client = up.client().await?;
+    println!(
+        "jangar up: {} processors, {SLOTS} slots, redb on disk, TLS, pods sandboxed; {LATENCY_RUNS} runs one by one, then \
+         {RUNS} runs of {RUN_SECONDS} s submitted by {SUBMITTERS}",
+        std::thread::available_parallelism()?
+    );
+    let mut missed = Vec::new();
+    if let Err(error) = latency(&client).await {
+        missed.push(error);
+    }
+    let before = up.writes()?;
+    if let Err(error) = throughput(&client).await {
+        missed.push(error);
+    }
+    if let Err(error) = writes(&before, &up.writes()?) {
+        missed.push(error);
+    }
+    for error in &missed {
+        println!("MISSED: {error}");
+    }
+    ensure!(missed.is_empty(), "{} bounds were missed", missed.len());
+    Ok(())
+}
+
+/// From the request that creates a run to its process, by the clock of this machine that both read.
+async fn latency(client: &Client) -> Result<()> {
+    let report = r#"printf '{"outputs": {"started": "%s"}}' "$(date +%s%N)" > "$AGENT_OUTCOME_PATH""#;
+    provider(client, "clock", report).await?;
+    let runs: Api<AgentRun> = Api::default_namespaced(client.clone());
+    let mut took = Vec::new();
+    for number in 0..LATENCY_RUNS {
+        let name = format!("clock-{number}");
+        let asked = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        runs.create(&PostParams::default(), &run(&name, "clock")?).await?;
+        let ended = ended(&runs, 1, Some(&name)).await?;
+        let outputs = ended[0]
+            .status
+            .clone()
+            .and_then(|status| status.outcome)
+            .and_then(|outcome| outcome.outputs);
+        let started = outputs
+            .and_then(|outputs| outputs.0.get("started")?.as_str()?.parse::<u64>().ok())
+            .with_context(|| format!("{name} did not say when it started: {:#?}", ended[0].status))?;
+        took.push(Duration::from_nanos(started).saturating_sub(asked));
+    }
+    took.sort_unstable();
+    let (median, ninth) = (took[took.len() / 2], took[took.len() * 9 / 10]);
+    println!(
+        "apply to process: median {:.1} ms ({:.2} of the bound), 90th percentile {:.1} ms",
+        1e3 * median.as_secs_f64(),
+        median.as_secs_f64() / LATENCY_BOUND.as_secs_f64(),
+        1e3 * ninth.as_secs_f64()
+    );
+    ensure!(
+        median < LATENCY_BOUND,
+        "a run starts within {LATENCY_BOUND:?} at the median"
+    );
+    Ok(())
+}
+
+/// Many short runs at once.
+async fn throughput(client: &Client) -> Result<()> {
+    provider(client, "sleeper", &format!("sleep {RUN_SECONDS}")).await?;
+    let runs: Api<AgentRun> = Api::default_namespaced(client.clone());
+    let start = Instant::now();
+    let submitted = stream::iter(0..RUNS)
+        .map(|number| {
+            let runs = runs.clone();
+            async move {
+                let run = run(&format!("sleeper-{number}"), "sleeper")?;
+                runs.create(&PostParams::default(), &run).await?;
+                anyhow::Ok(())
+            }
+        })
+        .buffer_unordered(SUBMITTERS)
+        .try_collect::<()>();
+    let all = RUNS + LATENCY_RUNS;
+    let (submitted, ended) = tokio::join!(submitted, ended(&runs, all, None));
+    submitted?;
+    let ended = ended?;
+    let elapsed = start.elapsed();
+    let failed = ended
+        .iter()
+        .filter(|run| phase(run) != Some(&RunPhase::Succeeded))
+        .count();
+    ensure!(failed == 0, "{failed} runs failed");
+    let work = Duration::from_secs_f64(f64::from(RUNS) * RUN_SECONDS);
+    let busy = work.as_secs_f64() / (f64::from(SLOTS) * elapsed.as_secs_f64());
+    println!(
+        "{RUNS} runs: {:.1} s, {:.1} runs/s, slots {:.1} % busy ({:.2} of the bound)",
+        elapsed.as_secs_f64(),
+        f64::from(RUNS) / elapsed.as_secs_f64(),
+        100.0 * busy,
+        busy / BUSY_BOUND
+    );
+    ensure!(busy >= BUSY_BOUND, "slots are at least {BUSY_BOUND} busy");
+    Ok(())
+}
+
+/// What the controllers wrote for each run, by verb and kind.
+fn writes(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Result<()> {
+    let mut total = 0.0;
+    for (what, count) in after {
+        let per_run = (count - before.get(what).copied().unwrap_or_default()) / f64::from(RUNS);
+        if per_run >= 0.01 {
+            println!("writes per run: {per_run:.2} {what}");
+            if !what.contains("kind=\"Event\"") {
+                total += per_run;
+            }
+        }
+    }
+    println!(
+        "writes per run, Events apart: {total:.2} ({:.2} of the bound)",
+        total / WRITES_BOUND
+    );
+    ensure!(
+        total > 0.0,
+        "no writes were counted: the names of the metrics have changed"
+    );
+    ensure!(total <= WRITES_BOUND, "a run takes at most {WRITES_BOUND} writes");
+    Ok(())
+}
+
+/// An Agent whose provider runs this shell script.
+async fn provider(client: &Client, name: &str, script: &str) -> Result<()> {
+    let parameters = PostParams::default();
+    let provider: AgentProvider = serde_json::from_value(json!({
+        "metadata": {"name": name}, "spec": {"binary": "/bin/sh", "argsTemplate": ["-c", script]},
+    }))?;
+    Api::default_namespaced(client.clone())
+        .create(&parameters, &provider)
+        .await?;
+    let agent: Agent = serde_json::from_value(json!({
+        "metadata": {"name": name}, "spec": {"providerRef": {"name": name}},
+    }))?;
+    Api::default_namespaced(client.clone())
+        .create(&parameters, &agent)
+        .await?;
+    Ok(())
+}
+
+fn run(name: &str, agent: &str) -> Result<AgentRun> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "agentRef": {"name": agent},
+            "implementation": {"inline": {"text": "Be measured."}},
+            "runtime": {"type": "job"},
+        },
+    }))?)
+}
+
+fn phase(run: &AgentRun) -> Option<&RunPhase> {
+    run.status.as_ref()?.phase.as_ref()
+}
+
+/// Waits until this many runs have ended, of all or of one name.
+async fn ended(runs: &Api<AgentRun>, count: u32, name: Option<&str>) -> Result<Vec<AgentRun>> {
+    let selector = match name {
+        Some(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
+        None => watcher::Config::default(),
+    };
+    let mut changes = watcher(runs.clone(), selector).applied_objects().boxed();
+    let mut ended = BTreeMap::new();
+    let waiting = async {
+        while let Some(run) = changes.try_next().await? {
+            if phase(&run).is_some_and(RunPhase::is_terminal) {
+                ended.insert(run.metadata.name.clone(), run);
+            }
+            if ended.len() == count as usize {
+                return Ok(());
+            }
+        }
+        bail!("the watch ended")
+    };
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .with_context(|| format!("not {count} runs ended within {PATIENCE:?}"))??;
+    Ok(ended.into_values().collect())
+}
+
+/// The program under measurement. Dropping it ends it with all its pods.
+struct Up {
+    child: Child,
+    /// Where metrics are served.
+    address: String,
+    kubeconfig: std::path::PathBuf,
+}
+
+impl Up {
+    fn start(directory: &Path) -> Result<Self> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_jangar"))
+            .args(["up", "--listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"])
+            .args(["--pods", &SLOTS.to_string(), "--data-dir"])
+            .arg(directory)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("failed to start jangar up")?;
+        let out = child.stdout.take().context("it has an output")?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        let address = line
+            .split_once("http://")
+            .and_then(|(_, rest)| rest.split(';').next())
+            .with_context(|| format!("it is not ready: {line}"))?
+            .to_owned();
+        Ok(Self {
+            child,
+            address,
+            kubeconfig: directory.join("kubeconfig"),
+        })
+    }
+
+    async fn client(&self) -> Result<Client> {
+        let file = Kubeconfig::read_from(&self.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// How many requests the controllers made that were not reads, by what they were.
+    fn writes(&self) -> Result<BTreeMap<String, f64>> {
+        let mut stream = TcpStream::connect(&self.address)?;
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let counts = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("jangar_api_requests_total"))
+            .filter_map(|line| line.rsplit_once(' '))
+            .filter(|(labels, _)| !["get", "list", "watch"].iter().any(|verb| labels.contains(verb)))
+            .filter_map(|(labels, count)| Some((labels.to_owned(), count.parse().ok()?)))
+            .collect();
+        Ok(counts)
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // What is left after a failure is ended at once; there is nothing to do about an error here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,94 @@
+//! `jangar controllers`: the controllers for a cluster, the one of the kubeconfig or the one this runs in.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result, bail};
+use jangar_controllers::{Setup, clock::SystemClock, lease::Identity};
+use kube::{Client, Config};
+
+use crate::{
+    leading::{self, Standby},
+    probes::{self, Instruments, Probes},
+    readiness::{Part, Readiness},
+    settings,
+    signals::StopRequests,
+};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where /healthz, /readyz and /metrics are served; port 0 picks a free one.
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
+    listen: SocketAddr,
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let mut stop = StopRequests::listen()?;
+    let settings = settings::read([])?;
+    let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
+        .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
+    let listener = probes::bind(args.listen, "--listen").await?;
+    let client = client().await?;
+    let instruments = Instruments::new(Readiness::new([(
+        Part::Controllers,
+        "the controllers have not started yet",
+    )]));
+    let _probes = Probes::start(listener, instruments.clone())?;
+    let controllers = jangar_controllers::start(Setup {
+        client,
+        settings: Arc::new(settings),
+        clock: Arc::new(SystemClock),
+        identity,
+        registry: &mut instruments.registry(),
+    });
+    let _following = leading::follow(controllers.state(), instruments.readiness.clone(), Standby::Ready);
+    tokio::select! {
+        () = leading::ended(controllers.state()) => bail!("the controllers ended by themselves; the log says why"),
+        () = stop.next() => {}
+    }
+    tracing::info!("stopping: writes in flight end, then the lease is released");
+    tokio::select! {
+        () = controllers.stop() => {}
+        () = stop.next() => tracing::warn!("stopped at the second request: others wait until the lease has run out"),
+    }
+    Ok(())
+}
+
+/// The cluster of the kubeconfig, else the one this runs in.
+async fn client() -> Result<Client> {
+    let mut config = Config::infer()
+        .await
+        .context("failed to find a cluster: set KUBECONFIG to a kubeconfig, or run inside a cluster")?;
+    // The controllers decide themselves what is tried again and when: a request that the client repeats on its own could
+    // outlast the lease.
+    config.default_retry = false;
+    tracing::info!(cluster = %config.cluster_url, namespace = config.default_namespace, "using the cluster");
+    Client::try_from(config).context("failed to use the configuration of the cluster")
+}
+
+/// Tells this process from others: the name of the pod, and what is unique about it.
+fn identity(variable: impl Fn(&str) -> Option<String>, random: u64) -> String {
+    let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    let host = set("HOSTNAME").unwrap_or_else(|| "jangar".to_owned());
+    let unique = set("JANGAR_POD_UID").unwrap_or_else(|| format!("{random:016x}"));
+    format!("{host}_{unique}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identity_is_the_pods_or_unique_by_chance() {
+        let pod = |name: &str| match name {
+            "HOSTNAME" => Some("agents-controllers-7d9".to_owned()),
+            "JANGAR_POD_UID" => Some("0b1c".to_owned()),
+            _ => None,
+        };
+        assert_eq!(identity(pod, 1), "agents-controllers-7d9_0b1c");
+        assert_eq!(identity(|_| None, 1), "jangar_0000000000000001");
+        assert_eq!(identity(|_| Some(" ".to_owned()), 2), "jangar_0000000000000002");
+    }
+}

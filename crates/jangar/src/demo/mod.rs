@@ -1,0 +1,151 @@
+//! `jangar demo`: an agent does a piece of work, and another one is stopped in the middle of its own. Everything is real: the
+//! embedded Kubernetes in a temporary directory, the controllers, the pods, the repository. Only the agents are scripts, and
+//! they are called so.
+
+mod console;
+mod processes;
+mod stage;
+mod table;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+};
+
+use anyhow::{Context, Result, ensure};
+use jangar_api::{Kind, phase::RunPhase};
+use jangar_engine::settings::Settings;
+use kubelite::node::executor::{Isolation, SandboxPolicy};
+use serde_json::json;
+
+use self::{
+    console::{command, say, show},
+    stage::Stage,
+    table::table,
+};
+use crate::embedded::{Embedded, Options};
+
+const NAMESPACE: &str = "agents";
+
+/// A file of `examples/demo`, as it is in the repository.
+macro_rules! example {
+    ($name:literal) => {
+        (
+            concat!("examples/demo/", $name),
+            include_str!(concat!("../../../../examples/demo/", $name)),
+        )
+    };
+}
+
+pub(crate) async fn run() -> Result<()> {
+    let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
+    say("1. A Kubernetes starts inside this program: no cluster, no Docker, no key.")?;
+    let instruments = Embedded::instruments();
+    let embedded = Embedded::start(options(directory.path()), &instruments).await?;
+    instruments.readiness.complete().await;
+    show(&format!(
+        "{} kinds are installed, a node is there, and the controllers lead",
+        Kind::ALL.len()
+    ))?;
+    tell_isolation(embedded.isolation())?;
+    let stage = Stage {
+        client: embedded.client(),
+        namespace: NAMESPACE,
+    };
+    let played = play(&stage).await;
+    // Whatever became of the story, nothing of it is left running.
+    let stopped = embedded.stop(std::future::pending()).await;
+    played.and(stopped)?;
+    say("That was all on this machine, and nothing of it is left. Next:\n\
+         - `jangar up` keeps such a Kubernetes running, and kubectl works on it\n\
+         - examples/demo/ has the manifests of this story; they run unchanged on a cluster\n\
+         - docs/agent-runner.md says what an agent of your own has to do: very little")
+}
+
+fn options(directory: &Path) -> Options {
+    Options {
+        data_dir: directory.join("data"),
+        api_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        namespace: NAMESPACE.to_owned(),
+        // A demo that refuses to run teaches nothing; what it gives up is said.
+        sandbox: SandboxPolicy::Preferred,
+        pods: 8,
+        settings: Settings::default(),
+        manifests: Vec::new(),
+    }
+}
+
+fn tell_isolation(isolation: &Isolation) -> Result<()> {
+    match isolation {
+        Isolation::Sandboxed => show("pods are processes of this machine, each in namespaces of its own"),
+        Isolation::Unsandboxed { reason } | Isolation::Refused { reason } => show(&format!(
+            "pods run as plain processes of this machine (--unsandboxed), because {reason}"
+        )),
+    }
+}
+
+async fn play(stage: &Stage) -> Result<()> {
+    say("2. A small git repository with a failing test.")?;
+    stage.apply(&[example!("repository.yaml")]).await?;
+    stage.job_says("make-adder").await?;
+
+    say("3. An agent, and a piece of work for it. (The agent is a script that stands in for a real one.)")?;
+    stage
+        .apply(&[example!("agent.yaml"), example!("mend.yaml")])
+        .await?;
+
+    say("4. It is done as it is described: in a pod, by the agent, with a report at the end.")?;
+    let started = [RunPhase::Running, RunPhase::Succeeded, RunPhase::Failed];
+    stage.run_is("mend-adder-1", &started).await?;
+    stage.follow_run("mend-adder-1", None).await?;
+    let ends = [RunPhase::Succeeded, RunPhase::Failed, RunPhase::Cancelled];
+    let run = stage.run_is("mend-adder-1", &ends).await?;
+    let status = run.status.unwrap_or_default();
+    ensure!(
+        status.phase == Some(RunPhase::Succeeded),
+        "the agent failed; its log is above"
+    );
+    let outcome = status.outcome.unwrap_or_default();
+    show(&format!(
+        "commit: {}",
+        outcome.commit.as_deref().unwrap_or("none")
+    ))?;
+
+    say(
+        "5. Another run is cancelled while it works, and is called cancelled only when its process is dead.",
+    )?;
+    cancel(stage).await?;
+
+    say("6. What the agent did.")?;
+    stage.apply(&[example!("show.yaml")]).await?;
+    stage.job_says("show-adder").await?;
+    command("kubectl get agentruns")?;
+    show(&table(&stage.client, NAMESPACE, Kind::AgentRun).await?)
+}
+
+async fn cancel(stage: &Stage) -> Result<()> {
+    stage.apply(&[example!("dawdle.yaml")]).await?;
+    stage.follow_run("dawdle-1", Some("thinking")).await?;
+    let run = stage.run_is("dawdle-1", &[RunPhase::Running]).await?;
+    // Its UID is among its arguments, which tells its processes from all others.
+    let marker = run.metadata.uid.context("the run has no UID")?;
+    let working = processes::count(&marker)?;
+    show(&format!("processes of it on this machine: {working}"))?;
+    ensure!(
+        working > 0,
+        "the agent said that it works, but no process of it was found"
+    );
+    let request = json!({"spec": {"cancel": true, "cancelReason": "we have seen enough"}});
+    stage.patch_run("dawdle-1", &request).await?;
+    stage
+        .run_is("dawdle-1", &[RunPhase::Cancelling, RunPhase::Cancelled])
+        .await?;
+    stage.run_is("dawdle-1", &[RunPhase::Cancelled]).await?;
+    let left = processes::count(&marker)?;
+    show(&format!("processes of it on this machine: {left}"))?;
+    ensure!(
+        left == 0,
+        "the run is called cancelled, and {left} processes of it are alive"
+    );
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Everything in one process: the embedded Kubernetes API with Jangar's kinds in it, a node that runs pods as processes of
+//! this machine, and the controllers. It is what `jangar up` serves and `jangar demo` plays on.
+
+mod api_server;
+mod directory;
+mod kinds;
+mod lease;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+};
+
+use anyhow::{Context, Result};
+use jangar_controllers::{Controllers, Setup, clock::SystemClock};
+use jangar_engine::settings::Settings;
+use kube::Client;
+use kubelite::node::{
+    self, Node,
+    executor::{self, Executor, Isolation, PodLogStore, SandboxPolicy},
+};
+
+use self::{api_server::ApiServer, directory::Directory};
+use crate::{
+    leading::{self, Standby},
+    manifests::{self, Document},
+    probes::{self, Instruments},
+    readiness::{Part, Readiness},
+    runner,
+};
+
+/// How it is set up.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Where objects, certificates, the kubeconfig and what pods write are kept.
+    pub(crate) data_dir: PathBuf,
+    /// Where the Kubernetes API listens; port 0 picks a free one.
+    pub(crate) api_listen: SocketAddr,
+    /// The namespace that is made, and that objects go to unless they say otherwise.
+    pub(crate) namespace: String,
+    pub(crate) sandbox: SandboxPolicy,
+    /// How many pods may run at once; the rest wait.
+    pub(crate) pods: u32,
+    /// How the controllers work. Pods take agent-runner from this program whatever the settings say.
+    pub(crate) settings: Settings,
+    /// Applied once the kinds are there, before anything runs.
+    pub(crate) manifests: Vec<Document>,
+}
+
+/// The running whole.
+#[derive(Debug)]
+pub(crate) struct Embedded {
+    namespace: String,
+    api: ApiServer,
+    node: Node,
+    executor: Executor,
+    controllers: Controllers,
+    /// Dropped last, so that nobody else has the directory before everything in it is closed.
+    _directory: Directory,
+}
+
+impl Embedded {
+    /// What can be read off one that is not started yet.
+    pub(crate) fn instruments() -> Instruments {
+        Instruments::new(Readiness::new([
+            (Part::Kinds, "the kinds are not established yet"),
+            (Part::Manifests, "the manifests are not applied yet"),
+            (Part::Controllers, "the controllers have not started yet"),
+        ]))
+    }
+
+    /// Starts on the data in the directory. `instruments` tell how far it has come; it works once they say ready.
+    pub(crate) async fn start(options: Options, instruments: &Instruments) -> Result<Self> {
+        let Options {
+            data_dir,
+            api_listen,
+            namespace,
+            sandbox,
+            pods,
+            mut settings,
+            manifests,
+        } = options;
+        let program = runner::program()?;
+        runner::use_own(&mut settings.runner, &program)?;
+        let directory = Directory::claim(&data_dir)?;
+        let listener = probes::bind(api_listen, "--api-listen").await?;
+        let logs = PodLogStore::default();
+        let api = ApiServer::start(&directory, listener, &namespace, logs.clone()).await?;
+
+        let admin = api.client("admin", &namespace);
+        kinds::install(&admin).await?;
+        instruments.readiness.there(Part::Kinds);
+        kinds::make_namespace(&admin, &namespace).await?;
+        for object in manifests::apply(&admin, &namespace, &manifests).await? {
+            tracing::info!(object, "applied");
+        }
+        instruments.readiness.there(Part::Manifests);
+
+        let (node, executor) = start_node(&api, &directory, sandbox, pods, program, logs).await?;
+        lease::free(&admin, &settings.lease).await?;
+        let controllers = jangar_controllers::start(Setup {
+            client: api.client("jangar-controllers", &namespace),
+            settings: Arc::new(settings),
+            clock: Arc::new(SystemClock),
+            identity: lease::identity()?,
+            registry: &mut instruments.registry(),
+        });
+        leading::follow(
+            controllers.state(),
+            instruments.readiness.clone(),
+            Standby::NotReady,
+        );
+        Ok(Self {
+            namespace,
+            api,
+            node,
+            executor,
+            controllers,
+            _directory: directory,
+        })
+    }
+
+    /// Where the Kubernetes API listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.api.address()
+    }
+
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        self.api.kubeconfig()
+    }
+
+    /// A client in the same process, which may do everything.
+    pub(crate) fn client(&self) -> Client {
+        self.api.client("admin", &self.namespace)
+    }
+
+    /// How pods are kept apart from this machine.
+    pub(crate) fn isolation(&self) -> &Isolation {
+        self.executor.isolation()
+    }
+
+    /// Waits until the controllers have ended, which they do not do by themselves unless something is broken.
+    pub(crate) async fn controllers_ended(&self) {
+        leading::ended(self.controllers.state()).await;
+    }
+
+    /// Ends the controllers, then pods with their grace, or both at once when `hurry` resolves; then connections and watches;
+    /// and closes the store.
+    pub(crate) async fn stop(self, hurry: impl Future<Output = ()>) -> Result<()> {
+        let mut hurry = pin!(hurry);
+        let hurried = tokio::select! {
+            () = self.controllers.stop() => false,
+            () = &mut hurry => true,
+        };
+        if hurried {
+            self.executor.kill().await;
+        } else {
+            tokio::select! {
+                () = self.executor.drain() => {}
+                () = hurry => self.executor.kill().await,
+            }
+        }
+        self.executor.stop().await;
+        self.node.stop().await;
+        self.api.stop().await
+    }
+}
+
+/// Starts what makes Jobs run, and what runs pods.
+async fn start_node(
+    api: &ApiServer,
+    directory: &Directory,
+    sandbox: SandboxPolicy,
+    pods: u32,
+    program: PathBuf,
+    logs: PodLogStore,
+) -> Result<(Node, Executor)> {
+    let settings = node::Config {
+        pods,
+        ..node::Config::default()
+    };
+    let node = Node::start(&api.server, &settings)
+        .await
+        .context("failed to start the node")?;
+    let mut config = executor::Config::new(&settings.name, &directory.path().join("pods"));
+    config.hidden = vec![directory.path().to_owned()];
+    config.exposed = vec![program];
+    config.sandbox = sandbox;
+    config.pods_max = pods as usize;
+    let kubelet = api.client(&format!("node:{}", settings.name), "default");
+    let executor = Executor::start(kubelet, config, logs)
+        .await
+        .context("failed to start what runs pods")?;
+    Ok((node, executor))
+}

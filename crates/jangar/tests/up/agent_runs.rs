@@ -1,0 +1,362 @@
+//! AgentRuns on `jangar up`: real pods, real processes, and what becomes of them.
+
+use std::fs;
+
+use jangar_api::{
+    agents::agent_run::{AgentRun, AgentRunStatus},
+    condition::ConditionType,
+    phase::RunPhase,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod, events::v1::Event};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::NamespaceResourceScope,
+    runtime::wait::{await_condition, conditions::is_deleted},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::process::{PATIENCE, Setup, Up, eventually, processes_with};
+
+async fn create<K>(client: &Client, object: Value) -> K
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    let object: K = serde_json::from_value(object).unwrap();
+    let api: Api<K> = Api::default_namespaced(client.clone());
+    api.create(&PostParams::default(), &object).await.unwrap()
+}
+
+fn runs(client: &Client) -> Api<AgentRun> {
+    Api::default_namespaced(client.clone())
+}
+
+/// A run with a provider that runs this shell script.
+async fn script(client: &Client, name: &str, script: &str) -> AgentRun {
+    agent(
+        client,
+        name,
+        json!({"binary": "/bin/sh", "argsTemplate": ["-c", script]}),
+    )
+    .await;
+    create(client, run(name, json!({}))).await
+}
+
+/// An Agent with a provider of its own.
+async fn agent(client: &Client, name: &str, provider: Value) {
+    let kind = |kind: &str, spec: Value| {
+        json!({
+            "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": kind,
+            "metadata": {"name": name}, "spec": spec,
+        })
+    };
+    create::<jangar_api::agents::agent_provider::AgentProvider>(client, kind("AgentProvider", provider))
+        .await;
+    let spec = json!({"providerRef": {"name": name}});
+    create::<jangar_api::agents::agent::Agent>(client, kind("Agent", spec)).await;
+}
+
+/// A run of the Agent of the same name, with these changes to its spec.
+fn run(name: &str, changes: Value) -> Value {
+    let mut run = json!({
+        "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
+        "metadata": {"name": name},
+        "spec": {
+            "agentRef": {"name": name},
+            "implementation": {"inline": {"text": "Do it."}},
+            "runtime": {"type": "job"},
+        },
+    });
+    for (field, value) in changes.as_object().unwrap() {
+        run["spec"][field] = value.clone();
+    }
+    run
+}
+
+/// Waits until the run has this phase, and returns its status.
+async fn reached(client: &Client, name: &str, phase: &RunPhase) -> AgentRunStatus {
+    let is = |run: Option<&AgentRun>| run.and_then(|run| run.status.as_ref()?.phase.as_ref()) == Some(phase);
+    let waited = timeout(PATIENCE, await_condition(runs(client), name, is)).await;
+    match waited {
+        Ok(run) => run.unwrap().unwrap().status.unwrap(),
+        Err(_) => {
+            let run = runs(client).get(name).await.unwrap();
+            panic!("{name} did not become {phase}: {:#?}", run.status)
+        }
+    }
+}
+
+fn said(status: &AgentRunStatus, type_: &ConditionType) -> (String, String) {
+    let condition = status.common.condition(type_).unwrap_or_else(|| {
+        panic!("{type_} is not set: {status:#?}");
+    });
+    (condition.reason.to_string(), condition.message.clone())
+}
+
+async fn up() -> (tempfile::TempDir, Up, Client) {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Setup::on(directory.path()).ready();
+    let client = up.client().await;
+    (directory, up, client)
+}
+
+#[tokio::test]
+async fn an_agent_does_its_work_and_its_report_is_the_status() {
+    let (_directory, up, client) = up().await;
+    let script_text =
+        "echo {\\\"summary\\\": \\\"done\\\", \\\"outputs\\\": {\\\"answer\\\": 42}} > $AGENT_OUTCOME_PATH";
+    script(&client, "works", script_text).await;
+
+    let status = reached(&client, "works", &RunPhase::Succeeded).await;
+
+    let outcome = status.outcome.unwrap();
+    assert_eq!(outcome.summary.as_deref(), Some("done"));
+    assert_eq!(outcome.outputs.unwrap().0["answer"], json!(42));
+    assert!(status.started_at.unwrap() <= status.finished_at.unwrap());
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let released = |job: Option<&Job>| {
+        job.is_some_and(|job| {
+            job.metadata.finalizers.is_none()
+                && job
+                    .spec
+                    .as_ref()
+                    .is_some_and(|spec| spec.ttl_seconds_after_finished == Some(600))
+        })
+    };
+    timeout(PATIENCE, await_condition(jobs, "works-job", released))
+        .await
+        .unwrap()
+        .unwrap();
+    let events: Api<Event> = Api::default_namespaced(client.clone());
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let about: Vec<_> = events
+        .iter()
+        .filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some("works"))
+        .filter_map(|event| event.reason.as_deref())
+        .collect();
+    assert_eq!(about.len(), 2, "{about:?}");
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn bad_input_ends_the_run_and_says_what_to_do() {
+    let (_directory, _up, client) = up().await;
+    agent(&client, "fine", json!({"binary": "/bin/true"})).await;
+    agent(
+        &client,
+        "no-binary",
+        json!({"binary": "/there/is/no/such/program"}),
+    )
+    .await;
+    agent(
+        &client,
+        "bad-template",
+        json!({"binary": "/bin/true", "argsTemplate": ["{{ parameters.x"]}),
+    )
+    .await;
+    let strict = json!({
+        "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "Agent", "metadata": {"name": "strict"},
+        "spec": {"providerRef": {"name": "fine"}, "security": {"allowedSecrets": ["good"]}},
+    });
+    create::<jangar_api::agents::agent::Agent>(&client, strict).await;
+    let big = "x".repeat(3000);
+    let cases = [
+        (
+            "unknown-runtime",
+            json!({"runtime": {"type": "temporal"}}),
+            "UnsupportedRuntime",
+            "spec.runtime.type",
+        ),
+        (
+            "big-parameter",
+            json!({"parameters": {"big": big}}),
+            "ParameterValueTooLarge",
+            "big",
+        ),
+        (
+            "bad-config",
+            json!({"runtime": {"type": "job", "config": {"tolerations": "all"}}}),
+            "InvalidRuntimeConfig",
+            "tolerations",
+        ),
+        (
+            "template",
+            json!({"agentRef": {"name": "bad-template"}}),
+            "InvalidTemplate",
+            "argsTemplate[0]",
+        ),
+        (
+            "forbidden-secret",
+            json!({"agentRef": {"name": "strict"}, "secrets": ["bad"]}),
+            "SecretNotAllowed",
+            "bad",
+        ),
+        (
+            "binary",
+            json!({"agentRef": {"name": "no-binary"}}),
+            "JobFailed",
+            "/there/is/no/such/program",
+        ),
+        (
+            "volume",
+            json!({"workload": {"volumes": [{"name": "v", "type": "pvc", "mountPath": "/v"}]}}),
+            "InvalidVolume",
+            "claimName",
+        ),
+        (
+            "bad-job",
+            json!({"runtime": {"type": "job", "config": {"priorityClassName": "Not A Name"}}}),
+            "JobRejected",
+            "priorityClassName",
+        ),
+    ];
+    for (name, changes, _, _) in &cases {
+        let mut run = run(name, changes.clone());
+        if changes.get("agentRef").is_none() {
+            run["spec"]["agentRef"]["name"] = json!("fine");
+        }
+        create::<AgentRun>(&client, run).await;
+    }
+    for (name, _, reason, word) in &cases {
+        let status = reached(&client, name, &RunPhase::Failed).await;
+        let (said_reason, message) = said(&status, &ConditionType::Failed);
+        assert_eq!(said_reason, *reason, "{name}: {message}");
+        assert!(message.contains(word), "{name}: {message}");
+        assert!(status.finished_at.is_some(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_reference_is_waited_for_and_released_when_it_appears() {
+    let (_directory, _up, client) = up().await;
+    create::<AgentRun>(&client, run("late", json!({}))).await;
+    let status = reached(&client, "late", &RunPhase::Pending).await;
+    let (reason, message) = said(&status, &ConditionType::Blocked);
+    assert_eq!(reason, "MissingAgent");
+    assert!(message.contains("late"), "{message}");
+    agent(&client, "late", json!({"binary": "/bin/true"})).await;
+    reached(&client, "late", &RunPhase::Succeeded).await;
+}
+
+#[tokio::test]
+async fn a_missing_reference_ends_the_run_after_its_grace() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Setup::on(directory.path())
+        .variable("JANGAR_REFERENCE_GRACE_SECONDS", "1")
+        .ready();
+    let client = up.client().await;
+    create::<AgentRun>(&client, run("lonely", json!({}))).await;
+    let status = reached(&client, "lonely", &RunPhase::Failed).await;
+    assert_eq!(said(&status, &ConditionType::InvalidSpec).0, "MissingAgent");
+}
+
+#[tokio::test]
+async fn objects_of_one_file_may_come_in_any_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("all.yaml");
+    let example = include_str!("../../../../examples/first-run.yaml");
+    let mut documents: Vec<&str> = example.split("\n---\n").collect();
+    documents.reverse();
+    fs::write(&file, documents.join("\n---\n")).unwrap();
+    let up = Setup::on(&directory.path().join("data"))
+        .with(&["-f", file.to_str().unwrap()])
+        .ready();
+    let client = up.client().await;
+    reached(&client, "fix-the-test-1", &RunPhase::Succeeded).await;
+}
+
+/// A script that goes on until it is stopped, with the run's UID in its command line.
+const ENDLESS: &str = "echo {{ agentRun.uid }}; while :; do sleep 1; done";
+
+#[tokio::test]
+async fn a_run_is_cancelled_when_its_process_is_dead_and_not_before() {
+    let (_directory, _up, client) = up().await;
+    let run = script(&client, "endless", ENDLESS).await;
+    let uid = run.metadata.uid.unwrap();
+    eventually("it works", || processes_with(&uid) > 0);
+    let cancel = json!({"spec": {"cancel": true, "cancelReason": "enough"}});
+    runs(&client)
+        .patch("endless", &PatchParams::default(), &Patch::Merge(&cancel))
+        .await
+        .unwrap();
+
+    let status = reached(&client, "endless", &RunPhase::Cancelled).await;
+
+    assert_eq!(processes_with(&uid), 0);
+    let (reason, message) = said(&status, &ConditionType::Cancelled);
+    assert_eq!(reason, "Cancelled");
+    assert!(message.contains("enough"), "{message}");
+}
+
+#[tokio::test]
+async fn a_deleted_run_leaves_no_process_and_says_when_it_has_stopped() {
+    let (_directory, _up, client) = up().await;
+    let run = script(&client, "deleted", ENDLESS).await;
+    let uid = run.metadata.uid.unwrap();
+    eventually("it works", || processes_with(&uid) > 0);
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let job = jobs.get("deleted-job").await.unwrap().metadata.uid.unwrap();
+
+    runs(&client)
+        .delete("deleted", &DeleteParams::default())
+        .await
+        .unwrap();
+
+    timeout(PATIENCE, await_condition(jobs, "deleted-job", is_deleted(&job)))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(processes_with(&uid), 0, "the Job is held until its pod is gone");
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    assert!(pods.list(&ListParams::default()).await.unwrap().items.is_empty());
+    let events: Api<Event> = Api::default_namespaced(client.clone());
+    let told = timeout(PATIENCE, async {
+        loop {
+            let events = events.list(&ListParams::default()).await.unwrap();
+            if events
+                .iter()
+                .any(|event| event.reason.as_deref() == Some("Stopped"))
+            {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    told.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_program_finds_its_run_again_and_does_not_run_it_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let up = Setup::on(&data).ready();
+    let client = up.client().await;
+    let run = script(&client, "survivor", ENDLESS).await;
+    let uid = run.metadata.uid.unwrap();
+    eventually("it works", || processes_with(&uid) > 0);
+    reached(&client, "survivor", &RunPhase::Running).await;
+    up.kill();
+    let again = Setup::on(&data).ready();
+    let client = again.client().await;
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let cancel = json!({"spec": {"cancel": true}});
+    runs(&client)
+        .patch("survivor", &PatchParams::default(), &Patch::Merge(&cancel))
+        .await
+        .unwrap();
+    let status = reached(&client, "survivor", &RunPhase::Cancelled).await;
+    assert_eq!(status.runtime_ref.unwrap().0["attempt"], json!(1));
+    let made = jobs.list(&ListParams::default()).await.unwrap();
+    assert!(
+        made.iter()
+            .all(|job| job.metadata.name.as_deref() == Some("survivor-job")),
+        "one Job, which may be gone already: {made:#?}"
+    );
+    assert_eq!(processes_with(&uid), 0);
+}

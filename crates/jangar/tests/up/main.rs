@@ -1,0 +1,18 @@
+//! `jangar up` and `jangar controllers` as a person runs them: the program itself, on free ports, in temporary directories.
+//!
+//! Nothing here sleeps for a fixed time: tests wait for a line of output or for what the API shows, with a bound that only a
+//! broken program reaches.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod agent_runs;
+mod controllers;
+mod end;
+mod manifests;
+mod pods;
+mod process;
+mod start;
