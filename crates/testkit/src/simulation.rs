@@ -24,11 +24,15 @@ use crate::{
 /// waits for less.
 const CALM: Duration = Duration::from_mins(6);
 /// A world that does not come to rest within this is not going to.
-const PATIENCE: Duration = Duration::from_hours(4);
+const PATIENCE: Duration = Duration::from_mins(90);
 /// How long somebody waits for what a step wants to see. Longer than anything takes that ever happens.
 const STEP_PATIENCE: Duration = Duration::from_mins(30);
+/// No scenario needs as many writes, however much goes wrong: something writes for ever.
+const WRITES_MAX: u32 = 500;
 /// How often the leader of the simulation looks around; it reads the store only, which disturbs nobody.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it looks whether the world has come to rest.
+const REST_LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How long a process that died is away.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -180,11 +184,11 @@ impl Story<'_> {
     async fn tell(&self) {
         for step in &self.simulation.scenario.steps {
             self.take(step).await;
-            if self.checks.violations.any() {
+            if self.is_over() {
                 return;
             }
         }
-        if self.come_to_rest().await && !self.checks.violations.any() {
+        if self.come_to_rest().await && !self.is_over() {
             self.stay_quiet().await;
         }
     }
@@ -216,7 +220,7 @@ impl Story<'_> {
     /// Waits until something is so. What never comes is missed at the end.
     async fn until(&self, holds: impl Fn() -> bool) {
         let begin = Instant::now();
-        while !holds() && begin.elapsed() < STEP_PATIENCE && !self.checks.violations.any() {
+        while !holds() && begin.elapsed() < STEP_PATIENCE && !self.is_over() {
             sleep(LOOK_EVERY).await;
         }
     }
@@ -229,13 +233,13 @@ impl Story<'_> {
     /// Waits until nothing happens any more; says whether that came to be.
     async fn come_to_rest(&self) -> bool {
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE && !self.checks.violations.any() {
+        while begin.elapsed() < PATIENCE && !self.is_over() {
             let busy = self.checks.last_change().max(self.wire.last_write()).max(begin);
             let left = CALM.saturating_sub(busy.elapsed());
             if left.is_zero() {
                 return true;
             }
-            sleep(left).await;
+            sleep(left.min(REST_LOOK_EVERY)).await;
         }
         self.violation("the world does not come to rest".to_owned());
         false
@@ -248,6 +252,15 @@ impl Story<'_> {
         if more > 0 {
             self.violation(format!("{more} writes although nothing changes any more"));
         }
+    }
+
+    /// Whether there is no point in going on.
+    fn is_over(&self) -> bool {
+        let writes = self.wire.writes();
+        if writes > WRITES_MAX {
+            self.violation(format!("{writes} writes, and no end of them"));
+        }
+        self.checks.violations.any()
     }
 
     fn violation(&self, what: String) {

@@ -23,7 +23,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, Client, Resource, core::DeserializeGuard, core::NamespaceResourceScope, runtime::watcher::Event,
 };
-use tokio::sync::watch as signal;
+use tokio::sync::Notify;
 
 pub use self::{
     cache::{Applied, Cache, Change, Unreadable},
@@ -131,7 +131,9 @@ pub trait Listener: Send + Sync {
 pub struct World {
     caches: RwLock<Caches>,
     listeners: Vec<Arc<dyn Listener>>,
-    changed: signal::Sender<()>,
+    /// Told after each change. It wakes who waits in the order of their coming, so that a simulation can be repeated;
+    /// tokio's `watch` does so in a random one.
+    changed: Notify,
 }
 
 impl std::fmt::Debug for World {
@@ -145,7 +147,7 @@ impl World {
         Self {
             caches: RwLock::new(Caches::new(scopes)),
             listeners,
-            changed: signal::Sender::new(()),
+            changed: Notify::new(),
         }
     }
 
@@ -158,13 +160,13 @@ impl World {
 
     /// Waits until the caches are as they should be.
     pub(crate) async fn until(&self, condition: impl Fn(&Caches) -> bool) {
-        let mut changed = self.changed.subscribe();
         loop {
+            // Asked for before the caches are looked at: a change in between ends the wait below.
+            let changed = self.changed.notified();
             if condition(&self.caches()) {
                 return;
             }
-            // It cannot fail: the sender lives as long as `self`.
-            let _ = changed.changed().await;
+            changed.await;
         }
     }
 
@@ -174,7 +176,7 @@ impl World {
         let Applied { changes, unreadable } = caches.apply(scope, event);
         self.tell(&caches, &changes);
         drop(caches);
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
         unreadable
     }
 
@@ -188,7 +190,7 @@ impl World {
         };
         self.tell(&caches, change.as_slice());
         drop(caches);
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 
     fn writable(&self) -> RwLockWriteGuard<'_, Caches> {

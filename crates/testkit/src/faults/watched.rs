@@ -6,7 +6,7 @@ use axum::body::{Body, BodyDataStream};
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::Value;
-use tokio::{sync::watch, time::sleep_until};
+use tokio::time::sleep_until;
 
 use super::wire::{Process, Wire};
 
@@ -22,7 +22,8 @@ struct Watch {
     process: Arc<Process>,
     plural: String,
     events: BodyDataStream,
-    expiries: watch::Receiver<u32>,
+    /// How often watches had been told that their place is gone when this one began.
+    expiries: u32,
     over: bool,
 }
 
@@ -50,8 +51,7 @@ impl Watch {
         }
         let chunk = tokio::select! {
             biased;
-            // The sender lives as long as the process.
-            _ = self.expiries.changed() => {
+            () = self.process.expires_after(self.expiries) => {
                 self.over = true;
                 self.process.passes().await;
                 return Some(Ok(Bytes::from_static(EXPIRED.as_bytes())));

@@ -10,7 +10,7 @@ use std::{
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc},
     time::Instant,
 };
 
@@ -111,35 +111,40 @@ pub(super) struct Hold {
     skips: bool,
 }
 
-/// One process of the controllers, from outside.
+/// One process of the controllers, from outside. Who waits for it is woken in the order of their coming, as with everything
+/// here: tokio's `watch` wakes in a random order.
 #[derive(Debug)]
 pub struct Process {
     pub name: String,
-    gate: watch::Sender<Gate>,
+    gate: Mutex<Gate>,
+    turned: Notify,
     holds: Mutex<Vec<Hold>>,
     lags: Mutex<Vec<(Watched, Duration)>>,
     /// How often watches were told that their place in the history is gone.
-    expiries: watch::Sender<u32>,
+    expiries: AtomicU32,
+    expired: Notify,
 }
 
 impl Process {
     pub fn new(number: u32) -> Arc<Self> {
         Arc::new(Self {
             name: format!("process-{number}"),
-            gate: watch::Sender::new(Gate::Open),
+            gate: Mutex::new(Gate::Open),
+            turned: Notify::new(),
             holds: Mutex::default(),
             lags: Mutex::default(),
-            expiries: watch::Sender::new(0),
+            expiries: AtomicU32::new(0),
+            expired: Notify::new(),
         })
     }
 
     /// Nothing that it sends arrives any more, and nothing reaches it.
     pub fn kill(&self) {
-        self.gate.send_replace(Gate::Dead);
+        *lock(&self.gate) = Gate::Dead;
     }
 
     pub fn is_dead(&self) -> bool {
-        *self.gate.borrow() == Gate::Dead
+        *lock(&self.gate) == Gate::Dead
     }
 
     pub(super) fn freeze_for(self: &Arc<Self>, time: Duration) {
@@ -152,20 +157,23 @@ impl Process {
     }
 
     fn turn(&self, from: Gate, to: Gate) {
-        self.gate.send_if_modified(|gate| {
-            let turns = *gate == from;
-            if turns {
-                *gate = to;
-            }
-            turns
-        });
+        let mut gate = lock(&self.gate);
+        if *gate == from {
+            *gate = to;
+        }
+        drop(gate);
+        self.turned.notify_waiters();
     }
 
     /// Returns when messages get through; never once it is dead.
     pub(super) async fn passes(&self) {
-        let mut gate = self.gate.subscribe();
-        // The sender lives as long as this process is known.
-        let _open = gate.wait_for(|gate| *gate == Gate::Open).await;
+        loop {
+            let turned = self.turned.notified();
+            if *lock(&self.gate) == Gate::Open {
+                return;
+            }
+            turned.await;
+        }
     }
 
     pub(super) fn hold(&self, which: Watched, time: Duration, skips: bool) {
@@ -180,13 +188,26 @@ impl Process {
         lock(&self.lags).push((which, by));
     }
 
+    /// Tells all watches that their place in the history is gone.
     pub(super) fn expire(&self) {
-        self.expiries.send_modify(|times| *times += 1);
+        self.expiries.fetch_add(1, Ordering::Relaxed);
+        self.expired.notify_waiters();
     }
 
-    /// Changes when watches are told that their place is gone.
-    pub(super) fn expiries(&self) -> watch::Receiver<u32> {
-        self.expiries.subscribe()
+    /// How often they were told so.
+    pub(super) fn expiries(&self) -> u32 {
+        self.expiries.load(Ordering::Relaxed)
+    }
+
+    /// Returns when they are told so once more.
+    pub(super) async fn expires_after(&self, times: u32) {
+        loop {
+            let expired = self.expired.notified();
+            if self.expiries() > times {
+                return;
+            }
+            expired.await;
+        }
     }
 
     /// Until when watches of a resource are silent, and whether what happens meanwhile is left out.

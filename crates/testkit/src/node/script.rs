@@ -29,6 +29,8 @@ pub enum Script {
 pub enum OnTerm {
     /// It ends after this long, if its grace reaches that far.
     Obeys(Duration),
+    /// It brings its work to a good end within this long, if its grace reaches that far.
+    Finishes(Duration),
     /// It goes on until it is killed.
     Ignores,
 }

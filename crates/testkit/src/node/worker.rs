@@ -153,16 +153,15 @@ impl Worker {
     async fn stop(&mut self, since: Timestamp, grace: i64, on_term: OnTerm) -> Option<()> {
         let told = Instant::now();
         let mut grace = seconds(grace);
-        let obeys = match on_term {
-            OnTerm::Obeys(after) => Some(after),
+        let own = match on_term {
+            OnTerm::Obeys(after) => Some((after, Ending::Stopped)),
+            OnTerm::Finishes(after) => Some((after, Ending::Exited(0))),
             OnTerm::Ignores => None,
         };
         loop {
-            let ending = match obeys {
-                Some(after) if after < grace => (after, Ending::Stopped),
-                _ => (grace, Ending::Killed),
-            };
-            let (after, ending) = ending;
+            let (after, ending) = own
+                .filter(|(after, _)| *after < grace)
+                .unwrap_or((grace, Ending::Killed));
             tokio::select! {
                 biased;
                 () = sleep_until(told + after) => return self.end(since, ending).await,

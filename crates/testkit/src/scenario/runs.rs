@@ -162,7 +162,8 @@ fn kept_briefly() -> Scenario {
     story("kept-briefly", vec![create(run)], vec![("one", succeeded())])
 }
 
-/// A run is deleted while it works, and another one takes its name at once.
+/// A run is deleted while it works, and another one takes its name at once. The old work takes its time to end, and ends
+/// well: whoever takes it for the new run's believes that the new one succeeded.
 fn name_reused() -> Scenario {
     let steps = vec![
         create(run("one")),
@@ -172,7 +173,15 @@ fn name_reused() -> Scenario {
         Step::AwaitGone("one"),
         create(run("one")),
     ];
-    story("name-reused", steps, vec![("one", succeeded())])
+    let script = Script::Exits {
+        after: 60 * SECOND,
+        code: 0,
+        on_term: OnTerm::Finishes(10 * SECOND),
+    };
+    Scenario {
+        scripts: Scripts::default().with("one", 1, script),
+        ..story("name-reused", steps, vec![("one", succeeded())])
+    }
 }
 
 /// More runs than the node has places, one of which is cancelled before it got one.

@@ -17,7 +17,10 @@ use jangar_testkit::{
     clock::WallClock,
     program::{Program, Running, Surroundings},
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::{
     Api, Resource, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -125,8 +128,14 @@ impl Controller {
             self.bring_forward(run).await?;
         }
         for job in self.jobs.list(&ListParams::default()).await?.items {
-            let owner = job.owner_references().first().map(|owner| owner.uid.clone());
-            if !runs.iter().any(|run| run.uid() == owner) {
+            let is_owner = |run: &AgentRun| {
+                let same = |owner: &OwnerReference| {
+                    run.uid().as_ref() == Some(&owner.uid)
+                        || self.has(Flaw::BelievesAnyJob) && run.name_any() == owner.name
+                };
+                job.owner_references().iter().any(same)
+            };
+            if !runs.iter().any(is_owner) {
                 self.clear_away(&job).await?;
             }
         }
