@@ -20,9 +20,9 @@ use crate::{
     world::{Definitions, NAMESPACE, Person, World, jobs, objects, pods, runs},
 };
 
-/// The world is at rest when nothing has changed and nothing was written for this long. Whatever still waits in a scenario
+/// The world is at rest when nothing works, nothing has changed and nothing was written for this long. Whatever still waits in a scenario
 /// waits for less.
-const CALM: Duration = Duration::from_mins(6);
+const CALM: Duration = Duration::from_secs(150);
 /// A world that does not come to rest within this is not going to.
 const PATIENCE: Duration = Duration::from_mins(90);
 /// How long somebody waits for what a step wants to see. Longer than anything takes that ever happens.
@@ -201,6 +201,9 @@ impl Story<'_> {
             }
             Step::Wait(time) => sleep(*time).await,
             Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, *attempt)).await,
+            Step::AwaitAccepted(run) => {
+                self.until(|| self.run(run).is_some_and(|run| run.accepted)).await;
+            }
             Step::AwaitEnd(run) => {
                 self.until(|| self.run(run).is_none_or(|run| run.phase.is_terminal()))
                     .await;
@@ -236,10 +239,10 @@ impl Story<'_> {
         while begin.elapsed() < PATIENCE && !self.is_over() {
             let busy = self.checks.last_change().max(self.wire.last_write()).max(begin);
             let left = CALM.saturating_sub(busy.elapsed());
-            if left.is_zero() {
+            if left.is_zero() && !self.record.all().iter().any(Work::is_running) {
                 return true;
             }
-            sleep(left.min(REST_LOOK_EVERY)).await;
+            sleep(left.clamp(LOOK_EVERY, REST_LOOK_EVERY)).await;
         }
         self.violation("the world does not come to rest".to_owned());
         false

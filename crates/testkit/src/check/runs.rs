@@ -13,6 +13,8 @@ pub struct RunView {
     pub uid: String,
     pub phase: RunPhase,
     pub finished_at: Option<String>,
+    /// The controllers have taken it on.
+    pub accepted: bool,
     /// Its cancel was given up with pods still alive.
     pub cancel_timed_out: bool,
     pub deleting: bool,
@@ -23,16 +25,15 @@ impl RunView {
         let value = object.value();
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let status = &value["status"];
-        let cancelled = status["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|condition| condition["type"] == "Cancelled");
+        let conditions = || status["conditions"].as_array().into_iter().flatten();
+        let cancelled = conditions().find(|condition| condition["type"] == "Cancelled");
         Self {
             name: text(&value["metadata"]["name"]).unwrap_or_default(),
             uid: object.meta.uid.clone(),
             phase: text(&status["phase"]).map_or(RunPhase::Pending, |phase| RunPhase::from(phase.as_str())),
             finished_at: text(&status["finishedAt"]),
+            accepted: conditions()
+                .any(|condition| condition["type"] == "Accepted" && condition["status"] == "True"),
             cancel_timed_out: cancelled
                 .is_some_and(|condition| condition["reason"] == Reason::CancelTimedOut.as_str()),
             deleting: object.meta.deleting,
@@ -84,6 +85,7 @@ mod tests {
             uid: "u1".to_owned(),
             phase,
             finished_at: finished_at.map(str::to_owned),
+            accepted: true,
             cancel_timed_out: false,
             deleting: false,
         }

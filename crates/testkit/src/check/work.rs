@@ -92,6 +92,7 @@ mod tests {
             uid: uid.to_owned(),
             phase,
             finished_at: Some(String::new()),
+            accepted: true,
             cancel_timed_out: false,
             deleting: false,
         }

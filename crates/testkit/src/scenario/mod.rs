@@ -38,6 +38,8 @@ pub enum Step {
     Wait(Duration),
     /// Waits until the work of an attempt has started.
     AwaitWork(&'static str, u32),
+    /// Waits until the controllers say that they have taken a run on.
+    AwaitAccepted(&'static str),
     /// Waits until a run has ended.
     AwaitEnd(&'static str),
     /// Waits until there is no run of that name.

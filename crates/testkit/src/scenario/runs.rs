@@ -92,6 +92,7 @@ fn cancelled_stubborn() -> Scenario {
 fn cancelled_with(name: &'static str, script: Script) -> Scenario {
     let steps = vec![
         create(run("one")),
+        Step::AwaitAccepted("one"),
         Step::AwaitWork("one", 1),
         Step::Wait(5 * SECOND),
         Step::Cancel("one"),
@@ -105,6 +106,7 @@ fn cancelled_with(name: &'static str, script: Script) -> Scenario {
 fn deleted() -> Scenario {
     let steps = vec![
         create(run("one")),
+        Step::AwaitAccepted("one"),
         Step::AwaitWork("one", 1),
         Step::Wait(5 * SECOND),
         Step::Delete("one"),
@@ -134,7 +136,7 @@ fn evicted(by: Eviction) -> Scenario {
 fn node_lost() -> Scenario {
     let script = Script::NodeLost {
         after: 10 * SECOND,
-        noticed_after: 5 * 60 * SECOND,
+        noticed_after: 2 * 60 * SECOND,
     };
     Scenario {
         scripts: Scripts::default().with("one", 1, script),
@@ -167,6 +169,7 @@ fn kept_briefly() -> Scenario {
 fn name_reused() -> Scenario {
     let steps = vec![
         create(run("one")),
+        Step::AwaitAccepted("one"),
         Step::AwaitWork("one", 1),
         Step::Wait(5 * SECOND),
         Step::Delete("one"),
@@ -189,7 +192,7 @@ fn crowded() -> Scenario {
     let mut steps: Vec<Step> = ["one", "two", "three", "four"]
         .map(|name| create(run(name)))
         .into();
-    steps.push(Step::AwaitWork("one", 1));
+    steps.push(Step::AwaitAccepted("four"));
     steps.push(Step::Cancel("four"));
     let ends = vec![
         ("one", succeeded()),
