@@ -25,8 +25,9 @@ bench: need-cargo ## Measure kubelite and runs, and print the settings beside th
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)
 
-generate: need-cargo ## Write the files that are made from the code: the CRDs of charts/agents
+generate: need-cargo ## Write the files that are made from the code: the CRDs of charts/agents, docs/settings.md
 	cargo run --locked --package jangar -- crds --dir charts/agents/crds
+	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine settings::
 
 build: need-cargo ## Build the programs, optimised, into target/release
 	cargo build --locked --release --workspace --bins
