@@ -2,7 +2,7 @@
 //! bring.
 
 #![expect(
-    clippy::unwrap_used,
+    clippy::panic,
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 
@@ -38,15 +38,16 @@ fn cleans() -> &'static [Clean] {
 fn assert_none(count: usize, failures: &[Box<Failure>]) {
     // The first ones tell enough.
     let shown: String = failures.iter().take(3).map(ToString::to_string).collect();
-    let list: String = failures
+    let list: Vec<String> = failures
         .iter()
         .map(|failure| {
             format!(
-                "{}, seed {}, {}: {:?}\n",
+                "{}, seed {}, {}: {:?}",
                 failure.scenario, failure.seed, failure.plan, failure.violations
             )
         })
         .collect();
+    let list = list.join("\n");
     assert!(
         failures.is_empty(),
         "{} of {count} simulations failed\n{shown}\n{list}",

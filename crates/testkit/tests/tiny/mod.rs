@@ -171,9 +171,10 @@ impl Controller {
 
     async fn job_of(&self, run: &AgentRun) -> Result<Option<Job>, kube::Error> {
         let uid = run.uid().unwrap();
-        let name = match self.has(Flaw::GeneratesNames) {
-            true => self.made.get(&uid).cloned(),
-            false => Some(format!("{}-1", run.name_any())),
+        let name = if self.has(Flaw::GeneratesNames) {
+            self.made.get(&uid).cloned()
+        } else {
+            Some(format!("{}-1", run.name_any()))
         };
         let Some(name) = name else { return Ok(None) };
         let job = self.jobs.get_opt(&name).await?;
@@ -184,9 +185,10 @@ impl Controller {
     async fn create(&mut self, run: &AgentRun) -> Result<(), kube::Error> {
         let name = run.name_any();
         let uid = run.uid().unwrap();
-        let finalizers: &[&str] = match self.has(Flaw::LosesTheEnd) {
-            true => &[],
-            false => &[JOB_STATUS_FINALIZER],
+        let finalizers: &[&str] = if self.has(Flaw::LosesTheEnd) {
+            &[]
+        } else {
+            &[JOB_STATUS_FINALIZER]
         };
         let mut job = json!({
             "metadata": {
@@ -221,7 +223,7 @@ impl Controller {
 
     async fn phase_of(&self, job: &Job) -> Result<&'static str, kube::Error> {
         let phases = self.pods_of(job).await?;
-        let phases: Vec<&str> = phases.iter().map(|pod| phase(pod)).collect();
+        let phases: Vec<&str> = phases.iter().map(phase).collect();
         let failed = job
             .status
             .iter()
@@ -229,9 +231,10 @@ impl Controller {
         let failed = failed.filter(|condition| condition.type_ == "Failed").count() > 0;
         Ok(if phases.contains(&"Succeeded") {
             "Succeeded"
-        } else if self.has(Flaw::EndsTooEarly) && phases.contains(&"Running") {
-            "Failed"
-        } else if phases.contains(&"Failed") || failed {
+        } else if phases.contains(&"Failed")
+            || failed
+            || (self.has(Flaw::EndsTooEarly) && phases.contains(&"Running"))
+        {
             "Failed"
         } else {
             "Running"
