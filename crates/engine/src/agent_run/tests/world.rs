@@ -244,7 +244,7 @@ impl World {
     /// The pod of a Job, in this state.
     pub(super) fn pod(&mut self, job: &str, status: &Value) -> &mut Self {
         self.change_job(job, |found, _| {
-            found.status.get_or_insert_default().active = Some(1)
+            found.status.get_or_insert_default().active = Some(1);
         });
         let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
         let pod: Pod = object(json!({
