@@ -44,8 +44,6 @@ pub(crate) enum Flaw {
     WritesAlways,
     /// A run that failed is started again.
     ChangesItsMind,
-    /// A Job of the right name is believed to be the run's own.
-    BelievesAnyJob,
     /// The run ends when its pod runs.
     EndsTooEarly,
     /// Jobs have no finalizer, and one that is gone has failed.
@@ -178,8 +176,7 @@ impl Controller {
         };
         let Some(name) = name else { return Ok(None) };
         let job = self.jobs.get_opt(&name).await?;
-        let believes = self.has(Flaw::BelievesAnyJob);
-        Ok(job.filter(|job| believes || job.owner_references().iter().any(|owner| owner.uid == uid)))
+        Ok(job.filter(|job| job.owner_references().iter().any(|owner| owner.uid == uid)))
     }
 
     async fn create(&mut self, run: &AgentRun) -> Result<(), kube::Error> {
