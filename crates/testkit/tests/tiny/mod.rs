@@ -127,10 +127,7 @@ impl Controller {
         }
         for job in self.jobs.list(&ListParams::default()).await?.items {
             let is_owner = |run: &AgentRun| {
-                let same = |owner: &OwnerReference| {
-                    run.uid().as_ref() == Some(&owner.uid)
-                        || self.has(Flaw::BelievesAnyJob) && run.name_any() == owner.name
-                };
+                let same = |owner: &OwnerReference| run.uid().as_ref() == Some(&owner.uid);
                 job.owner_references().iter().any(same)
             };
             if !runs.iter().any(is_owner) {
