@@ -23,7 +23,8 @@ test: need-cargo ## Run everything that must hold, install what that needs, and 
 
 test-fast: need-cargo ## Run what needs neither root nor Go nor Linux, and say what that leaves out
 	@scripts/suites.sh $(FAST); status=$$?; \
-	printf 'left out, and part of make test:%s\n' '$(foreach suite,$(filter-out $(FAST),$(LINTS) $(TESTS)), $(firstword $(subst @, ,$(suite))))'; \
+	echo 'left out: $(strip $(foreach suite,$(filter-out $(FAST),$(LINTS) $(TESTS)),$(firstword $(subst @, ,$(suite)))))'; \
+	echo 'make test runs them: they install tools, or need Go, and Linux with root'; \
 	exit $$status
 
 bench: need-cargo ## Measure kubelite and runs, and print the settings beside the figures
@@ -33,8 +34,9 @@ bench: need-cargo ## Measure kubelite and runs, and print the settings beside th
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)
 
-generate: need-cargo ## Write the files that are made from the code: the CRDs of charts/agents
+generate: need-cargo ## Write the files that are made from the code: the CRDs of charts/agents, docs/settings.md
 	cargo run --locked --package jangar -- crds --dir charts/agents/crds
+	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine settings::
 
 build: need-cargo ## Build the programs, optimised, into target/release
 	cargo build --locked --release --workspace --bins
