@@ -66,8 +66,10 @@ keep_logs() {
 }
 
 boot() {
-    local free answer='' begun=${EPOCHREALTIME/[.,]/}
+    local free words answer='' begun=${EPOCHREALTIME/[.,]/}
     tear_down
+    words=$(unshare "${own_user[@]}" --net --mount --pid --fork -- true 2>&1) ||
+        die "this machine refuses to make namespaces ($words): be root with all its rights, or allow them to others (Debian: sysctl kernel.unprivileged_userns_clone=1, Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
     free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1024) }')
     ((free >= state_megabytes)) || die "a bench needs $state_megabytes MB in $cache, and $free MB are free there"
     mkdir -p "$state"
