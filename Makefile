@@ -86,7 +86,7 @@ tests: need-cargo
 # The whole workspace is selected so that dependencies have the features they were already built with for `tests`.
 kubectl-tests: need-cargo
 	kubectl=$$(scripts/tools.sh kubectl) && \
-	JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl
+	JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl -- --skip on_cluster::
 
 cluster:
 	@tests/cluster/bench.sh build
@@ -100,10 +100,12 @@ cluster-tests: need-cargo
 	cargo test --locked --workspace --test cluster --no-run
 	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
 
-# That kubelite gives the same answers is among `tests`.
+# That kubelite gives the same answers is among `tests`, and that kubectl prints the same on it among `kubectl-tests`.
 conformance-tests: need-cargo
-	cargo test --locked --workspace --test conformance_cluster --no-run
+	cargo test --locked --workspace --test conformance_cluster --test kubectl --no-run
 	tests/cluster/bench.sh run cargo test --locked --workspace --test conformance_cluster
+	kubectl=$$(scripts/tools.sh kubectl) && JANGAR_TEST_KUBECTL="$$kubectl" \
+	tests/cluster/bench.sh run cargo test --locked --workspace --test kubectl on_cluster::
 
 need-cargo:
 	@scripts/tools.sh need cargo

@@ -5,7 +5,7 @@
 //! are written anew.
 //!
 //! `cargo test` leaves this file out, because it needs a kubectl of the release that kubelite answers as: `make kubectl-tests`
-//! gets one and names it in `JANGAR_TEST_KUBECTL`.
+//! gets one and names it in `JANGAR_TEST_KUBECTL`. `make conformance-tests` runs the same script on a real cluster.
 
 #![expect(
     clippy::expect_used,
@@ -13,30 +13,31 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "kubectl/cluster.rs"]
+mod cluster;
 #[path = "kubectl/fixture.rs"]
 mod fixture;
+#[path = "kubectl/on_cluster.rs"]
+mod on_cluster;
 #[path = "kubectl/record.rs"]
 mod record;
+#[path = "kubectl/running.rs"]
+mod running;
 #[path = "kubectl/script.rs"]
 mod script;
 #[path = "kubectl/traffic.rs"]
 mod traffic;
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::{Arc, mpsc},
-    thread,
-};
+use std::{env, fs, os::unix::fs::symlink, path::PathBuf, process::Command, sync::Arc};
 
-use kubelite::{kubeconfig::Kubeconfig, tls};
+use axum::Router;
+use kubelite::server::Server;
 use serde_json::Value;
-use tokio::{net::TcpListener, sync::oneshot};
+use tempfile::TempDir;
 
 use crate::{
-    fixture::{ManualClock, TOKEN},
-    record::Recorder,
+    fixture::ManualClock,
+    running::{Behind, Running},
 };
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kubectl");
@@ -47,6 +48,15 @@ fn kubectl() -> PathBuf {
         "JANGAR_TEST_KUBECTL must name a kubectl 1.35: run `make kubectl-tests`, which sets it, \
          or take the path that `make kubectl` prints",
     )
+}
+
+/// A directory for a script, in which its commands find kubectl.
+fn with_kubectl() -> TempDir {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let bin = directory.path().join("bin");
+    fs::create_dir(&bin).expect("a directory for kubectl");
+    symlink(kubectl(), bin.join("kubectl")).expect("a link to kubectl");
+    directory
 }
 
 #[test]
@@ -74,13 +84,11 @@ fn kubectl_is_of_the_release_that_kubelite_answers_as() {
 
 #[tokio::test]
 async fn every_command_of_the_script_prints_what_the_transcript_says() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
+    let directory = with_kubectl();
     let home = directory.path();
-    fs::create_dir(home.join("bin")).expect("a directory for kubectl");
-    std::os::unix::fs::symlink(kubectl(), home.join("bin/kubectl")).expect("a link to kubectl");
     let script = fs::read_to_string(format!("{FILES}/script.txt")).expect("the script can be read");
 
-    let running = Running::start(home);
+    let running = Running::start::<Server>(home);
     let transcript = script::run(&script, home, &running).await;
     let traffic = running.recorder.lines();
     running.stop();
@@ -113,90 +121,16 @@ async fn every_command_of_the_script_prints_what_the_transcript_says() {
     );
 }
 
-/// A server on a thread of its own: it has one thread only, so that what follows from a write is done before its answer
-/// is sent (see [`fixture::settle`]).
-struct Running {
-    recorder: Arc<Recorder>,
-    clock: Arc<ManualClock>,
-    stop: oneshot::Sender<()>,
-    thread: thread::JoinHandle<()>,
-}
-
-impl Running {
-    /// Returns when the server listens and its kubeconfig is in the directory.
-    fn start(directory: &Path) -> Self {
-        let (recorder, clock) = (Recorder::new(), Arc::new(ManualClock::new()));
-        let (stop, stopped) = oneshot::channel();
-        let (ready, started) = mpsc::channel();
-        let (inner_recorder, inner_clock, directory) =
-            (recorder.clone(), clock.clone(), directory.to_owned());
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime");
-            runtime.block_on(serve(&directory, inner_clock, &inner_recorder, ready, stopped));
-        });
-        started.recv().expect("the server is ready");
-        Self {
-            recorder,
-            clock,
-            stop,
-            thread,
-        }
+impl Behind for Server {
+    async fn start(clock: Arc<ManualClock>) -> Self {
+        fixture::server(clock).await
     }
 
-    fn stop(self) {
-        self.stop.send(()).expect("the server runs");
-        self.thread.join().expect("the server stops");
-    }
-}
-
-async fn serve(
-    directory: &Path,
-    clock: Arc<ManualClock>,
-    recorder: &Arc<Recorder>,
-    ready: mpsc::Sender<()>,
-    stopped: oneshot::Receiver<()>,
-) {
-    let server = fixture::server(clock).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    // Certificates are checked with the clock of the machine.
-    let identity = tls::Identity::load_or_create(&directory.join("tls"), &[], jiff::Timestamp::now());
-    let identity = identity.expect("a certificate");
-    let kubeconfig = Kubeconfig {
-        name: "kubelite",
-        server: &format!("https://{address}"),
-        ca_pem: identity.ca_pem(),
-        token: TOKEN,
-        namespace: "default",
-    };
-    kubeconfig
-        .write(&directory.join("kubeconfig"))
-        .expect("the kubeconfig can be written");
-    ready.send(()).expect("the test waits");
-    let config = Arc::new(identity.server_config().expect("a TLS configuration"));
-    let router = recorder.before(server.router());
-    tls::serve(listener, config, router, tls::Limits::default(), async {
-        // A test that fails drops the other end, which is a reason to stop as well.
-        let _ = stopped.await;
-    })
-    .await;
-    server.stop().await;
-}
-
-impl script::Server for Running {
-    fn advance(&self, seconds: i64) {
-        self.clock.advance(seconds);
-        self.recorder.advance(seconds);
+    fn service(&self) -> Router {
+        self.router()
     }
 
-    fn position(&self) -> usize {
-        self.recorder.position()
-    }
-
-    async fn received(&self, position: usize, text: &str) {
-        self.recorder.received(position, text).await;
+    async fn stop(self) {
+        Self::stop(self).await;
     }
 }
