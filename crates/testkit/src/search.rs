@@ -131,7 +131,7 @@ pub fn at_every_write(
 pub fn drawn(cleans: &[Clean], seed: u64) -> (&Clean, Plan) {
     let mut rng = StdRng::seed_from_u64(seed);
     let clean = &cleans[rng.random_range(0..cleans.len())];
-    (clean, Plan::random(&mut rng))
+    (clean, Plan::random(&mut rng, clean.writes))
 }
 
 /// Plays what some seeds stand for.

@@ -23,6 +23,8 @@ use crate::{
 /// The world is at rest when nothing works, nothing has changed and nothing was written for this long. Whatever still waits in a scenario
 /// waits for less.
 const CALM: Duration = Duration::from_secs(150);
+/// And for this long if some run has not ended as it should: longer than anything waits, the controllers included.
+const CALM_STUCK: Duration = Duration::from_mins(30);
 /// A world that does not come to rest within this is not going to.
 const PATIENCE: Duration = Duration::from_mins(90);
 /// How long somebody waits for what a step wants to see. Longer than anything takes that ever happens.
@@ -238,7 +240,12 @@ impl Story<'_> {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE && !self.is_over() {
             let busy = self.checks.last_change().max(self.wire.last_write()).max(begin);
-            let left = CALM.saturating_sub(busy.elapsed());
+            let calm = if self.wrong_ends().is_empty() {
+                CALM
+            } else {
+                CALM_STUCK
+            };
+            let left = calm.saturating_sub(busy.elapsed());
             if left.is_zero() && !self.record.all().iter().any(Work::is_running) {
                 return true;
             }
@@ -286,7 +293,7 @@ impl Story<'_> {
         Report {
             violations: violations.all(),
             writes: self.wire.writes(),
-            end: EndState::of(&self.store),
+            end: self.checks.end_state(&self.store),
             works,
             trace: world.trace().take(),
         }

@@ -13,32 +13,37 @@ const DIFFERENCES_MAX: usize = 20;
 /// A UUID in its usual form.
 const UUID_LENGTH: usize = 36;
 
+/// What stands for the generated names of pods: that of their Job, and a number.
+#[derive(Clone, Debug, Default)]
+pub struct GeneratedNames(BTreeMap<String, String>);
+
+impl GeneratedNames {
+    /// Takes in a pod that is new.
+    pub fn add(&mut self, pod: &Value) {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"].as_str();
+        let job = format!("{}<pod ", job.unwrap_or_default());
+        let before = self.0.values().filter(|masked| masked.starts_with(&job)).count();
+        self.0.insert(name.to_owned(), format!("{job}{before}>"));
+    }
+}
+
 /// The objects that are left, by collection and name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndState(BTreeMap<String, Value>);
 
 impl EndState {
-    pub fn of(store: &Store) -> Self {
+    /// What is left, with the names of pods replaced, of those that are gone as well: messages tell of them.
+    pub fn of(store: &Store, generated: &GeneratedNames) -> Self {
+        let generated = &generated.0;
         let mut all = BTreeMap::new();
-        let mut generated: BTreeMap<String, String> = BTreeMap::new();
-        for pod in objects(store, &pods()) {
-            let value = pod.value();
-            let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let job = value["metadata"]["labels"]["batch.kubernetes.io/job-name"].as_str();
-            let job = job.unwrap_or_default().to_owned();
-            let before = generated
-                .values()
-                .filter(|masked| masked.starts_with(&format!("{job}<")))
-                .count();
-            generated.insert(name, format!("{job}<pod {before}>"));
-        }
         for collection in [runs(), jobs(), pods()] {
             for object in objects(store, &collection) {
                 let value = object.value();
                 let name = value["metadata"]["name"].as_str().unwrap_or_default();
                 let name = generated.get(name).map_or(name, String::as_str);
                 let key = format!("{} {NAMESPACE}/{name}", collection.as_str());
-                all.insert(key, mask(&value, &generated));
+                all.insert(key, mask(&value, generated));
             }
         }
         Self(all)

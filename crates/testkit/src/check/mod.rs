@@ -16,7 +16,10 @@ use std::{
 use kubelite::store::{Collection, Event, EventKind, Store};
 use tokio::{task::JoinSet, time::Instant};
 
-use self::runs::RunView;
+use self::{
+    end::{EndState, GeneratedNames},
+    runs::RunView,
+};
 use crate::{
     node::Record,
     trace::Trace,
@@ -62,6 +65,7 @@ impl Violations {
 pub struct Checks {
     pub violations: Violations,
     last_change: Arc<Mutex<Instant>>,
+    pods: Arc<Mutex<GeneratedNames>>,
     _following: JoinSet<()>,
 }
 
@@ -69,12 +73,14 @@ impl Checks {
     pub fn start(world: &World, record: &Record) -> Self {
         let violations = Violations::default();
         let last_change = Arc::new(Mutex::new(Instant::now()));
+        let pods = Arc::default();
         let look = Look {
             store: world.store().clone(),
             trace: Arc::clone(world.trace()),
             record: record.clone(),
             violations: violations.clone(),
             last_change: Arc::clone(&last_change),
+            pods: Arc::clone(&pods),
         };
         let mut follow = world.store().follow();
         let mut following = JoinSet::new();
@@ -89,8 +95,15 @@ impl Checks {
         Self {
             violations,
             last_change,
+            pods,
             _following: following,
         }
+    }
+
+    /// How the world stands.
+    pub fn end_state(&self, store: &Store) -> EndState {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        EndState::of(store, &pods)
     }
 
     /// When anything but a Lease or an Event changed last.
@@ -105,6 +118,7 @@ struct Look {
     record: Record,
     violations: Violations,
     last_change: Arc<Mutex<Instant>>,
+    pods: Arc<Mutex<GeneratedNames>>,
 }
 
 impl Look {
@@ -114,6 +128,10 @@ impl Look {
         }
         *self.last_change.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.note(event);
+        if event.collection == world::pods() && event.kind == EventKind::Added {
+            let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+            pods.add(&event.object.value());
+        }
         let works = self.record.all();
         let runs: Vec<RunView> = world::objects(&self.store, &world::runs())
             .iter()

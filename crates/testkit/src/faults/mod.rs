@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_plan_is_read_back_as_it_was_printed() {
         for seed in 0..500 {
-            let plan = Plan::random(&mut StdRng::seed_from_u64(seed));
+            let plan = Plan::random(&mut StdRng::seed_from_u64(seed), 8);
             assert!(!plan.0.is_empty());
             assert_eq!(plan.to_string().parse(), Ok(plan));
         }

@@ -8,22 +8,30 @@ use super::{Fault, Plan, Trouble, Watched};
 
 /// How much goes wrong in one simulation at most. What needs more coincidences than this is found by more seeds.
 const FAULTS_MAX: usize = 3;
-/// The write at which something may go wrong: a little more than most scenarios have.
-const WRITES: u32 = 24;
+/// Trouble makes for more writes, and there may be trouble with those too.
+const WRITES_MORE: u32 = 4;
 /// Longer than the lease of the leader, so that another one takes over.
 const TAKEOVER_MS: std::ops::Range<u64> = 40_000..90_000;
 
 impl Plan {
-    pub fn random(rng: &mut impl Rng) -> Self {
+    /// For a scenario that takes this many writes if nothing goes wrong.
+    pub fn random(rng: &mut impl Rng, writes: u32) -> Self {
         let count = rng.random_range(1..=FAULTS_MAX);
-        let mut faults: Vec<Fault> = (0..count).map(|_| fault(rng)).collect();
+        let mut faults: Vec<Fault> = (0..count).map(|_| fault(rng, writes)).collect();
         faults.sort_by_key(|fault| fault.at);
+        // One at most: what was sent before two of them arrives after the run has ended and its Job is gone, when nothing is
+        // left that it could collide with. `docs/simulation.md` says so among what is not covered.
+        let mut takeovers = 0;
+        faults.retain(|fault| {
+            takeovers += u32::from(matches!(fault.trouble, Trouble::Takeover(_)));
+            takeovers < 2 || !matches!(fault.trouble, Trouble::Takeover(_))
+        });
         Self(faults)
     }
 }
 
-fn fault(rng: &mut impl Rng) -> Fault {
-    let at = rng.random_range(0..WRITES);
+fn fault(rng: &mut impl Rng, writes: u32) -> Fault {
+    let at = rng.random_range(0..writes + WRITES_MORE);
     let trouble = match rng.random_range(0..19_u32) {
         0 => Trouble::CrashBefore,
         1 => Trouble::CrashAfter,

@@ -9,10 +9,12 @@ use super::record::Ending;
 /// What the containers of a pod do.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// Not started, for this reason.
-    Waiting {
+    /// Not started yet.
+    Creating,
+    /// The image of the agent cannot be had; the init containers have ended.
+    NoImage {
+        since: Timestamp,
         reason: &'static str,
-        message: &'static str,
     },
     Running {
         since: Timestamp,
@@ -37,7 +39,7 @@ pub(super) fn disruption(reason: &str, message: &str, now: Timestamp) -> Value {
 /// The status of a strategic merge patch. Conditions that it does not name stay.
 pub(super) fn status(pod: &Pod, state: &State, now: Timestamp) -> Value {
     let phase = match state {
-        State::Waiting { .. } => "Pending",
+        State::Creating | State::NoImage { .. } => "Pending",
         State::Running { .. } => "Running",
         State::Ended {
             ending: Ending::Exited(0),
@@ -74,8 +76,10 @@ pub(super) fn status(pod: &Pod, state: &State, now: Timestamp) -> Value {
 fn main_status(container: &Container, state: &State) -> Value {
     let running = matches!(state, State::Running { .. });
     let detail = match state {
-        State::Waiting { reason, message } => json!({"waiting": {"reason": reason, "message": message}}),
-        State::Refused => json!({"waiting": {"reason": "ContainerCreating"}}),
+        State::NoImage { reason, .. } => {
+            json!({"waiting": {"reason": reason, "message": "the image cannot be had"}})
+        }
+        State::Creating | State::Refused => json!({"waiting": {"reason": "ContainerCreating"}}),
         State::Running { since } => json!({"running": {"startedAt": seconds(*since)}}),
         State::Ended { since, at, ending } => json!({"terminated": terminated(*since, *at, *ending)}),
     };
@@ -84,10 +88,12 @@ fn main_status(container: &Container, state: &State) -> Value {
 
 fn init_status(container: &Container, state: &State) -> Value {
     let detail = match state {
-        State::Waiting { .. } | State::Refused => json!({"waiting": {"reason": "PodInitializing"}}),
-        State::Running { since } | State::Ended { since, .. } => json!({"terminated": {
-            "exitCode": 0, "reason": "Completed", "startedAt": seconds(*since), "finishedAt": seconds(*since),
-        }}),
+        State::Creating | State::Refused => json!({"waiting": {"reason": "PodInitializing"}}),
+        State::NoImage { since, .. } | State::Running { since } | State::Ended { since, .. } => {
+            json!({"terminated": {
+                "exitCode": 0, "reason": "Completed", "startedAt": seconds(*since), "finishedAt": seconds(*since),
+            }})
+        }
     };
     container_status(container, false, &detail)
 }

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::trace::Trace;
 
-/// How long a pod takes from its binding to its start.
-const START_AFTER: Duration = Duration::from_millis(300);
+/// How long a pod takes from its binding to its start: less than whoever made it by mistake needs to think better of it.
+const START_AFTER: Duration = Duration::from_millis(10);
 /// How long the kubelet tries to get an image before it begins to wait between two tries.
 const BACK_OFF_AFTER: Duration = Duration::from_secs(10);
 
@@ -74,11 +74,7 @@ impl Worker {
 
     /// Leads the pod to its end. `None`: it is gone before.
     async fn live(&mut self, script: &Script) -> Option<()> {
-        self.say(&State::Waiting {
-            reason: "ContainerCreating",
-            message: "",
-        })
-        .await;
+        self.say(&State::Creating).await;
         if let Script::NeverStarts = script {
             return self.never_start().await;
         }
@@ -116,10 +112,8 @@ impl Worker {
     }
 
     async fn never_start(&mut self) -> Option<()> {
-        let waiting = |reason| State::Waiting {
-            reason,
-            message: "the image cannot be had",
-        };
+        let since = self.clock.now();
+        let waiting = |reason| State::NoImage { since, reason };
         self.say(&waiting("ErrImagePull")).await;
         let woke = match self.wait(Some(BACK_OFF_AFTER)).await {
             Woke::Time => {

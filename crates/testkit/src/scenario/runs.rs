@@ -28,7 +28,9 @@ pub fn all() -> Vec<Scenario> {
         evicted(Eviction::Pressure),
         node_lost(),
         references_last(),
-        kept_briefly(),
+        kept(),
+        forgotten(),
+        image_missing(),
         name_reused(),
         crowded(),
     ]
@@ -157,11 +159,25 @@ fn references_last() -> Scenario {
     }
 }
 
-/// The Job goes as soon as it is let go.
-fn kept_briefly() -> Scenario {
+/// The Job stays when it is let go.
+fn kept() -> Scenario {
     let mut run = run("one");
     run["spec"]["runtime"]["config"]["ttlSecondsAfterFinished"] = 0.into();
-    story("kept-briefly", vec![create(run)], vec![("one", succeeded())])
+    story("kept", vec![create(run)], vec![("one", succeeded())])
+}
+
+/// The run is deleted a minute after its end.
+fn forgotten() -> Scenario {
+    let mut run = run("one");
+    run["spec"]["ttlSecondsAfterFinished"] = 60.into();
+    story("forgotten", vec![create(run)], vec![("one", End::Gone)])
+}
+
+fn image_missing() -> Scenario {
+    Scenario {
+        scripts: Scripts::default().with("one", 1, Script::NeverStarts),
+        ..story("image-missing", vec![create(run("one"))], vec![("one", failed())])
+    }
 }
 
 /// A run is deleted while it works, and another one takes its name at once. The old work takes its time to end, and ends
@@ -205,7 +221,8 @@ fn crowded() -> Scenario {
     crowded.scripts = Scripts::default()
         .with("one", 1, slow())
         .with("two", 1, slow())
-        .with("three", 1, slow());
+        .with("three", 1, slow())
+        .with("four", 1, slow());
     crowded
 }
 
