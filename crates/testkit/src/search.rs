@@ -45,6 +45,23 @@ pub struct Failure {
     trace: Vec<String>,
 }
 
+impl Failure {
+    /// All of it in one line.
+    pub fn headline(&self) -> String {
+        let Self {
+            scenario,
+            seed,
+            plan,
+            violations,
+            ..
+        } = self;
+        format!(
+            "scenario {scenario}, seed {seed}, faults [{plan}]: {}",
+            violations.join("; ")
+        )
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
