@@ -184,6 +184,7 @@ fn cut(text: &str, bytes_max: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use jangar_api::reason::Reason;
+    use jangar_engine::decision::Uid;
 
     use super::*;
 
@@ -199,6 +200,7 @@ mod tests {
 
     fn notice() -> Notice {
         Notice {
+            regarding: Uid("11111111-2222-3333-4444-555555555555".to_owned()),
             severity: Severity::Warning,
             reason: Reason::JobMissing,
             message: "Job fix-it-1 is gone".to_owned(),

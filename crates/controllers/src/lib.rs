@@ -5,7 +5,7 @@
 //! process at a time does so: the one that holds the Lease.
 //!
 //! Start reading at [`driver`]: what a controller supplies, and one reconcile from beginning to end. Then at
-//! [`agent_run`], a controller. What they stand on:
+//! [`agents`] and [`agent_run`], the controllers. What they stand on:
 //!
 //! - [`caches`]: what is known of the cluster, and which change concerns whom;
 //! - [`queue`]: which key is next, and when (pure);
@@ -17,6 +17,7 @@
 //! depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
 
 pub mod agent_run;
+pub mod agents;
 mod backoff;
 pub mod caches;
 pub mod clock;
@@ -29,6 +30,7 @@ mod live;
 pub mod metrics;
 pub mod queue;
 mod served;
+mod signal;
 mod start;
 mod status;
 

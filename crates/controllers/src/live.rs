@@ -6,7 +6,10 @@ use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
 };
 use jangar_engine::decision::{Key, Question, Uid};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
 use kube::{Api, Resource, api::ListParams};
 use thiserror::Error;
 
@@ -37,6 +40,9 @@ pub enum ReadError {
 
 /// Reads one object; `None` if there is none.
 pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<K>, ReadError> {
+    if !can_be_a_name(&key.name) {
+        return Ok(None);
+    }
     let api = Api::<K>::namespaced(context.client.clone(), &key.namespace);
     let what = || format!("{} {key}", K::KIND);
     let mut found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await?;
@@ -44,6 +50,19 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
         object.meta_mut().managed_fields = None;
     }
     Ok(found)
+}
+
+/// Whether the ConfigMap of this name belongs to the same run as the one that was to be created.
+pub(crate) async fn is_same_files(
+    context: &Context,
+    namespace: &str,
+    wanted: &ConfigMap,
+) -> Result<bool, ReadError> {
+    let name = wanted.metadata.name.as_deref().unwrap_or_default();
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
+    let what = || format!("ConfigMap {namespace}/{name}");
+    let found = bounded::<ConfigMap, _>(context, Verb::Get, what, api.get_opt(name)).await?;
+    Ok(found.is_some_and(|found| found.metadata.owner_references == wanted.metadata.owner_references))
 }
 
 /// Reads one object and remembers the answer.
@@ -73,7 +92,8 @@ pub(crate) async fn answer(
 ) -> Result<(), ReadError> {
     let key = |name: &str| Key {
         namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        // As a scene looks it up.
+        name: name.trim().to_owned(),
     };
     let answer = match question {
         Question::Agent(name) => learn::<Agent>(context, &key(name), learned).await,
@@ -113,6 +133,13 @@ async fn pods_of(
     Ok(answer)
 }
 
+/// Whether an object can have this name. References are written by people, and what they wrote becomes part of the path of a
+/// request: a slash in it would ask for something else.
+fn can_be_a_name(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    text.bytes().all(legal) && text.bytes().any(|byte| byte.is_ascii_alphanumeric())
+}
+
 async fn bounded<K, T>(
     context: &Context,
     verb: Verb,
@@ -132,5 +159,30 @@ where
             source: Box::new(source),
         }),
         Err(_) => Err(ReadError::TimedOut { what: what() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_a_name_is_not_asked_for() {
+        for name in ["coder", "coder-2", "a.b"] {
+            assert!(can_be_a_name(name), "{name}");
+        }
+        for text in [
+            "",
+            " ",
+            "..",
+            "a/b",
+            "a/../../secrets/b",
+            "a?watch=true",
+            "a%2fb",
+            "Coder",
+            "kö",
+        ] {
+            assert!(!can_be_a_name(text), "{text}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{fmt, time::Duration};
 
-use jangar_engine::settings::Namespaces;
+use jangar_engine::settings::Settings;
 use kube::{Client, api::ListParams, core::DeserializeGuard};
 
 use crate::caches::{Cached, CachedKind, Scope, with_kind};
@@ -28,8 +28,8 @@ impl fmt::Display for Unserved {
 }
 
 /// The kinds that cannot be listed, each with the reason.
-pub(crate) async fn unserved(client: &Client, namespaces: &Namespaces) -> Vec<Unserved> {
-    let Some(scope) = Scope::covering(namespaces).pop_first() else {
+pub(crate) async fn unserved(client: &Client, settings: &Settings) -> Vec<Unserved> {
+    let Some(scope) = Scope::covering(settings).pop_first() else {
         return Vec::new();
     };
     let mut unserved = Vec::new();

@@ -9,9 +9,10 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     agent_run::AgentRuns,
+    agents::{AgentProviders, Agents, ImplementationSpecs},
     backoff::Backoff,
     clock::Clock,
-    driver::{Term, TermSetup, station},
+    driver::{Station, Term, TermSetup, station},
     events::Reporter,
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
@@ -102,6 +103,19 @@ impl Controllers {
     }
 }
 
+/// All controllers.
+fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
+    if !settings.agents_enabled {
+        return Vec::new();
+    }
+    vec![
+        station(AgentProviders),
+        station(ImplementationSpecs),
+        station(Agents),
+        station(AgentRuns),
+    ]
+}
+
 /// Where it is decided whether to lead.
 struct Office {
     client: Client,
@@ -121,7 +135,6 @@ enum End {
 
 impl Office {
     async fn run(self) {
-        let mut halt = self.halt.clone();
         let mut elector = Elector::new(
             self.client.clone(),
             self.settings.lease.clone(),
@@ -132,7 +145,7 @@ impl Office {
         loop {
             let leadership = tokio::select! {
                 biased;
-                () = halt.requested() => break,
+                () = self.halt.requested() => break,
                 leadership = self.await_leadership(&mut elector) => leadership,
             };
             match self.lead(leadership).await {
@@ -155,7 +168,7 @@ impl Office {
     async fn await_kinds(&self) {
         let mut tries = 0;
         loop {
-            let unserved = unserved(&self.client, &self.settings.namespaces).await;
+            let unserved = unserved(&self.client, &self.settings).await;
             if unserved.is_empty() {
                 return;
             }
@@ -178,7 +191,7 @@ impl Office {
 
     /// Leads until it no longer may, or is stopped. The caches are listed anew: what an earlier leader did last is seen before
     /// anything is decided.
-    async fn lead(&self, mut leadership: Leadership) -> End {
+    async fn lead(&self, leadership: Leadership) -> End {
         let setup = TermSetup {
             client: self.client.clone(),
             settings: Arc::clone(&self.settings),
@@ -193,12 +206,11 @@ impl Office {
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
         };
-        let term = Term::begin(setup, vec![station(AgentRuns)]);
-        let mut halt = self.halt.clone();
+        let term = Term::begin(setup, stations(&self.settings));
         let end = tokio::select! {
             biased;
             () = leadership.lost() => End::Lost,
-            () = halt.requested() => End::Stopped,
+            () = self.halt.requested() => End::Stopped,
             () = self.announce(&term) => End::Stopped,
         };
         match end {

@@ -9,6 +9,9 @@
 //! the [`faults`] between the controllers and the API, and the [`check`]s that look at every change. A [`scenario`] says
 //! what people do; [`search`] goes through crashes at every write and through seeds.
 //!
+//! Two rooms beside it have to do with the real thing: [`cluster`] is the harness for tests on a real Kubernetes, and
+//! [`conformance`] holds kubelite to what that answers.
+//!
 //! It is for tests only: nothing that is shipped may depend on it.
 
 #![expect(
@@ -18,6 +21,8 @@
 
 pub mod check;
 pub mod clock;
+pub mod cluster;
+pub mod conformance;
 pub mod faults;
 pub mod node;
 pub mod program;

@@ -8,7 +8,7 @@
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
 
 #![expect(
-    clippy::unwrap_used,
+    clippy::panic,
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 

@@ -8,8 +8,13 @@ use jangar_api::{
         implementation_spec::ImplementationSpec, memory::Memory,
     },
     labels,
+    phase::RunPhase,
+    refs::LocalRef,
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{Resource, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
@@ -122,16 +127,16 @@ impl Cached for AgentRun {
 
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
-        if phase.is_some_and(jangar_api::phase::RunPhase::is_terminal) {
+        if phase.is_some_and(RunPhase::is_terminal) {
             return BTreeSet::new();
         }
         let spec = &self.spec;
         let implementation = spec.implementation_spec_ref.as_ref();
         let memory = spec.memory_ref.as_ref();
-        [Term::Agent(spec.agent_ref.name.clone())]
+        [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
-            .chain(implementation.map(|reference| Term::ImplementationSpec(reference.name.clone())))
-            .chain(memory.map(|reference| Term::Memory(reference.name.clone())))
+            .chain(implementation.map(|reference| Term::ImplementationSpec(name(reference))))
+            .chain(memory.map(|reference| Term::Memory(name(reference))))
             .collect()
     }
 }
@@ -141,9 +146,9 @@ impl Cached for Agent {
 
     fn terms(&self) -> BTreeSet<Term> {
         let memory = self.spec.memory_ref.as_ref();
-        [Term::AgentProvider(self.spec.provider_ref.name.clone())]
+        [Term::AgentProvider(name(&self.spec.provider_ref))]
             .into_iter()
-            .chain(memory.map(|reference| Term::Memory(reference.name.clone())))
+            .chain(memory.map(|reference| Term::Memory(name(reference))))
             .collect()
     }
 }
@@ -190,7 +195,12 @@ impl Cached for Pod {
     }
 }
 
-fn run_in_label(metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> BTreeSet<Term> {
+/// The name that a reference means.
+fn name(reference: &LocalRef) -> String {
+    reference.name.trim().to_owned()
+}
+
+fn run_in_label(metadata: &ObjectMeta) -> BTreeSet<Term> {
     let labels = metadata.labels.as_ref();
     let run = labels.and_then(|labels| labels.get(labels::AGENT_RUN));
     run.map(|name| Term::AgentRun(name.clone())).into_iter().collect()

@@ -17,7 +17,7 @@ use jangar_api::agents::{
 };
 use jangar_engine::{
     decision::{Key, Uid},
-    settings::Namespaces,
+    settings::{Namespaces, Settings},
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
@@ -96,9 +96,10 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The watches that cover the namespaces that are looked after.
-    pub(crate) fn covering(namespaces: &Namespaces) -> BTreeSet<Self> {
-        match namespaces {
+    /// The watches that cover what is looked after.
+    pub(crate) fn covering(settings: &Settings) -> BTreeSet<Self> {
+        match &settings.namespaces {
+            _ if !settings.agents_enabled => BTreeSet::new(),
             Namespaces::All => BTreeSet::from([Self::All]),
             Namespaces::These(names) => names.iter().cloned().map(Self::Namespace).collect(),
         }
@@ -131,8 +132,7 @@ pub trait Listener: Send + Sync {
 pub struct World {
     caches: RwLock<Caches>,
     listeners: Vec<Arc<dyn Listener>>,
-    /// Told after each change. It wakes who waits in the order of their coming, so that a simulation can be repeated;
-    /// tokio's `watch` does so in a random one.
+    /// Tells those who wait, in the order in which they came.
     changed: Notify,
 }
 
@@ -161,7 +161,7 @@ impl World {
     /// Waits until the caches are as they should be.
     pub(crate) async fn until(&self, condition: impl Fn(&Caches) -> bool) {
         loop {
-            // Asked for before the caches are looked at: a change in between ends the wait below.
+            // It hears of every change from here on, so none is missed between the look and the wait.
             let changed = self.changed.notified();
             if condition(&self.caches()) {
                 return;

@@ -41,6 +41,8 @@ pub enum ReconcileError {
     Read(#[from] ReadError),
     #[error("the planned status cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("ConfigMap {name} belongs to an earlier run of this name, and has to go first")]
+    Occupied { name: String },
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
     Unsettled,
     #[error("a bug: the reconcile panicked")]
@@ -80,6 +82,7 @@ impl ReconcileError {
             Self::WriteTimedOut { .. } => "write_timeout",
             Self::Read(_) => "read",
             Self::Json(_) => "json",
+            Self::Occupied { .. } => "occupied",
             Self::Unsettled => "unsettled",
             Self::Panicked => "panic",
         }

@@ -21,9 +21,9 @@ pub struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// What is known of an object in the namespace of the key.
+    /// What is known of an object in the namespace of the key. Blanks around a name that somebody wrote do not count.
     pub fn sight<K: Cached>(&self, name: &str) -> Sight<K> {
-        K::overlay(self.learned).sight(self.caches, &self.beside(name))
+        K::overlay(self.learned).sight(self.caches, &self.beside(name.trim()))
     }
 
     /// The Jobs that carry the label of the run of this key, and those that this reconcile asked for or made, by name.
@@ -37,13 +37,9 @@ impl Scene<'_> {
         known.collect()
     }
 
-    /// The names at which a live read of this reconcile found no Job.
-    pub fn absent_jobs(&self) -> BTreeSet<String> {
-        let names = self.learned.jobs.names();
-        names
-            .filter(|name| matches!(self.sight::<Job>(name), Sight::Absent))
-            .cloned()
-            .collect()
+    /// The names of the Jobs that the API server has spoken about in this reconcile.
+    pub fn live_jobs(&self) -> BTreeSet<String> {
+        self.learned.jobs.names().cloned().collect()
     }
 
     /// The pods that carry the label of the run of this key, and those that were listed live, by the UID of the Job that

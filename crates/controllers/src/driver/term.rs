@@ -48,7 +48,7 @@ pub struct Term {
 impl Term {
     /// Starts the watches, and each controller once all caches have been listed.
     pub fn begin(setup: TermSetup, controllers: Vec<Arc<dyn Station>>) -> Self {
-        let scopes = Scope::covering(&setup.settings.namespaces);
+        let scopes = Scope::covering(&setup.settings);
         let listeners = controllers
             .iter()
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)
@@ -70,10 +70,9 @@ impl Term {
         for station in controllers {
             let context = Arc::clone(&context);
             stations.spawn(async move {
-                let mut halt = context.halt.clone();
                 tokio::select! {
                     biased;
-                    () = halt.requested() => return,
+                    () = context.halt.requested() => return,
                     () = context.world.until(Caches::are_ready) => {}
                 }
                 station.run(context).await;

@@ -177,14 +177,22 @@ impl Elector {
             let next = Instant::now() + election.settings.retry_period;
             match candidate.ask().await {
                 Ok(Some(confirmed)) => {
-                    tracing::info!(lease = %election.settings.name, identity = %election.identity, "leading");
+                    tracing::info!(
+                        lease = %election.settings.name,
+                        identity = %election.identity,
+                        "leading"
+                    );
                     return confirmed;
                 }
                 Ok(None) => {}
                 // Another candidate was faster. The next look shows whose it is.
                 Err(error) if error.is_conflict() => {}
                 Err(error) => {
-                    tracing::warn!(lease = %election.settings.name, error = %chain(&error), "could not ask for the lease; trying again");
+                    tracing::warn!(
+                        lease = %election.settings.name,
+                        error = %chain(&error),
+                        "could not ask for the lease; trying again"
+                    );
                 }
             }
             sleep_until(next).await;

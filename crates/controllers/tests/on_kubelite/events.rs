@@ -7,7 +7,7 @@ use jangar_controllers::{
     events::{REPORTING_CONTROLLER, Reporter},
     lease::Leadership,
 };
-use jangar_engine::decision::{Notice, Severity};
+use jangar_engine::decision::{Notice, Severity, Uid};
 use k8s_openapi::api::{
     core::v1::{ConfigMap, ObjectReference},
     events::v1::Event,
@@ -29,6 +29,7 @@ async fn object(cluster: &Cluster) -> ObjectReference {
 
 fn notice(message: &str) -> Notice {
     Notice {
+        regarding: Uid("11111111-2222-3333-4444-555555555555".to_owned()),
         severity: Severity::Warning,
         reason: Reason::JobMissing,
         message: message.to_owned(),

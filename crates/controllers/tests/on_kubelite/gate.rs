@@ -53,7 +53,7 @@ async fn a_write_gets_its_answer() {
 async fn no_write_starts_in_the_last_third_of_the_lease() {
     let cluster = Cluster::start().await;
     let line = Line::default();
-    let mut leadership = cluster.elector_with("a", &line, stubborn()).lead().await;
+    let leadership = cluster.elector_with("a", &line, stubborn()).lead().await;
     let gate = leadership.gate();
     line.set(Fault::Refuse);
 
@@ -90,7 +90,7 @@ async fn a_write_is_cut_off_before_the_lease_ends() {
 async fn a_write_is_cut_off_when_the_leadership_is_lost() {
     let cluster = Cluster::start().await;
     let line = Line::default();
-    let (mut leadership, gate) = fresh_leader(&cluster, &line).await;
+    let (leadership, gate) = fresh_leader(&cluster, &line).await;
     line.set(Fault::Hang);
     sleep(seconds(18)).await;
     let start = Instant::now();

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod driver;
 mod election;
 mod events;
 mod gate;

@@ -131,13 +131,13 @@ impl Look {
         }
         *self.last_change.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.note(event);
-        let works = self.record.all();
-        if event.collection == world::runs() {
-            self.at_run(event, &works);
-        }
         if event.collection == world::pods() && event.kind == EventKind::Added {
             let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
             pods.add(&event.object.value());
+        }
+        let works = self.record.all();
+        if event.collection == world::runs() {
+            self.at_run(event, &works);
         }
         self.violations
             .add(&self.trace, work::broken(&works, self.runs.values()));

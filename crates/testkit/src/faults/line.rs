@@ -200,11 +200,8 @@ impl Line {
             }
             Trouble::GatewayTimeout => {
                 self.deliver(sent, request).await?;
-                Ok(refusal(
-                    StatusCode::GATEWAY_TIMEOUT,
-                    "Timeout",
-                    "the server did not answer in time",
-                ))
+                let words = "the server did not answer in time";
+                Ok(refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout", words))
             }
             Trouble::NotSent => {
                 self.note(sent, "not sent");

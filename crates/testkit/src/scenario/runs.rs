@@ -218,7 +218,8 @@ fn crowded() -> Scenario {
     crowded.scripts = Scripts::default()
         .with("one", 1, slow())
         .with("two", 1, slow())
-        .with("three", 1, slow());
+        .with("three", 1, slow())
+        .with("four", 1, slow());
     crowded
 }
 

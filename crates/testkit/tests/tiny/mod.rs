@@ -44,8 +44,6 @@ pub(crate) enum Flaw {
     WritesAlways,
     /// A run that failed is started again.
     ChangesItsMind,
-    /// A Job of the right name is believed to be the run's own.
-    BelievesAnyJob,
     /// The run ends when its pod runs.
     EndsTooEarly,
     /// Jobs have no finalizer, and one that is gone has failed.
@@ -129,10 +127,7 @@ impl Controller {
         }
         for job in self.jobs.list(&ListParams::default()).await?.items {
             let is_owner = |run: &AgentRun| {
-                let same = |owner: &OwnerReference| {
-                    run.uid().as_ref() == Some(&owner.uid)
-                        || self.has(Flaw::BelievesAnyJob) && run.name_any() == owner.name
-                };
+                let same = |owner: &OwnerReference| run.uid().as_ref() == Some(&owner.uid);
                 job.owner_references().iter().any(same)
             };
             if !runs.iter().any(is_owner) {
@@ -171,22 +166,23 @@ impl Controller {
 
     async fn job_of(&self, run: &AgentRun) -> Result<Option<Job>, kube::Error> {
         let uid = run.uid().unwrap();
-        let name = match self.has(Flaw::GeneratesNames) {
-            true => self.made.get(&uid).cloned(),
-            false => Some(format!("{}-1", run.name_any())),
+        let name = if self.has(Flaw::GeneratesNames) {
+            self.made.get(&uid).cloned()
+        } else {
+            Some(format!("{}-1", run.name_any()))
         };
         let Some(name) = name else { return Ok(None) };
         let job = self.jobs.get_opt(&name).await?;
-        let believes = self.has(Flaw::BelievesAnyJob);
-        Ok(job.filter(|job| believes || job.owner_references().iter().any(|owner| owner.uid == uid)))
+        Ok(job.filter(|job| job.owner_references().iter().any(|owner| owner.uid == uid)))
     }
 
     async fn create(&mut self, run: &AgentRun) -> Result<(), kube::Error> {
         let name = run.name_any();
         let uid = run.uid().unwrap();
-        let finalizers: &[&str] = match self.has(Flaw::LosesTheEnd) {
-            true => &[],
-            false => &[JOB_STATUS_FINALIZER],
+        let finalizers: &[&str] = if self.has(Flaw::LosesTheEnd) {
+            &[]
+        } else {
+            &[JOB_STATUS_FINALIZER]
         };
         let mut job = json!({
             "metadata": {
@@ -221,7 +217,7 @@ impl Controller {
 
     async fn phase_of(&self, job: &Job) -> Result<&'static str, kube::Error> {
         let phases = self.pods_of(job).await?;
-        let phases: Vec<&str> = phases.iter().map(|pod| phase(pod)).collect();
+        let phases: Vec<&str> = phases.iter().map(phase).collect();
         let failed = job
             .status
             .iter()
@@ -229,9 +225,10 @@ impl Controller {
         let failed = failed.filter(|condition| condition.type_ == "Failed").count() > 0;
         Ok(if phases.contains(&"Succeeded") {
             "Succeeded"
-        } else if self.has(Flaw::EndsTooEarly) && phases.contains(&"Running") {
-            "Failed"
-        } else if phases.contains(&"Failed") || failed {
+        } else if phases.contains(&"Failed")
+            || failed
+            || (self.has(Flaw::EndsTooEarly) && phases.contains(&"Running"))
+        {
             "Failed"
         } else {
             "Running"
