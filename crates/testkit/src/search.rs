@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
         writeln!(
             f,
             "again: JANGAR_SIM_SCENARIO={scenario} JANGAR_SIM_SEED={seed} JANGAR_SIM_PLAN='{plan}' \
-             cargo test --package jangar-testkit --test simulation seeds -- --nocapture"
+             cargo test --workspace --test simulation -- --exact seeds --nocapture"
         )
     }
 }

@@ -6,13 +6,14 @@
 //! | `JANGAR_SIM_SEEDS` | how many seeds are played |
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
+//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check` or `job-finalizer` |
 
 #![expect(
     clippy::panic,
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 
-use std::{sync::OnceLock, thread, time::Duration};
+use std::{collections::BTreeSet, sync::OnceLock, thread, time::Duration};
 
 use jangar_engine::settings::Safeguards;
 use jangar_testkit::{
@@ -30,6 +31,18 @@ const TOLD_MAX: usize = 3;
 
 fn shipped() -> Shipped {
     Shipped::with(Safeguards::default())
+}
+
+/// The controllers without one of their safeguards.
+fn without(safeguard: &str) -> Shipped {
+    let mut safeguards = Safeguards::default();
+    match safeguard {
+        "barrier" => safeguards.barrier = false,
+        "adoption-check" => safeguards.adoption_check = false,
+        "job-finalizer" => safeguards.job_finalizer = false,
+        other => panic!("there is no safeguard {other:?}: say barrier, adoption-check or job-finalizer"),
+    }
+    Shipped::with(safeguards)
 }
 
 fn scenario(name: &str) -> Scenario {
@@ -88,10 +101,11 @@ fn crash_or_lost_answer_at_any_write_changes_nothing() {
 #[test]
 fn seeds() {
     let seed = number("JANGAR_SIM_SEED");
+    let program = variable("JANGAR_SIM_WITHOUT").map_or_else(shipped, |safeguard| without(&safeguard));
     if let Some(name) = variable("JANGAR_SIM_SCENARIO") {
         let plan = variable("JANGAR_SIM_PLAN").unwrap_or_default();
         let plan = plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}"));
-        match search::disturbed(&shipped(), &clean(&name), seed.unwrap_or(0), plan) {
+        match search::disturbed(&program, &clean(&name), seed.unwrap_or(0), plan) {
             Ok(report) => println!("{}", report.trace.join("\n")),
             Err(failure) => panic!("{failure}"),
         }
@@ -101,8 +115,27 @@ fn seeds() {
         Some(seed) => seed..seed + 1,
         None => 0..number("JANGAR_SIM_SEEDS").unwrap_or(SEEDS),
     };
-    let failures = search::seeds(&shipped(), cleans(), range.clone());
-    assert_none(usize::try_from(range.end - range.start).unwrap(), &failures);
+    let simulations = usize::try_from(range.end - range.start).unwrap();
+    assert!(
+        simulations > 0,
+        "JANGAR_SIM_SEEDS is 0, so nothing would be played"
+    );
+    let failures = search::seeds(&program, cleans(), range);
+    println!("{simulations} seeds played");
+    assert_none(simulations, &failures);
+}
+
+/// What the seeds that are always played bring, all together.
+#[test]
+fn budget_of_seeds_brings_every_trouble_to_every_scenario() {
+    let drawn: Vec<(&Clean, Plan)> = (0..SEEDS).map(|seed| search::drawn(cleans(), seed)).collect();
+    let troubles: BTreeSet<&str> = drawn
+        .iter()
+        .flat_map(|(_, plan)| plan.0.iter().map(|fault| fault.trouble.word()))
+        .collect();
+    let scenarios: BTreeSet<&str> = drawn.iter().map(|(clean, _)| clean.scenario.name).collect();
+    assert_eq!(troubles, Trouble::WORDS.into());
+    assert_eq!(scenarios.len(), scenario::all().len());
 }
 
 #[test]
@@ -133,65 +166,68 @@ fn equal_seeds_give_equal_traces() {
     }
 }
 
-/// Each safeguard keeps something from happening that the simulation sees.
-#[test]
-fn without_any_one_safeguard_a_simulation_fails() {
-    let all = Safeguards::default();
-    for (taken_away, safeguards, name, plan, expected) in [
-        (
-            "the barrier",
-            Safeguards {
-                barrier: false,
-                ..all
-            },
-            "retried",
-            "freeze:agentruns:60000@0",
-            "attempt 1 of run one was done twice",
-        ),
-        (
-            "the adoption check",
-            Safeguards {
-                adoption_check: false,
-                ..all
-            },
-            "name-reused",
-            "",
-            "run one says that it succeeded, but no work of its own has",
-        ),
-        (
-            "the Job's finalizer",
-            Safeguards {
-                job_finalizer: false,
-                ..all
-            },
-            "succeeds",
-            "crash-before@3,delete-job:0@3",
-            "run one says that it failed, but its work ended well",
-        ),
-        (
-            "the Job's finalizer",
-            Safeguards {
-                job_finalizer: false,
-                ..all
-            },
-            "name-reused",
-            "",
-            "worked for run one at the same time",
-        ),
-    ] {
-        let clean = clean(name);
-        let plan: Plan = plan.parse().unwrap();
-        if let Err(failure) = search::disturbed(&shipped(), &clean, 0, plan.clone()) {
-            panic!("with every safeguard in place\n{failure}");
-        }
-        let without = search::disturbed(&Shipped::with(safeguards), &clean, 0, plan);
-        let violations = without
-            .err()
-            .map(|failure| failure.violations)
-            .unwrap_or_default();
-        assert!(
-            violations.iter().any(|violation| violation.contains(expected)),
-            "without {taken_away}, {name} should fail with {expected:?}, but: {violations:?}"
-        );
+/// Plays a scenario with a plan twice: with every safeguard it passes, without one of them it breaks the named rule.
+fn assert_needed(safeguard: &str, name: &str, plan: &str, rule: &str) {
+    let clean = clean(name);
+    let plan: Plan = plan.parse().unwrap();
+    if let Err(failure) = search::disturbed(&shipped(), &clean, 0, plan.clone()) {
+        panic!("with every safeguard in place\n{failure}");
     }
+    match search::disturbed(&without(safeguard), &clean, 0, plan) {
+        Err(failure) => assert!(
+            failure
+                .violations
+                .iter()
+                .any(|violation| violation.contains(rule)),
+            "without the {safeguard}, {rule:?} should be broken, but\n{failure}"
+        ),
+        Ok(report) => panic!(
+            "without the {safeguard}, {rule:?} should be broken, but all went well:\n{}",
+            report.trace.join("\n")
+        ),
+    }
+}
+
+/// A run that is seen as it was before its Job was made, when that Job has ended and been cleared away, is a run to be started.
+#[test]
+fn without_the_barrier_an_attempt_is_done_twice() {
+    assert_needed(
+        "barrier",
+        "succeeds",
+        "freeze:agentruns:60000@0",
+        "attempt 1 of run one was done twice",
+    );
+}
+
+/// The Job of a deleted run has the name that the next run's Job will have, and its work ends well.
+#[test]
+fn without_the_adoption_check_a_run_takes_the_work_of_another_for_its_own() {
+    assert_needed(
+        "adoption-check",
+        "name-reused",
+        "",
+        "run one says that it succeeded, but no work of its own has",
+    );
+}
+
+/// Somebody deletes the Job that has ended while the controllers are down.
+#[test]
+fn without_the_job_finalizer_a_good_end_is_lost() {
+    assert_needed(
+        "job-finalizer",
+        "succeeds",
+        "crash-before@6,delete-job:0@6",
+        "run one says that it failed, but its work ended well",
+    );
+}
+
+/// The Job of a deleted run is gone before its pod is, and the next run of that name starts beside it.
+#[test]
+fn without_the_job_finalizer_two_pods_work_for_one_name() {
+    assert_needed(
+        "job-finalizer",
+        "name-reused",
+        "",
+        "worked for run one at the same time",
+    );
 }
