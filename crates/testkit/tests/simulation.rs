@@ -101,7 +101,13 @@ fn crash_or_lost_answer_at_any_write_changes_nothing() {
 #[test]
 fn seeds() {
     let seed = number("JANGAR_SIM_SEED");
-    let program = variable("JANGAR_SIM_WITHOUT").map_or_else(shipped, |safeguard| without(&safeguard));
+    let taken_away = variable("JANGAR_SIM_WITHOUT");
+    if let Some(safeguard) = &taken_away {
+        println!(
+            "the controllers have no {safeguard}: JANGAR_SIM_WITHOUT={safeguard} is needed to see the same again"
+        );
+    }
+    let program = taken_away.map_or_else(shipped, |safeguard| without(&safeguard));
     if let Some(name) = variable("JANGAR_SIM_SCENARIO") {
         let plan = variable("JANGAR_SIM_PLAN").unwrap_or_default();
         let plan = plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}"));
