@@ -68,10 +68,8 @@ fn cleans() -> &'static [Clean] {
 
 fn assert_none(simulations: usize, failures: &[Box<Failure>]) {
     let told: String = failures.iter().take(TOLD_MAX).map(ToString::to_string).collect();
-    let named: String = failures
-        .iter()
-        .map(|failure| format!("{}\n", failure.headline()))
-        .collect();
+    let named: Vec<String> = failures.iter().map(|failure| failure.headline()).collect();
+    let named = named.join("\n");
     let count = failures.len();
     assert!(
         failures.is_empty(),
@@ -175,7 +173,7 @@ fn equal_seeds_give_equal_traces() {
 /// Plays a scenario with a plan twice: with every safeguard it passes, without one of them it breaks the named rule.
 fn assert_needed(safeguard: &str, name: &str, plan: &str, rule: &str) {
     let clean = clean(name);
-    let plan: Plan = plan.parse().unwrap();
+    let plan: Plan = plan.parse().unwrap_or_else(|error| panic!("{error}"));
     if let Err(failure) = search::disturbed(&shipped(), &clean, 0, plan.clone()) {
         panic!("with every safeguard in place\n{failure}");
     }

@@ -35,6 +35,7 @@ const SLOWNESS_MAX: u64 = 4;
 
 impl Place {
     /// The same place with a Job controller as slow as the seed has it; that of seed 0 is the fastest.
+    #[must_use]
     pub fn of_seed(self, seed: u64) -> Self {
         let times = u32::try_from(1 + seed % SLOWNESS_MAX).unwrap_or(1);
         Self {
