@@ -7,7 +7,10 @@ FAST := fmt@1 clippy@10 tests@25
 # What a suite needs and what takes minutes to build once has a line of its own.
 TESTS := tests@25 kubectl@12 kubectl-tests@8:kubectl cluster@4 cluster-image@10 cluster-tests@5:cluster conformance-tests@5:cluster
 
-.PHONY: help demo test test-fast bench lint generate build image kubectl audit cluster-up cluster-shell cluster-down
+# How many seeds `make simulate` plays: some ten minutes on two cores.
+SEEDS ?= 1000
+
+.PHONY: help demo test test-fast bench simulate lint generate build image kubectl audit cluster-up cluster-shell cluster-down
 .PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests conformance-tests need-cargo
 
 help: # Print the targets
@@ -30,6 +33,12 @@ test-fast: need-cargo ## Run what needs neither root nor Go nor Linux, and say w
 bench: need-cargo ## Measure kubelite and runs, and print the settings beside the figures
 	cargo bench --locked --package kubelite --bench api
 	cargo bench --locked --package jangar --bench runs
+
+simulate: export JANGAR_SIM_SEEDS = $(SEEDS)
+simulate: need-cargo ## Play the controllers with the bad luck of SEEDS=n seeds (1000): docs/simulation.md
+	@case "$$JANGAR_SIM_SEEDS" in '' | 0 | *[!0-9]* | ????????*) \
+	echo "SEEDS is '$$JANGAR_SIM_SEEDS': give a number from 1 to 9999999, as in make simulate SEEDS=5000" >&2; exit 2 ;; esac
+	cargo test --locked --workspace --test simulation -- --exact seeds --nocapture
 
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)

@@ -45,6 +45,23 @@ pub struct Failure {
     trace: Vec<String>,
 }
 
+impl Failure {
+    /// All of it in one line.
+    pub fn headline(&self) -> String {
+        let Self {
+            scenario,
+            seed,
+            plan,
+            violations,
+            ..
+        } = self;
+        format!(
+            "scenario {scenario}, seed {seed}, faults [{plan}]: {}",
+            violations.join("; ")
+        )
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -68,7 +85,7 @@ impl fmt::Display for Failure {
         writeln!(
             f,
             "again: JANGAR_SIM_SCENARIO={scenario} JANGAR_SIM_SEED={seed} JANGAR_SIM_PLAN='{plan}' \
-             cargo test --package jangar-testkit --test simulation seeds -- --nocapture"
+             cargo test --workspace --test simulation -- --exact seeds --nocapture"
         )
     }
 }

@@ -1,6 +1,6 @@
 //! One simulation, from its beginning to its end.
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use jangar_api::phase::RunPhase;
 use kube::Client;
@@ -72,7 +72,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         .expect("a runtime");
     runtime.block_on(async {
         let Simulation { scenario, seed, .. } = simulation;
-        let world = World::start(definitions, *seed, &scenario.place).await;
+        let world = World::start(definitions, *seed, &scenario.place.of_seed(*seed)).await;
         let record = Record::default();
         let checks = Checks::start(&world, &record);
         let kubelet = Kubelet::start(&world, scenario.scripts.clone(), &record);
@@ -84,6 +84,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
             wire: Arc::new(wire),
             record,
             checks,
+            seen: RefCell::default(),
             simulation,
         };
         let mut stage = Stage {
@@ -179,6 +180,8 @@ struct Story<'a> {
     wire: Arc<Wire>,
     record: Record,
     checks: Checks,
+    /// The runs as they were when somebody last looked, with their revisions: most looks find nothing new.
+    seen: RefCell<BTreeMap<String, (u64, RunView)>>,
     simulation: &'a Simulation<'a>,
 }
 
@@ -232,7 +235,15 @@ impl Story<'_> {
 
     fn run(&self, name: &str) -> Option<RunView> {
         let object = self.store.get(&runs(), &Key::new(NAMESPACE, name))?;
-        Some(RunView::of(&object))
+        let mut seen = self.seen.borrow_mut();
+        if let Some((revision, view)) = seen.get(name)
+            && *revision == object.revision
+        {
+            return Some(view.clone());
+        }
+        let view = RunView::of(&object);
+        seen.insert(name.to_owned(), (object.revision, view.clone()));
+        Some(view)
     }
 
     /// Waits until nothing happens any more; says whether that came to be.

@@ -117,6 +117,7 @@ fn each_flaw_is_found() {
             "",
             "had ended as Failed and became Running",
         ),
+        (Flaw::BelievesAnyJob, "name-reused", "", "no work of its own has"),
         (Flaw::EndsTooEarly, "succeeds", "", "still works for it"),
         (
             Flaw::LosesTheEnd,

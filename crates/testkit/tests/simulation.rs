@@ -1,26 +1,57 @@
 //! The shipped controllers in a simulated world: every scenario undisturbed, with trouble at every write, and with what seeds
-//! bring.
+//! bring. `docs/simulation.md` tells more.
+//!
+//! | variable | what it does |
+//! |---|---|
+//! | `JANGAR_SIM_SEEDS` | how many seeds are played |
+//! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
+//! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
+//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check` or `job-finalizer` |
 
 #![expect(
     clippy::panic,
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 
-use std::sync::OnceLock;
+use std::{collections::BTreeSet, sync::OnceLock, thread, time::Duration};
 
 use jangar_engine::settings::Safeguards;
 use jangar_testkit::{
     faults::{Plan, Trouble},
     program::Shipped,
-    scenario,
+    scenario::{self, Scenario},
     search::{self, Clean, Failure},
+    simulation::{Simulation, play},
 };
 
-/// How many seeds are played unless `JANGAR_SIM_SEEDS` says otherwise.
-const SEEDS: u64 = 150;
+/// How many seeds are played unless somebody says otherwise: about half a minute on two cores.
+const SEEDS: u64 = 120;
+/// How many failures are told in full; the others are only named.
+const TOLD_MAX: usize = 3;
 
 fn shipped() -> Shipped {
     Shipped::with(Safeguards::default())
+}
+
+/// The controllers without one of their safeguards.
+fn without(safeguard: &str) -> Shipped {
+    let mut safeguards = Safeguards::default();
+    match safeguard {
+        "barrier" => safeguards.barrier = false,
+        "adoption-check" => safeguards.adoption_check = false,
+        "job-finalizer" => safeguards.job_finalizer = false,
+        other => panic!("there is no safeguard {other:?}: say barrier, adoption-check or job-finalizer"),
+    }
+    Shipped::with(safeguards)
+}
+
+fn scenario(name: &str) -> Scenario {
+    let found = scenario::all().into_iter().find(|scenario| scenario.name == name);
+    found.unwrap_or_else(|| panic!("there is no scenario {name:?}"))
+}
+
+fn clean(name: &str) -> Clean {
+    search::clean(&shipped(), &scenario(name)).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// The undisturbed ends of all scenarios.
@@ -28,30 +59,21 @@ fn cleans() -> &'static [Clean] {
     static CLEANS: OnceLock<Vec<Clean>> = OnceLock::new();
     CLEANS.get_or_init(|| {
         let played = search::in_parallel(&scenario::all(), |scenario| search::clean(&shipped(), scenario));
-        played
-            .into_iter()
+        let cleans = played.into_iter();
+        cleans
             .map(|clean| clean.unwrap_or_else(|failure| panic!("{failure}")))
             .collect()
     })
 }
 
-fn assert_none(count: usize, failures: &[Box<Failure>]) {
-    // The first ones tell enough.
-    let shown: String = failures.iter().take(3).map(ToString::to_string).collect();
-    let list: Vec<String> = failures
-        .iter()
-        .map(|failure| {
-            format!(
-                "{}, seed {}, {}: {:?}",
-                failure.scenario, failure.seed, failure.plan, failure.violations
-            )
-        })
-        .collect();
-    let list = list.join("\n");
+fn assert_none(simulations: usize, failures: &[Box<Failure>]) {
+    let told: String = failures.iter().take(TOLD_MAX).map(ToString::to_string).collect();
+    let named: Vec<String> = failures.iter().map(|failure| failure.headline()).collect();
+    let named = named.join("\n");
+    let count = failures.len();
     assert!(
         failures.is_empty(),
-        "{} of {count} simulations failed\n{shown}\n{list}",
-        failures.len()
+        "{told}\n{count} of {simulations} simulations failed:\n{named}"
     );
 }
 
@@ -59,38 +81,157 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+fn number(name: &str) -> Option<u64> {
+    variable(name).map(|value| {
+        let number = value.parse();
+        number.unwrap_or_else(|_| panic!("{name} is {value:?}, which is no number"))
+    })
+}
+
 #[test]
 fn crash_or_lost_answer_at_any_write_changes_nothing() {
     let troubles = [Trouble::CrashBefore, Trouble::CrashAfter, Trouble::LostAnswer];
-    let (count, failures) = search::at_every_write(&shipped(), cleans(), &troubles);
-    println!("{count} simulations");
-    assert_none(count, &failures);
+    let (simulations, failures) = search::at_every_write(&shipped(), cleans(), &troubles);
+    assert!(simulations > 300, "only {simulations} simulations");
+    assert_none(simulations, &failures);
 }
 
 #[test]
 fn seeds() {
-    let program = shipped();
-    let seed = variable("JANGAR_SIM_SEED").map(|seed| seed.parse::<u64>().unwrap());
-    let plan = variable("JANGAR_SIM_PLAN").map(|plan| plan.parse::<Plan>().unwrap());
+    let seed = number("JANGAR_SIM_SEED");
+    let taken_away = variable("JANGAR_SIM_WITHOUT");
+    if let Some(safeguard) = &taken_away {
+        println!(
+            "the controllers have no {safeguard}: JANGAR_SIM_WITHOUT={safeguard} is needed to see the same again"
+        );
+    }
+    let program = taken_away.map_or_else(shipped, |safeguard| without(&safeguard));
     if let Some(name) = variable("JANGAR_SIM_SCENARIO") {
-        let scenario = scenario::all()
-            .into_iter()
-            .find(|scenario| scenario.name == name)
-            .unwrap();
-        let clean = search::clean(&program, &scenario).unwrap_or_else(|failure| panic!("{failure}"));
-        let played = search::disturbed(&program, &clean, seed.unwrap_or(0), plan.unwrap_or_default());
-        match played {
+        let plan = variable("JANGAR_SIM_PLAN").unwrap_or_default();
+        let plan = plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}"));
+        match search::disturbed(&program, &clean(&name), seed.unwrap_or(0), plan) {
             Ok(report) => println!("{}", report.trace.join("\n")),
             Err(failure) => panic!("{failure}"),
         }
         return;
     }
-    if let Some(seed) = seed {
-        let failures = search::seeds(&program, cleans(), seed..seed + 1);
-        assert_none(1, &failures);
-        return;
+    let range = match seed {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("JANGAR_SIM_SEEDS").unwrap_or(SEEDS),
+    };
+    let simulations = usize::try_from(range.end - range.start).unwrap();
+    assert!(
+        simulations > 0,
+        "JANGAR_SIM_SEEDS is 0, so nothing would be played"
+    );
+    let failures = search::seeds(&program, cleans(), range);
+    println!("{simulations} seeds played");
+    assert_none(simulations, &failures);
+}
+
+/// What the seeds that are always played bring, all together.
+#[test]
+fn budget_of_seeds_brings_every_trouble_to_every_scenario() {
+    let drawn: Vec<(&Clean, Plan)> = (0..SEEDS).map(|seed| search::drawn(cleans(), seed)).collect();
+    let troubles: BTreeSet<&str> = drawn
+        .iter()
+        .flat_map(|(_, plan)| plan.0.iter().map(|fault| fault.trouble.word()))
+        .collect();
+    let scenarios: BTreeSet<&str> = drawn.iter().map(|(clean, _)| clean.scenario.name).collect();
+    assert_eq!(troubles, Trouble::WORDS.into());
+    assert_eq!(scenarios.len(), scenario::all().len());
+}
+
+#[test]
+fn equal_seeds_give_equal_traces() {
+    for (name, plan) in [
+        ("crowded", "crash-after@4,lag:all:2000@7"),
+        ("retried", "takeover:70000@3,late:9000@8"),
+        ("name-reused", "skip:all:30000@1,no-answer@3"),
+        ("drained", "expire@2,busy@4,clock-forward:60000@5"),
+    ] {
+        let scenario = scenario(name);
+        let trace = || {
+            let simulation = Simulation {
+                scenario: &scenario,
+                seed: 7,
+                plan: plan.parse().unwrap(),
+                quiet: Duration::ZERO,
+            };
+            // In another thread hash maps have other keys, and tokio another state of its random numbers.
+            thread::scope(|scope| scope.spawn(|| play(&shipped(), &simulation)).join().unwrap()).trace
+        };
+        let (one, two) = (trace(), trace());
+        assert!(one.len() > 80, "{name}: {} lines", one.len());
+        for (line, again) in one.iter().zip(&two) {
+            assert_eq!(line, again, "{name}");
+        }
+        assert_eq!(one.len(), two.len(), "{name}");
     }
-    let count = variable("JANGAR_SIM_SEEDS").map_or(SEEDS, |count| count.parse().unwrap());
-    let failures = search::seeds(&program, cleans(), 0..count);
-    assert_none(usize::try_from(count).unwrap(), &failures);
+}
+
+/// Plays a scenario with a plan twice: with every safeguard it passes, without one of them it breaks the named rule.
+fn assert_needed(safeguard: &str, name: &str, plan: &str, rule: &str) {
+    let clean = clean(name);
+    let plan: Plan = plan.parse().unwrap_or_else(|error| panic!("{error}"));
+    if let Err(failure) = search::disturbed(&shipped(), &clean, 0, plan.clone()) {
+        panic!("with every safeguard in place\n{failure}");
+    }
+    match search::disturbed(&without(safeguard), &clean, 0, plan) {
+        Err(failure) => assert!(
+            failure
+                .violations
+                .iter()
+                .any(|violation| violation.contains(rule)),
+            "without the {safeguard}, {rule:?} should be broken, but\n{failure}"
+        ),
+        Ok(report) => panic!(
+            "without the {safeguard}, {rule:?} should be broken, but all went well:\n{}",
+            report.trace.join("\n")
+        ),
+    }
+}
+
+/// A run that is seen as it was before its Job was made, when that Job has ended and been cleared away, is a run to be started.
+#[test]
+fn without_the_barrier_an_attempt_is_done_twice() {
+    assert_needed(
+        "barrier",
+        "succeeds",
+        "freeze:agentruns:60000@0",
+        "attempt 1 of run one was done twice",
+    );
+}
+
+/// The Job of a deleted run has the name that the next run's Job will have, and its work ends well.
+#[test]
+fn without_the_adoption_check_a_run_takes_the_work_of_another_for_its_own() {
+    assert_needed(
+        "adoption-check",
+        "name-reused",
+        "",
+        "run one says that it succeeded, but no work of its own has",
+    );
+}
+
+/// Somebody deletes the Job that has ended while the controllers are down.
+#[test]
+fn without_the_job_finalizer_a_good_end_is_lost() {
+    assert_needed(
+        "job-finalizer",
+        "succeeds",
+        "crash-before@6,delete-job:0@6",
+        "run one says that it failed, but its work ended well",
+    );
+}
+
+/// The Job of a deleted run is gone before its pod is, and the next run of that name starts beside it.
+#[test]
+fn without_the_job_finalizer_two_pods_work_for_one_name() {
+    assert_needed(
+        "job-finalizer",
+        "name-reused",
+        "",
+        "worked for run one at the same time",
+    );
 }

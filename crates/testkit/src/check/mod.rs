@@ -9,11 +9,12 @@ pub mod runs;
 pub mod work;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use kubelite::store::{Collection, Event, EventKind, Store};
+use serde::Deserialize;
 use tokio::{task::JoinSet, time::Instant};
 
 use self::{
@@ -21,7 +22,7 @@ use self::{
     runs::RunView,
 };
 use crate::{
-    node::Record,
+    node::{Record, Work},
     trace::Trace,
     world::{self, NAMESPACE, World},
 };
@@ -74,13 +75,13 @@ impl Checks {
         let violations = Violations::default();
         let last_change = Arc::new(Mutex::new(Instant::now()));
         let pods = Arc::default();
-        let look = Look {
-            store: world.store().clone(),
+        let mut look = Look {
             trace: Arc::clone(world.trace()),
             record: record.clone(),
             violations: violations.clone(),
             last_change: Arc::clone(&last_change),
             pods: Arc::clone(&pods),
+            runs: BTreeMap::new(),
         };
         let mut follow = world.store().follow();
         let mut following = JoinSet::new();
@@ -112,17 +113,19 @@ impl Checks {
     }
 }
 
+/// What the task that follows knows.
 struct Look {
-    store: Store,
     trace: Arc<Trace>,
     record: Record,
     violations: Violations,
     last_change: Arc<Mutex<Instant>>,
     pods: Arc<Mutex<GeneratedNames>>,
+    /// The runs as they are, by name.
+    runs: BTreeMap<String, RunView>,
 }
 
 impl Look {
-    fn at(&self, event: &Event) {
+    fn at(&mut self, event: &Event) {
         if *event.key.namespace != *NAMESPACE || !matters(&event.collection) {
             return;
         }
@@ -133,40 +136,52 @@ impl Look {
             pods.add(&event.object.value());
         }
         let works = self.record.all();
-        let runs: Vec<RunView> = world::objects(&self.store, &world::runs())
-            .iter()
-            .map(RunView::of)
-            .collect();
-        self.violations.add(&self.trace, work::broken(&works, &runs));
-        if event.collection == world::runs() && event.kind != EventKind::Deleted {
-            let before = event.previous.as_ref().map(RunView::of);
-            let after = RunView::of(&event.object);
-            self.violations
-                .add(&self.trace, runs::broken(before.as_ref(), &after, &works));
+        if event.collection == world::runs() {
+            self.at_run(event, &works);
         }
+        self.violations
+            .add(&self.trace, work::broken(&works, self.runs.values()));
+    }
+
+    fn at_run(&mut self, event: &Event, works: &[Work]) {
+        let before = self.runs.remove(&*event.key.name);
+        if event.kind == EventKind::Deleted {
+            return;
+        }
+        let after = RunView::of(&event.object);
+        self.violations
+            .add(&self.trace, runs::broken(before.as_ref(), &after, works));
+        self.runs.insert(event.key.name.to_string(), after);
     }
 
     fn note(&self, event: &Event) {
+        let collection = event.collection.as_str();
+        let (name, kind, revision) = (&event.key.name, event.kind, event.revision);
         let deleting = if event.object.meta.deleting {
             ", deleting"
         } else {
             ""
         };
-        let phase = event.object.value()["status"]["phase"]
-            .as_str()
-            .map(|phase| format!(", {phase}"))
-            .unwrap_or_default();
+        let glance: Glance = serde_json::from_slice(&event.object.json).unwrap_or_default();
+        let phase = glance.status.phase.map(|phase| format!(", {phase}"));
+        let phase = phase.unwrap_or_default();
         self.trace.note(
             "store",
-            format_args!(
-                "{} {} {:?}{phase}{deleting} @{}",
-                event.collection.as_str(),
-                event.key.name,
-                event.kind,
-                event.revision
-            ),
+            format_args!("{collection} {name} {kind:?}{phase}{deleting} @{revision}"),
         );
     }
+}
+
+/// The little of an object that a trace tells; the rest is skipped unread.
+#[derive(Default, Deserialize)]
+struct Glance {
+    #[serde(default)]
+    status: GlanceStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct GlanceStatus {
+    phase: Option<String>,
 }
 
 /// Leases are renewed all the time, and Events tell what happened; neither is part of the state.

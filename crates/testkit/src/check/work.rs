@@ -6,7 +6,7 @@ use super::runs::RunView;
 use crate::node::Work;
 
 /// The rules that the work so far breaks.
-pub fn broken(works: &[Work], runs: &[RunView]) -> Vec<String> {
+pub fn broken<'a>(works: &[Work], runs: impl IntoIterator<Item = &'a RunView>) -> Vec<String> {
     let mut found = Vec::new();
     let mut by_attempt: BTreeMap<(&str, u32), Vec<&Work>> = BTreeMap::new();
     let mut by_name: BTreeMap<&str, Vec<&Work>> = BTreeMap::new();
@@ -41,10 +41,8 @@ pub fn broken(works: &[Work], runs: &[RunView]) -> Vec<String> {
             }
         }
     }
-    for run in runs
-        .iter()
-        .filter(|run| run.phase.is_terminal() && !run.cancel_timed_out)
-    {
+    let ended = |run: &&RunView| run.phase.is_terminal() && !run.cancel_timed_out;
+    for run in runs.into_iter().filter(ended) {
         let working = works
             .iter()
             .filter(|work| work.is_running() && work.assignment.run_uid == run.uid);

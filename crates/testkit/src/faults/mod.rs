@@ -112,7 +112,31 @@ impl Trouble {
         }
     }
 
-    fn word(self) -> &'static str {
+    /// What every trouble is called in a plan.
+    pub const WORDS: [&'static str; 19] = [
+        "crash-before",
+        "crash-after",
+        "lost-answer",
+        "no-answer",
+        "gateway-timeout",
+        "not-sent",
+        "late",
+        "conflict",
+        "busy",
+        "broken",
+        "freeze",
+        "skip",
+        "lag",
+        "expire",
+        "delete-job",
+        "delete-pod",
+        "takeover",
+        "clock-forward",
+        "clock-back",
+    ];
+
+    /// What it is called in a plan.
+    pub fn word(self) -> &'static str {
         match self {
             Self::CrashBefore => "crash-before",
             Self::CrashAfter => "crash-after",

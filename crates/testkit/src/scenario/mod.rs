@@ -26,8 +26,23 @@ pub struct Scenario {
 pub struct Place {
     /// How many pods the node runs at once.
     pub slots: u32,
-    /// How far the Job controller is behind the pods.
+    /// How far the Job controller is behind the pods, at least.
     pub job_sync_delay: Duration,
+}
+
+/// The Job controller of a simulation is behind by one to this many times what its place says.
+const SLOWNESS_MAX: u64 = 4;
+
+impl Place {
+    /// The same place with a Job controller as slow as the seed has it; that of seed 0 is the fastest.
+    #[must_use]
+    pub fn of_seed(self, seed: u64) -> Self {
+        let times = u32::try_from(1 + seed % SLOWNESS_MAX).unwrap_or(1);
+        Self {
+            job_sync_delay: self.job_sync_delay * times,
+            ..self
+        }
+    }
 }
 
 /// One thing that somebody does, or waits for.
