@@ -58,6 +58,34 @@ where
     .await
 }
 
+/// Waits until an object is seen to go, and returns it as it was last, with the version in which it went. It has to be there
+/// when the wait begins.
+pub async fn until_deleted<K>(api: &Api<K>, name: &str) -> Result<K, WaitError>
+where
+    K: Resource<DynamicType: Default> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
+{
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let subject = format!("{} {name}", K::kind(&K::DynamicType::default()));
+    let mut events = pin!(watcher(api.clone(), config).default_backoff());
+    let mut error = None;
+    let gone = tokio::time::timeout(LIMIT, async {
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Delete(object)) => return Some(object),
+                Ok(_) => {}
+                Err(failed) => error = Some(failed.to_string()),
+            }
+        }
+        None
+    });
+    gone.await.ok().flatten().ok_or_else(|| WaitError {
+        subject,
+        what: "to be seen to go".to_owned(),
+        seen: "no deletion".to_owned(),
+        error,
+    })
+}
+
 /// Waits until `holds` is true of all the objects with these labels together, and returns them, ordered by name.
 pub async fn until_list<K>(
     api: &Api<K>,
