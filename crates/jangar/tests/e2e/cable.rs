@@ -36,7 +36,10 @@ impl Cable {
     pub(crate) async fn lay(scene: &Scene) -> Result<Self, Failure> {
         let kubeconfig = scene.bench().kubeconfig_for("", None);
         let server = kubeconfig["clusters"][0]["cluster"]["server"].as_str();
-        let api: SocketAddr = server.and_then(|url| url.strip_prefix("https://")).ok_or("no server")?.parse()?;
+        let api: SocketAddr = server
+            .and_then(|url| url.strip_prefix("https://"))
+            .ok_or("no server")?
+            .parse()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (state, receiver) = watch::channel(State::Whole);
@@ -72,7 +75,9 @@ impl Cable {
 async fn carry(mut near: TcpStream, api: SocketAddr, mut state: watch::Receiver<State>) {
     let mut far = None;
     if *state.borrow() == State::Whole {
-        let Ok(connected) = TcpStream::connect(api).await else { return };
+        let Ok(connected) = TcpStream::connect(api).await else {
+            return;
+        };
         let far = far.insert(connected);
         tokio::select! {
             _ = copy_bidirectional(&mut near, far) => return,

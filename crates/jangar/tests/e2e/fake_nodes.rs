@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use jangar_api::{agents::agent_run::AgentRun, condition::ConditionType, labels, phase::RunPhase, reason::Reason};
+use jangar_api::{
+    agents::agent_run::AgentRun, condition::ConditionType, labels, phase::RunPhase, reason::Reason,
+};
 use jangar_testkit::cluster::{Failure, until, until_list};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -107,7 +109,9 @@ impl Nodes {
 
     async fn patch(&self, name: &str, patch: Value) -> Result<(), Failure> {
         let parameters = PatchParams::default();
-        self.api.patch(name, &parameters, &Patch::Strategic(patch)).await?;
+        self.api
+            .patch(name, &parameters, &Patch::Strategic(patch))
+            .await?;
         Ok(())
     }
 }
@@ -148,7 +152,9 @@ async fn runs_are_spread_over_zones_by_a_constraint_without_a_selector() -> Resu
         stage.agent("spread", "true").await?;
 
         for number in 1..=9 {
-            stage.run("spread", &format!("spread-{number}"), &json!({})).await?;
+            stage
+                .run("spread", &format!("spread-{number}"), &json!({}))
+                .await?;
         }
 
         let all_work = |count: usize| {
@@ -163,23 +169,28 @@ async fn runs_are_spread_over_zones_by_a_constraint_without_a_selector() -> Resu
         let full = json!({"spec": {"unschedulable": true}});
         nodes.patch(&nodes.names[3], full).await?;
         for number in 10..=12 {
-            stage.run("spread", &format!("spread-{number}"), &json!({})).await?;
+            stage
+                .run("spread", &format!("spread-{number}"), &json!({}))
+                .await?;
         }
         until_list(&pods, labels::AGENT_RUN, "to be eleven that work", all_work(11)).await?;
-        let waiting = blocked(stage).await?;
-        let blocked = stage.told(&waiting, &ConditionType::Blocked).await?;
-        assert_eq!(blocked.reason, Reason::PodWaiting, "{}", blocked.message);
+        let waiting = waiting(stage).await?;
+        let blocked = stage.blocked(&waiting, &Reason::PodWaiting).await?;
         assert!(
-            blocked.message.contains("didn't match pod topology spread constraints"),
-            "the words of the scheduler: {}",
-            blocked.message
+            blocked.contains("didn't match pod topology spread constraints"),
+            "the words of the scheduler: {blocked}"
         );
 
-        nodes.patch(&nodes.names[3], json!({"spec": {"unschedulable": null}})).await?;
+        nodes
+            .patch(&nodes.names[3], json!({"spec": {"unschedulable": null}}))
+            .await?;
         until_list(&pods, labels::AGENT_RUN, "to be twelve that work", all_work(12)).await?;
-        until(&stage.scene.api::<AgentRun>(), &waiting, "to be blocked no more", |run| {
-            !is_blocked(run)
-        })
+        until(
+            &stage.scene.api::<AgentRun>(),
+            &waiting,
+            "to be blocked no more",
+            |run| !is_blocked(run),
+        )
         .await?;
         nodes.remove_all().await
     })
@@ -187,7 +198,7 @@ async fn runs_are_spread_over_zones_by_a_constraint_without_a_selector() -> Resu
 }
 
 /// The name of the one run that waits.
-async fn blocked(stage: &Stage<'_>) -> Result<String, Failure> {
+async fn waiting(stage: &Stage<'_>) -> Result<String, Failure> {
     let runs = stage.scene.api::<AgentRun>();
     let runs = until_list(&runs, "", "to be one that is blocked", |runs| {
         runs.iter().filter(|run| is_blocked(run)).count() == 1

@@ -16,7 +16,7 @@ use tokio::{
 use crate::{
     cable::Cable,
     fake_nodes::Nodes,
-    replica::Replica,
+    replica::{Replica, Settings},
     rights,
     runs::phase,
     stage::{Stage, alone, beside_others},
@@ -25,21 +25,34 @@ use crate::{
 /// Where etcd answers inside of the bench, also in JSON.
 const ETCD: &str = "127.0.0.1:2379";
 
+/// A lease that outlasts what happens here: the controllers go on with the caches and watches that they have.
+fn patient(settings: Settings) -> Settings {
+    settings
+        .with("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "180")
+        .with("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "120")
+        .with("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "2")
+}
+
 /// Controllers at the end of a cable.
 async fn at_a_cable(stage: &Stage<'_>, nodes: &Nodes) -> Result<(Cable, Replica), Failure> {
     let cable = Cable::lay(stage.scene).await?;
-    let settings = nodes.settings(stage.settings());
+    let settings = patient(nodes.settings(stage.settings()));
     let server = cable.server();
-    let replica = stage.start("one", rights::ACCOUNT, Some(&server), &settings).await?;
+    let replica = stage
+        .start("one", rights::ACCOUNT, Some(&server), &settings)
+        .await?;
     replica.until_leading(stage.scene).await?;
     Ok((cable, replica))
 }
 
 /// Waits until the pods of all runs have ended, whatever the runs say.
 async fn all_pods_ended(stage: &Stage<'_>, count: usize) -> Result<(), Failure> {
-    until_list(&stage.scene.api::<Pod>(), labels::AGENT_RUN, "to have ended", |pods| {
-        pods.len() == count && pods.iter().all(|pod| phase(pod) == "Succeeded")
-    })
+    until_list(
+        &stage.scene.api::<Pod>(),
+        labels::AGENT_RUN,
+        "to have ended",
+        |pods| pods.len() == count && pods.iter().all(|pod| phase(pod) == "Succeeded"),
+    )
     .await?;
     Ok(())
 }
@@ -52,7 +65,15 @@ async fn goes_on(stage: &Stage<'_>, before: &[&str], after: &str) -> Result<(), 
     stage.run("worker", after, &json!({})).await?;
     stage.reached(after, &RunPhase::Succeeded).await?;
     let jobs = stage.scene.api::<Job>().list(&ListParams::default()).await?;
-    let mut runs: Vec<_> = jobs.iter().map(|job| job.metadata.labels.as_ref().map(|labels| &labels[labels::AGENT_RUN])).collect();
+    let mut runs: Vec<_> = jobs
+        .iter()
+        .map(|job| {
+            job.metadata
+                .labels
+                .as_ref()
+                .map(|labels| &labels[labels::AGENT_RUN])
+        })
+        .collect();
     runs.sort_unstable();
     runs.dedup();
     assert_eq!(runs.len(), jobs.items.len(), "one Job for each run");
@@ -81,7 +102,7 @@ async fn runs_go_on_after_the_connection_is_cut() -> Result<(), Failure> {
     .await
 }
 
-/// Nobody says that the connections are dead. The lease finds out, and what follows begins on new ones.
+/// Nobody says that the connections are dead. Each watch finds out by itself, because none lasts for ever.
 #[tokio::test]
 async fn runs_go_on_after_the_connection_falls_silent() -> Result<(), Failure> {
     beside_others("connection-silent", async |stage| {
@@ -130,7 +151,10 @@ async fn runs_go_on_after_etcd_forgot_what_the_watches_were_at() -> Result<(), F
         goes_on(stage, &["one", "two"], "three").await?;
         assert!(controllers.is_alive()?);
         let log = controllers.log()?;
-        assert!(log.contains("too old resource version"), "no watch was told that it is too late");
+        assert!(
+            log.contains("too old resource version"),
+            "no watch was told that it is too late"
+        );
         nodes.remove_all().await
     })
     .await
@@ -139,7 +163,11 @@ async fn runs_go_on_after_etcd_forgot_what_the_watches_were_at() -> Result<(), F
 /// The version of the cluster after a write.
 async fn now(stage: &Stage<'_>) -> Result<u64, Failure> {
     let map: ConfigMap = serde_json::from_value(json!({"metadata": {"generateName": "now-"}}))?;
-    let map = stage.scene.api::<ConfigMap>().create(&PostParams::default(), &map).await?;
+    let map = stage
+        .scene
+        .api::<ConfigMap>()
+        .create(&PostParams::default(), &map)
+        .await?;
     Ok(map.metadata.resource_version.ok_or("no version")?.parse()?)
 }
 
@@ -165,12 +193,20 @@ async fn runs_go_on_after_the_api_server_and_etcd_were_away() -> Result<(), Fail
     alone("api-away", async |stage| {
         let mut nodes = Nodes::of(stage, "1s");
         nodes.add("zone-a").await?;
-        let mut controllers = stage.lead("one", &nodes.settings(stage.settings())).await?;
+        let mut controllers = stage
+            .lead("one", &patient(nodes.settings(stage.settings())))
+            .await?;
         stage.agent("worker", "true").await?;
         let bench = stage.scene.bench();
         for (part, before, after) in [(Part::ApiServer, "one", "two"), (Part::Etcd, "three", "four")] {
             stage.run("worker", before, &json!({})).await?;
-            until(&stage.scene.api::<Job>(), &format!("{before}-job"), "to be there", |_| true).await?;
+            until(
+                &stage.scene.api::<Job>(),
+                &format!("{before}-job"),
+                "to be there",
+                |_| true,
+            )
+            .await?;
 
             bench.stop(part).await?;
             bench.start(part).await?;
@@ -190,7 +226,12 @@ async fn a_run_goes_on_while_its_kubelet_is_started_again() -> Result<(), Failur
         let mut controllers = stage.lead("one", &stage.settings()).await?;
         let bench = stage.scene.bench();
         bench.real_node()?;
-        stage.script("works", "sleep 3; echo '{\"summary\": \"still here\"}' > $AGENT_OUTCOME_PATH").await?;
+        stage
+            .script(
+                "works",
+                "sleep 3; echo '{\"summary\": \"still here\"}' > $AGENT_OUTCOME_PATH",
+            )
+            .await?;
         stage.working("works", 1).await?;
 
         bench.stop(Part::Kubelet).await?;
@@ -198,7 +239,10 @@ async fn a_run_goes_on_while_its_kubelet_is_started_again() -> Result<(), Failur
 
         let run = stage.reached("works", &RunPhase::Succeeded).await?;
         let outcome = run.status.as_ref().and_then(|status| status.outcome.as_ref());
-        assert_eq!(outcome.and_then(|outcome| outcome.summary.as_deref()), Some("still here"));
+        assert_eq!(
+            outcome.and_then(|outcome| outcome.summary.as_deref()),
+            Some("still here")
+        );
         assert!(controllers.is_alive()?);
         Ok(())
     })

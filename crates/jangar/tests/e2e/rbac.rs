@@ -18,7 +18,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -56,7 +56,11 @@ fn rights_of(role: &Role) -> BTreeSet<(String, String, String)> {
 }
 
 fn right_of(request: &Request) -> (String, String, String) {
-    (request.verb.clone(), request.object_ref.api_group.clone(), request.resource())
+    (
+        request.verb.clone(),
+        request.object_ref.api_group.clone(),
+        request.resource(),
+    )
 }
 
 #[tokio::test]
@@ -66,13 +70,16 @@ async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used()
         succeeds_and_is_forgotten(stage).await?;
         cancelled(stage).await?;
         robbed(stage).await?;
+        missing(stage).await?;
         refers_to_what_is_missing(stage).await?;
         with_large_files(stage).await?;
         let lease = stage.scene.api::<Lease>();
         until(&lease, LEASE, "to be held", |lease| holder(lease).is_some()).await?;
         let events = stage.scene.api::<Event>();
         until_list(&events, "", "to tell of a cancel", |events| {
-            events.iter().any(|event| event.reason.as_deref() == Some("Cancelled"))
+            events
+                .iter()
+                .any(|event| event.reason.as_deref() == Some("Cancelled"))
         })
         .await?;
         assert!(controllers.stop().await?.success());
@@ -84,7 +91,10 @@ async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used()
             .filter(|request| request.object_ref.namespace != stage.namespace())
             .map(|request| &request.uri)
             .collect();
-        assert!(outside.is_empty(), "it looked outside of its namespace: {outside:#?}");
+        assert!(
+            outside.is_empty(),
+            "it looked outside of its namespace: {outside:#?}"
+        );
         let refused: Vec<_> = requests
             .iter()
             .filter(|request| matches!(request.response_status.code, 401 | 403))
@@ -93,7 +103,8 @@ async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used()
         assert!(refused.is_empty(), "the Role lacks something: {refused:#?}");
 
         let used: BTreeSet<_> = requests.iter().map(right_of).collect();
-        let unseen = UNSEEN.map(|(verb, group, resource)| (verb.to_owned(), group.to_owned(), resource.to_owned()));
+        let unseen =
+            UNSEEN.map(|(verb, group, resource)| (verb.to_owned(), group.to_owned(), resource.to_owned()));
         let unused: Vec<_> = rights_of(&rights::role()?)
             .into_iter()
             .filter(|right| !used.contains(right) && !unseen.contains(right))
@@ -108,7 +119,11 @@ async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used()
 async fn succeeds_and_is_forgotten(stage: &Stage<'_>) -> Result<(), Failure> {
     let spec = object("ImplementationSpec", "work", &json!({"text": "Do it."}));
     let spec: ImplementationSpec = serde_json::from_value(spec)?;
-    stage.scene.api::<ImplementationSpec>().create(&PostParams::default(), &spec).await?;
+    stage
+        .scene
+        .api::<ImplementationSpec>()
+        .create(&PostParams::default(), &spec)
+        .await?;
     stage.agent("forgotten", "true").await?;
     let changes = json!({
         "implementation": null, "implementationSpecRef": {"name": "work"}, "ttlSecondsAfterFinished": 1,
@@ -130,9 +145,34 @@ async fn cancelled(stage: &Stage<'_>) -> Result<(), Failure> {
 async fn robbed(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.script("robbed", "sleep 3600").await?;
     stage.working("robbed", 1).await?;
-    stage.scene.api::<Job>().delete("robbed-job", &DeleteParams::default()).await?;
+    stage
+        .scene
+        .api::<Job>()
+        .delete("robbed-job", &DeleteParams::default())
+        .await?;
     stage.reached("robbed", &RunPhase::Failed).await?;
-    until_list(&stage.scene.api::<Pod>(), "job-name=robbed-job", "to be gone", |pods| pods.is_empty()).await?;
+    until_list(
+        &stage.scene.api::<Pod>(),
+        "job-name=robbed-job",
+        "to be gone",
+        |pods| pods.is_empty(),
+    )
+    .await?;
+    Ok(())
+}
+
+/// A Job that vanishes although our finalizer should have held it. That it is gone is read live.
+async fn missing(stage: &Stage<'_>) -> Result<(), Failure> {
+    stage.script("missing", "sleep 3600").await?;
+    stage.working("missing", 1).await?;
+    let jobs = stage.scene.api::<Job>();
+    let unheld = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    jobs.patch("missing-job", &PatchParams::default(), &unheld)
+        .await?;
+    jobs.delete("missing-job", &DeleteParams::background()).await?;
+    stage.reached("missing", &RunPhase::Failed).await?;
+    let failed = stage.told("missing", &ConditionType::Failed).await?;
+    assert_eq!(failed.reason, Reason::JobMissing, "{}", failed.message);
     Ok(())
 }
 
@@ -151,11 +191,15 @@ async fn refers_to_what_is_missing(stage: &Stage<'_>) -> Result<(), Failure> {
             json!({"implementation": null, "implementationSpecRef": {"name": "nowhere"}}),
             Reason::MissingImplementation,
         ),
-        ("no-memory", "here", json!({"memoryRef": {"name": "nowhere"}}), Reason::MissingMemory),
+        (
+            "no-memory",
+            "here",
+            json!({"memoryRef": {"name": "nowhere"}}),
+            Reason::MissingMemory,
+        ),
     ] {
         stage.run(agent, name, &changes).await?;
-        let blocked = stage.told(name, &ConditionType::Blocked).await?;
-        assert_eq!(blocked.reason, reason, "{}", blocked.message);
+        stage.blocked(name, &reason).await?;
     }
     Ok(())
 }
@@ -166,8 +210,14 @@ async fn with_large_files(stage: &Stage<'_>) -> Result<(), Failure> {
     let other: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "large-spec"}}))?;
     maps.create(&PostParams::default(), &other).await?;
     stage.agent("large", "true").await?;
-    let text = "word ".repeat(60_000);
-    stage.run("large", "large", &json!({"implementation": {"inline": {"text": text}}})).await?;
+    let text = "word ".repeat(25_000);
+    stage
+        .run(
+            "large",
+            "large",
+            &json!({"implementation": {"inline": {"text": text}}}),
+        )
+        .await?;
     let user = rights::user(stage.scene, rights::ACCOUNT).name();
     let read = |requests: &[Request]| {
         let mut requests = requests.iter();
@@ -177,7 +227,12 @@ async fn with_large_files(stage: &Stage<'_>) -> Result<(), Failure> {
     maps.delete("large-spec", &DeleteParams::default()).await?;
     stage.reached("large", &RunPhase::Succeeded).await?;
     let files = maps.get("large-spec").await?;
-    assert!(files.owner_references().iter().any(|owner| owner.kind == "AgentRun"));
+    assert!(
+        files
+            .owner_references()
+            .iter()
+            .any(|owner| owner.kind == "AgentRun")
+    );
     Ok(())
 }
 
@@ -188,7 +243,9 @@ async fn without_the_right_to_hold_up_its_run_no_job_is_made_and_the_run_says_wh
         let mut role = rights::role()?;
         let holds = |rule: &PolicyRule| {
             let resources = rule.resources.iter().flatten();
-            resources.into_iter().any(|resource| resource == "agentruns/finalizers")
+            resources
+                .into_iter()
+                .any(|resource| resource == "agentruns/finalizers")
         };
         role.rules.get_or_insert_default().retain(|rule| !holds(rule));
         rights::grant(stage.scene, "lesser", &role).await?;
@@ -197,9 +254,8 @@ async fn without_the_right_to_hold_up_its_run_no_job_is_made_and_the_run_says_wh
 
         stage.script("held", "true").await?;
 
-        let blocked = stage.told("held", &ConditionType::Blocked).await?;
-        assert_eq!(blocked.reason, Reason::JobForbidden, "{}", blocked.message);
-        assert!(blocked.message.contains("blockOwnerDeletion"), "{}", blocked.message);
+        let blocked = stage.blocked("held", &Reason::JobForbidden).await?;
+        assert!(blocked.contains("blockOwnerDeletion"), "{blocked}");
         Ok(())
     })
     .await

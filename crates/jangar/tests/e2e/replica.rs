@@ -73,7 +73,11 @@ impl Replica {
 
     /// Waits until the Lease names this process.
     pub(crate) async fn until_leading(&self, scene: &Scene) -> Result<(), Failure> {
-        let what = format!("to be held by {}; its log is {}", self.identity, self.log.display());
+        let what = format!(
+            "to be held by {}; its log is {}",
+            self.identity,
+            self.log.display()
+        );
         until(&scene.api::<Lease>(), LEASE, &what, |lease| {
             holder(lease) == Some(&self.identity)
         })
@@ -103,7 +107,10 @@ impl Replica {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Failure> {
-        let pid = self.child.id().ok_or("the controllers have ended by themselves")?;
+        let pid = self
+            .child
+            .id()
+            .ok_or("the controllers have ended by themselves")?;
         let pid = Pid::from_raw(i32::try_from(pid)?).ok_or("no process has this number")?;
         Ok(kill_process(pid, signal)?)
     }

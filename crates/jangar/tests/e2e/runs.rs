@@ -9,6 +9,7 @@ use jangar_api::{
     condition::{Condition, ConditionStatus, ConditionType},
     labels,
     phase::RunPhase,
+    reason::Reason,
 };
 use jangar_testkit::cluster::{Failure, until, until_list};
 use k8s_openapi::api::core::v1::Pod;
@@ -82,6 +83,18 @@ impl Stage<'_> {
         };
         let what = format!("to be {type_}");
         let runs = self.scene.api::<AgentRun>();
+        let run = until(&runs, name, &what, |run| found(run).is_some()).await?;
+        Ok(found(&run).ok_or("the condition is gone")?)
+    }
+
+    /// Waits until a run is blocked for this reason, and returns what it says. It may be blocked for another one before.
+    pub(crate) async fn blocked(&self, name: &str, reason: &Reason) -> Result<String, Failure> {
+        let found = |run: &AgentRun| {
+            let condition = run.status.as_ref()?.common.condition(&ConditionType::Blocked)?;
+            let holds = condition.status == ConditionStatus::True && condition.reason == *reason;
+            holds.then(|| condition.message.clone())
+        };
+        let (runs, what) = (self.scene.api::<AgentRun>(), format!("to be blocked: {reason}"));
         let run = until(&runs, name, &what, |run| found(run).is_some()).await?;
         Ok(found(&run).ok_or("the condition is gone")?)
     }

@@ -117,7 +117,10 @@ impl Stage<'_> {
             .with("JANGAR_POD_NAMESPACE", namespace)
             .with("JANGAR_IMAGE", jangar_testkit::cluster::JANGAR_IMAGE)
             .with("JANGAR_AGENT_RUNNER_IMAGE", BUSYBOX)
-            .with_json("JANGAR_AGENT_RUNNER_NODE_SELECTOR", &json!({"jangar.test/node": "real"}))
+            .with_json(
+                "JANGAR_AGENT_RUNNER_NODE_SELECTOR",
+                &json!({"jangar.test/node": "real"}),
+            )
     }
 
     /// Starts controllers under this name, as the account that has the Role, and waits until they lead.
@@ -149,7 +152,11 @@ impl Stage<'_> {
     async fn let_jobs_go(&self) -> Result<(), Failure> {
         let jobs = self.scene.api::<Job>();
         for job in jobs.list(&ListParams::default()).await? {
-            if !job.finalizers().iter().any(|name| name == labels::JOB_STATUS_FINALIZER) {
+            if !job
+                .finalizers()
+                .iter()
+                .any(|name| name == labels::JOB_STATUS_FINALIZER)
+            {
                 continue;
             }
             let patch = json!({"metadata": {"finalizers": null}});

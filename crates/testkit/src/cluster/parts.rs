@@ -77,11 +77,7 @@ impl Bench {
 
 /// Runs `bench.sh` on the bench that this process is inside of.
 pub(super) async fn script(command: &str, argument: &Path) -> Result<(), ScriptError> {
-    let output = Command::new(SCRIPT)
-        .arg(command)
-        .arg(argument)
-        .output()
-        .await?;
+    let output = Command::new(SCRIPT).arg(command).arg(argument).output().await?;
     if output.status.success() {
         return Ok(());
     }

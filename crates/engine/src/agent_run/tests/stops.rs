@@ -158,7 +158,9 @@ fn a_cancel_with_little_time_tells_the_pod_its_grace_before_the_job_is_stopped()
         .settle();
     for sight in world.observed.pods.values_mut() {
         let mut pods = sight.pods().to_vec();
-        let spec = std::sync::Arc::make_mut(&mut pods[0]).spec.get_or_insert_default();
+        let spec = std::sync::Arc::make_mut(&mut pods[0])
+            .spec
+            .get_or_insert_default();
         spec.termination_grace_period_seconds = Some(30);
         *sight = PodSight::Cached(pods);
     }
