@@ -58,7 +58,7 @@ cluster-down: ## End that cluster and remove what it left
 
 soak: need-cargo cluster-image ## Kill the leading controllers a hundred times on a real cluster, and count what came of the runs
 	cargo test --locked --workspace --test e2e --no-run
-	JANGAR_SOAK=100 tests/cluster/bench.sh run cargo test --locked --workspace --test e2e -- --nocapture killed
+	JANGAR_SOAK=100 tests/cluster/bench.sh run cargo test --locked --workspace --test e2e -- leader_is_killed
 
 audit: need-cargo ## Look the dependencies up in the RustSec advisory database (fetches it)
 	@tool=$$(scripts/tools.sh cargo-deny) && "$$tool" --locked check advisories

@@ -4,7 +4,9 @@ use jangar_api::{
     agents::agent_run::AgentRun, condition::ConditionType, labels, phase::RunPhase, reason::Reason,
     values::Int32,
 };
-use jangar_testkit::cluster::{Failure, JANGAR_IMAGE, until, until_deleted, until_gone, until_list};
+use jangar_testkit::cluster::{
+    Failure, JANGAR_IMAGE, until, until_deleted, until_gone, until_list, until_true,
+};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod, events::v1::Event};
 use kube::{
     ResourceExt,
@@ -35,7 +37,7 @@ fn job_ended(job: &Job, condition: &str) -> bool {
 #[tokio::test]
 async fn a_run_succeeds_with_what_its_agent_reports() -> Result<(), Failure> {
     beside_others("run-succeeds", async |stage| {
-        let _controllers = stage.lead("one", &stage.settings()).await?;
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         let script = "echo hello from the agent; cat $AGENT_RUN_SPEC > /dev/null || exit 9
             echo '{\"summary\": \"it is done\", \"outputs\": {\"answer\": 42}}' > $AGENT_OUTCOME_PATH";
         stage.script("works", script).await?;
@@ -78,7 +80,7 @@ async fn a_run_succeeds_with_what_its_agent_reports() -> Result<(), Failure> {
 #[tokio::test]
 async fn a_run_fails_with_the_exit_code_of_its_agent() -> Result<(), Failure> {
     beside_others("run-fails", async |stage| {
-        let _controllers = stage.lead("one", &stage.settings()).await?;
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         stage.script("fails", "echo that will not do >&2; exit 3").await?;
 
         let run = stage.reached("fails", &RunPhase::Failed).await?;
@@ -104,7 +106,7 @@ async fn a_run_fails_with_the_exit_code_of_its_agent() -> Result<(), Failure> {
 #[tokio::test]
 async fn a_failed_attempt_is_followed_by_another_one() -> Result<(), Failure> {
     beside_others("run-retries", async |stage| {
-        let _controllers = stage.lead("one", &stage.settings()).await?;
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         let script = "case $(hostname) in *-attempt-2-*) exit 0;; esac; exit 4";
         stage.agent("retries", script).await?;
         let config = json!({"runtime": {"type": "job", "config": {"backoffLimit": 1}}});
@@ -127,7 +129,7 @@ async fn a_failed_attempt_is_followed_by_another_one() -> Result<(), Failure> {
 #[tokio::test]
 async fn a_run_whose_image_cannot_be_had_says_so_in_the_words_of_its_node() -> Result<(), Failure> {
     beside_others("run-no-image", async |stage| {
-        let _controllers = stage.lead("one", &stage.settings()).await?;
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         stage.agent("no-image", "true").await?;
         let workload = json!({"workload": {"image": "jangar.test/nowhere:1"}});
         stage.run("no-image", "no-image", &workload).await?;
@@ -145,7 +147,7 @@ async fn a_run_whose_image_cannot_be_had_says_so_in_the_words_of_its_node() -> R
 #[tokio::test]
 async fn a_run_that_is_killed_for_its_memory_says_what_to_raise() -> Result<(), Failure> {
     beside_others("run-memory", async |stage| {
-        let _controllers = stage.lead("one", &stage.settings()).await?;
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         stage.agent("memory", "tail /dev/zero").await?;
         let workload = json!({"workload": {"resources": {"limits": {"memory": "64Mi"}}}});
         stage.run("memory", "memory", &workload).await?;
@@ -170,7 +172,7 @@ async fn a_run_that_is_killed_for_its_memory_says_what_to_raise() -> Result<(), 
 #[tokio::test]
 async fn an_evicted_run_is_attempted_again() -> Result<(), Failure> {
     beside_others("run-evicted", async |stage| {
-        let _controllers = stage.lead("one", &stage.settings()).await?;
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         let script = format!("case $(hostname) in *-attempt-2-*) exit 0;; esac; {LONG}");
         stage.script("evicted", &script).await?;
         let pod = stage.working("evicted", 1).await?;
@@ -199,7 +201,11 @@ fn stubborn(stage: &Stage<'_>) -> String {
 async fn cancelled_for_certain(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.script("stubborn", &stubborn(stage)).await?;
     let pod = stage.working("stubborn", 1).await?;
-    until_process(stage.namespace()).await;
+    // The process of an agent starts a moment after its container.
+    until_true("the agent to have begun", async || {
+        Ok::<_, Failure>(processes_with(stage.namespace()) > 0)
+    })
+    .await?;
 
     stage.cancel("stubborn").await?;
 
@@ -246,18 +252,11 @@ async fn cancelled_for_certain(stage: &Stage<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The process of an agent starts a moment after its container.
-async fn until_process(word: &str) {
-    while processes_with(word) == 0 {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn a_cancelled_agent_that_ignores_the_signal_is_dead_before_its_run_is_cancelled() -> Result<(), Failure>
 {
     beside_others("run-stubborn", async |stage| {
-        let _controllers = stage.lead("one", &stage.settings()).await?;
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         cancelled_for_certain(stage).await
     })
     .await
@@ -268,7 +267,7 @@ async fn a_cancelled_agent_that_ignores_the_signal_is_dead_before_its_run_is_can
 async fn a_cancel_with_little_time_shortens_the_grace() -> Result<(), Failure> {
     beside_others("run-hurried", async |stage| {
         let settings = stage
-            .settings()
+            .on_the_real_node()?
             .with("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "15000");
         let _controllers = stage.lead("one", &settings).await?;
         cancelled_for_certain(stage).await
@@ -278,7 +277,7 @@ async fn a_cancel_with_little_time_shortens_the_grace() -> Result<(), Failure> {
 
 /// Deletes the Job of a run that works, and holds that the run tells who was at fault and that nothing goes on running.
 async fn job_taken_away(stage: &Stage<'_>, parameters: &DeleteParams) -> Result<(), Failure> {
-    let _controllers = stage.lead("one", &stage.settings()).await?;
+    let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
     stage
         .script("robbed", &format!("{LONG}; : {}", stage.namespace()))
         .await?;
@@ -326,7 +325,7 @@ async fn the_end_of_a_job_that_is_removed_while_the_controllers_are_away_is_not_
         ("away-badly", "sleep 2; exit 5", "Failed", RunPhase::Failed),
     ] {
         beside_others(name, async |stage| {
-            let controllers = stage.lead("one", &stage.settings()).await?;
+            let controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
             stage.script("left", script).await?;
             stage.working("left", 1).await?;
             assert!(controllers.stop().await?.success());
@@ -348,7 +347,7 @@ async fn the_end_of_a_job_that_is_removed_while_the_controllers_are_away_is_not_
                 "our finalizer holds it"
             );
 
-            let _controllers = stage.lead("two", &stage.settings()).await?;
+            let _controllers = stage.lead("two", &stage.on_the_real_node()?).await?;
 
             let run = stage.reached("left", &phase).await?;
             let ends = &status(&run).common;

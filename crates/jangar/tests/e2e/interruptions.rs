@@ -223,9 +223,8 @@ async fn runs_go_on_after_the_api_server_and_etcd_were_away() -> Result<(), Fail
 #[tokio::test]
 async fn a_run_goes_on_while_its_kubelet_is_started_again() -> Result<(), Failure> {
     alone("kubelet-away", async |stage| {
-        let mut controllers = stage.lead("one", &stage.settings()).await?;
+        let mut controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         let bench = stage.scene.bench();
-        bench.real_node()?;
         stage
             .script(
                 "works",

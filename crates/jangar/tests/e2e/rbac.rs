@@ -8,7 +8,7 @@ use jangar_api::{
     phase::RunPhase,
     reason::Reason,
 };
-use jangar_testkit::cluster::{Failure, Request, until, until_gone, until_list};
+use jangar_testkit::cluster::{Failure, Request, until, until_gone, until_list, until_true};
 use k8s_openapi::api::{
     batch::v1::Job,
     coordination::v1::Lease,
@@ -66,7 +66,7 @@ fn right_of(request: &Request) -> (String, String, String) {
 #[tokio::test]
 async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used() -> Result<(), Failure> {
     beside_others("role", async |stage| {
-        let controllers = stage.lead("one", &stage.settings()).await?;
+        let controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         succeeds_and_is_forgotten(stage).await?;
         cancelled(stage).await?;
         robbed(stage).await?;
@@ -223,7 +223,12 @@ async fn with_large_files(stage: &Stage<'_>) -> Result<(), Failure> {
         let mut requests = requests.iter();
         requests.any(|request| request.verb == "get" && request.resource() == "configmaps")
     };
-    while !read(&stage.scene.bench().audit(&stage.scene.admin(), &user).await?) {}
+    let admin = stage.scene.admin();
+    until_true("the other ConfigMap to be read", async || {
+        let requests = stage.scene.bench().audit(&admin, &user).await?;
+        Ok::<_, Failure>(read(&requests))
+    })
+    .await?;
     maps.delete("large-spec", &DeleteParams::default()).await?;
     stage.reached("large", &RunPhase::Succeeded).await?;
     let files = maps.get("large-spec").await?;

@@ -10,7 +10,7 @@ use std::{
 
 use futures::StreamExt;
 use jangar_api::{agents::agent_run::AgentRun, labels, phase::RunPhase};
-use jangar_testkit::cluster::{Failure, LIMIT, Scene, until, until_list};
+use jangar_testkit::cluster::{Failure, Scene, until, until_list, until_true};
 use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Resource, ResourceExt,
@@ -22,11 +22,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio::{
-    sync::watch,
-    task::JoinHandle,
-    time::{Instant, timeout},
-};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 
 use crate::{
     fake_nodes::Nodes,
@@ -271,14 +267,10 @@ async fn what_a_frozen_leader_sends_after_its_lease_has_no_effect() -> Result<()
         first.thaw()?;
 
         // It has understood when it has looked at the Lease, and does not take it.
-        let told = timeout(LIMIT, async {
-            while !first.log()?.contains("no longer leading") {
-                tokio::task::yield_now().await;
-            }
-            Ok::<_, Failure>(())
-        });
-        told.await
-            .map_err(|_| "the thawed leader has not noticed that it leads no more")??;
+        until_true("the thawed leader to notice that it leads no more", async || {
+            Ok::<_, Failure>(first.log()?.contains("no longer leading"))
+        })
+        .await?;
         assert!(first.is_alive()?, "it waits for its turn");
         // The second one ends and hands over in order: the first one works again.
         assert!(second.stop().await?.success());

@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, path::Path};
 
 use futures::FutureExt;
 use jangar_api::{Kind, labels};
-use jangar_testkit::cluster::{Bench, Failure, Scene, User, play, until};
+use jangar_testkit::cluster::{Bench, Failure, JANGAR_IMAGE, Scene, User, play, until};
 use k8s_openapi::{
     api::batch::v1::Job, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -109,18 +109,22 @@ impl Stage<'_> {
         self.scene.namespace()
     }
 
-    /// The settings of controllers that look after this namespace alone, and put the pods of runs on the real node.
+    /// The settings of controllers that look after this namespace alone.
     pub(crate) fn settings(&self) -> Settings {
-        let namespace = self.namespace();
         Settings::default()
-            .with("JANGAR_AGENTS_CONTROLLER_NAMESPACES", namespace)
-            .with("JANGAR_POD_NAMESPACE", namespace)
-            .with("JANGAR_IMAGE", jangar_testkit::cluster::JANGAR_IMAGE)
+            .with("JANGAR_AGENTS_CONTROLLER_NAMESPACES", self.namespace())
+            .with("JANGAR_POD_NAMESPACE", self.namespace())
+            .with("JANGAR_IMAGE", JANGAR_IMAGE)
             .with("JANGAR_AGENT_RUNNER_IMAGE", BUSYBOX)
-            .with_json(
-                "JANGAR_AGENT_RUNNER_NODE_SELECTOR",
-                &json!({"jangar.test/node": "real"}),
-            )
+    }
+
+    /// The same, with the pods of runs on the real node, if there is one.
+    pub(crate) fn on_the_real_node(&self) -> Result<Settings, Failure> {
+        self.scene.bench().real_node()?;
+        let selector = json!({"jangar.test/node": "real"});
+        Ok(self
+            .settings()
+            .with_json("JANGAR_AGENT_RUNNER_NODE_SELECTOR", &selector))
     }
 
     /// Starts controllers under this name, as the account that has the Role, and waits until they lead.

@@ -28,7 +28,7 @@ pub use self::{
     report::ReportError,
     scene::{Failure, Scene, play},
     user::User,
-    wait::{LIMIT, WaitError, until, until_deleted, until_gone, until_list},
+    wait::{LIMIT, WaitError, until, until_deleted, until_gone, until_list, until_true},
 };
 
 /// Set by `bench.sh run`: the directory of the bench.

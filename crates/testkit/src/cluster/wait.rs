@@ -11,6 +11,9 @@ use kube::{
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
+
+use super::Failure;
 
 /// No wait is longer. It is for a machine that is busy with other things; what tests wait for takes a few seconds.
 pub const LIMIT: Duration = Duration::from_secs(90);
@@ -22,6 +25,27 @@ pub struct WaitError {
     what: String,
     seen: String,
     error: Option<String>,
+}
+
+/// Between two looks at something that cannot be watched, such as a file or a process.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits until the answer is yes, of something that cannot be watched. `what` completes the sentence "waited for ...".
+pub async fn until_true<E>(
+    what: &str,
+    mut question: impl AsyncFnMut() -> Result<bool, E>,
+) -> Result<(), Failure>
+where
+    Failure: From<E>,
+{
+    let end = Instant::now() + LIMIT;
+    while !question().await? {
+        if Instant::now() > end {
+            return Err(format!("waited {} s for {what}, in vain", LIMIT.as_secs()).into());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
 }
 
 /// Waits until an object is there and `holds` is true of it. `what` completes the sentence "waited for the object ...".
