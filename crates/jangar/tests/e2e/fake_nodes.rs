@@ -77,7 +77,7 @@ impl Nodes {
         }))?;
         self.names.push(name.clone());
         self.api.create(&PostParams::default(), &node).await?;
-        until(&self.api, &name, "to be ready", |node| is_ready(node)).await?;
+        until(&self.api, &name, "to be ready", is_ready).await?;
         Ok(name)
     }
 

@@ -9,12 +9,13 @@
 )]
 
 mod cable;
+mod connection;
 mod ends;
 mod fake_nodes;
-mod interruptions;
 mod rbac;
 mod replica;
 mod replicas;
 mod rights;
 mod runs;
 mod stage;
+mod taken_away;
