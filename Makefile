@@ -5,18 +5,18 @@
 LINTS := fmt@1 clippy@10 deny@6 typos@1 shellcheck@1
 FAST := fmt@1 clippy@10 tests@25
 # What a suite needs and what takes minutes to build once has a line of its own.
-TESTS := tests@25 kubectl@12 kubectl-tests@8:kubectl cluster@4 cluster-image@10 cluster-tests@5:cluster conformance-tests@5:cluster
+TESTS := tests@25 kubectl@12 kubectl-tests@8:kubectl cluster@4 cluster-image@10 cluster-tests@5:cluster conformance-tests@5:cluster e2e-tests@8:cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
 
-.PHONY: help demo test test-fast bench simulate lint generate build image kubectl audit cluster-up cluster-shell cluster-down
-.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests conformance-tests need-cargo
+.PHONY: help demo test test-fast bench simulate soak lint generate build image kubectl audit cluster-up cluster-shell cluster-down
+.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests conformance-tests e2e-tests need-cargo
 
 help: # Print the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, cluster-tests or conformance-tests"
+	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, cluster-tests, conformance-tests or e2e-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 	cargo run --locked --release --package jangar -- demo
@@ -65,6 +65,10 @@ cluster-shell: ## Open a shell in the network of that cluster, with kubectl
 cluster-down: ## End that cluster and remove what it left
 	@tests/cluster/bench.sh down
 
+soak: need-cargo cluster-image ## Kill the leading controllers a hundred times on a real cluster, and count what came of the runs
+	cargo test --locked --workspace --test e2e --no-run
+	JANGAR_SOAK=100 tests/cluster/bench.sh run cargo test --locked --workspace --test e2e -- leader_is_killed
+
 audit: need-cargo ## Look the dependencies up in the RustSec advisory database (fetches it)
 	@tool=$$(scripts/tools.sh cargo-deny) && "$$tool" --locked check advisories
 
@@ -76,7 +80,7 @@ fmt: need-cargo
 # The tests with kubectl and on a cluster are not among the default targets (see their Cargo.toml), so they are named.
 clippy: need-cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --test kubectl --test cluster --test conformance_cluster -- -D warnings
+	cargo clippy --locked --workspace --test kubectl --test cluster --test conformance_cluster --test e2e -- -D warnings
 
 # Advisories change without a change here, so they are `make audit`: docs/decisions/0008-advisories-outside-make-test.md.
 deny: need-cargo
@@ -115,6 +119,11 @@ conformance-tests: need-cargo
 	tests/cluster/bench.sh run cargo test --locked --workspace --test conformance_cluster
 	kubectl=$$(scripts/tools.sh kubectl) && JANGAR_TEST_KUBECTL="$$kubectl" \
 	tests/cluster/bench.sh run cargo test --locked --workspace --test kubectl on_cluster::
+
+# More tests at once than there are cores: they mostly wait for the cluster.
+e2e-tests: need-cargo
+	cargo test --locked --workspace --test e2e --no-run
+	tests/cluster/bench.sh run cargo test --locked --workspace --test e2e -- --test-threads=8
 
 need-cargo:
 	@scripts/tools.sh need cargo

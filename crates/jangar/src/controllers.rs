@@ -3,6 +3,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +17,10 @@ use crate::{
     settings,
     signals::StopRequests,
 };
+
+/// How long a connection may be silent while an answer is expected. The API server ends a watch of ours after a minute, so one
+/// that works is never silent for longer.
+const READ_TIMEOUT: Duration = Duration::from_secs(70);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -64,6 +69,9 @@ async fn client() -> Result<Client> {
     // The controllers decide themselves what is tried again and when: a request that the client repeats on its own could
     // outlast the lease.
     config.default_retry = false;
+    // Otherwise a request on a connection that something on the way has forgotten would wait for ever.
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true;
     tracing::info!(cluster = %config.cluster_url, namespace = config.default_namespace, "using the cluster");
     Client::try_from(config).context("failed to use the configuration of the cluster")
 }

@@ -13,7 +13,9 @@ run_kube_apiserver() {
     exec "$KUBE" kube-apiserver --etcd-servers=http://127.0.0.1:2379 \
         --bind-address="$node_address" --secure-port="$api_port" --advertise-address="$node_address" \
         --service-cluster-ip-range="$service_range" --allow-privileged \
-        --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
+        --authorization-mode=Node,RBAC \
+        --enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement \
+        --audit-policy-file="$cluster/audit-policy.yaml" --audit-log-path="$state/audit.log" --audit-log-maxsize=1000 \
         --cert-dir="$certificates" --client-ca-file="$certificates/ca.crt" \
         --tls-cert-file="$certificates/kube-apiserver.crt" --tls-private-key-file="$certificates/kube-apiserver.key" \
         --kubelet-client-certificate="$certificates/admin.crt" --kubelet-client-key="$certificates/admin.key" \

@@ -26,6 +26,10 @@ const WATCH_BACKOFF: Backoff = Backoff {
     most: Duration::from_secs(30),
 };
 
+/// How long a watch lasts before it goes on where it was with a new request. A connection that something on the way has
+/// forgotten tells nobody: this, and a few seconds that the client adds, is how long a cache can stay behind because of it.
+const WATCH_SECONDS: u32 = 60;
+
 /// Starts all watches. They end when the set is dropped.
 pub(crate) fn spawn_watches(
     tasks: &mut JoinSet<()>,
@@ -47,6 +51,7 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
     let api = scope.api::<DeserializeGuard<K>>(&client);
     let config = watcher::Config {
         label_selector: K::LABEL_SELECTOR.map(str::to_owned),
+        timeout: Some(WATCH_SECONDS),
         ..watcher::Config::default()
     };
     let mut events = pin!(watcher(api, config));

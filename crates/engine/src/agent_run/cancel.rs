@@ -15,6 +15,8 @@ use crate::decision::{Decision, Effect, Plan};
 
 /// What is kept of the time for a cancel, so that a pod that was killed can also be seen to be gone.
 const CONFIRMATION: Duration = Duration::from_secs(10);
+/// Kubernetes knows no finer times than this.
+const SECOND: Duration = Duration::from_secs(1);
 
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     let begun = situation.status.phase == Some(RunPhase::Cancelling);
@@ -40,9 +42,9 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
             let message = "the run is being cancelled: its pod is being stopped";
             next.cancelling(deadline, &because(situation, message));
             let effects = if begun {
-                effects
+                shorten_grace(situation, deadline)
                     .into_iter()
-                    .chain(shorten_grace(situation, deadline))
+                    .chain(effects)
                     .collect()
             } else {
                 // The intent comes first: a Job that is being deleted does not tell who wanted it.
@@ -70,20 +72,22 @@ fn has_ended(situation: &Situation<'_>) -> bool {
         })
 }
 
-/// Takes grace from pods that have more of it than the cancel has time.
+/// Takes grace from pods that have more of it than the cancel has time. It comes before the end of their Job, because a
+/// kubelet that has begun to stop a container does not hear of a shorter grace.
 fn shorten_grace(situation: &Situation<'_>, deadline: Timestamp) -> Vec<Effect> {
-    let left = (deadline - CONFIRMATION)
-        .duration_since(situation.now)
-        .as_secs()
-        .max(1);
+    let end = deadline - CONFIRMATION;
+    let left = end.duration_since(situation.now).as_secs().max(1);
+    let lasts_longer = |pod: &Arc<Pod>| match &pod.metadata.deletion_timestamp {
+        // When its grace ends. The API server only ever shortens it, so that this comes to an end.
+        Some(killed_at) => killed_at.0 > after(end, SECOND),
+        None => {
+            let spec = pod.spec.as_ref();
+            let grace = spec.and_then(|spec| spec.termination_grace_period_seconds);
+            !jobs::has_ended(pod) && grace.is_some_and(|grace| grace > left)
+        }
+    };
     survivors(situation)
-        .filter(|pod| jobs::is_deleting(pod.as_ref()))
-        // The API server only ever shortens it, so that this comes to an end.
-        .filter(|pod| {
-            pod.metadata
-                .deletion_grace_period_seconds
-                .is_some_and(|grace| grace > left)
-        })
+        .filter(lasts_longer)
         .map(|pod| Effect::DeletePod {
             pod: jobs::id(pod.as_ref()),
             grace_seconds: u32::try_from(left).ok(),

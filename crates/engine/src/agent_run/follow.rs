@@ -72,18 +72,26 @@ fn attend(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
             return conclude(situation, job, &ending);
         }
     }
-    if jobs::is_deleting(job) {
-        return vanished::deleted(situation, job, &sight);
-    }
     if sight.pods().is_empty()
-        && let Some(ending) = outcome::of_job(job)
+        && let Some(ending) = own_end(job)
     {
         return match leftovers::pods_gone(&uid, &sight) {
             Gone::Unsure(question) => Decision::look(question),
             Gone::Yes | Gone::No => conclude(situation, job, &ending),
         };
     }
+    if jobs::is_deleting(job) {
+        return vanished::deleted(situation, job, &sight);
+    }
     waiting::plan(situation, job, &sight)
+}
+
+/// How a Job ended by itself, as its own conditions tell. A Job that was deleted later still does: our finalizer holds it.
+fn own_end(job: &Job) -> Option<Ending> {
+    let ending = outcome::of_job(job)?;
+    let deleted_at = job.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    let before = |deleted_at| ending.at.is_some_and(|ended_at| ended_at < deleted_at);
+    (ending.verdict == Verdict::SucceededUnseen || deleted_at.is_none_or(before)).then_some(ending)
 }
 
 /// Whether a pod ended because its Job was deleted, and not by itself before that.

@@ -5,7 +5,9 @@
 //! [`Scene`]: it has a namespace to itself and clients for several [`User`]s, waits for what it expects with [`until`], and if
 //! it fails, everything in its namespace is written down.
 
+mod audit;
 mod image;
+mod parts;
 mod report;
 mod scene;
 mod user;
@@ -17,13 +19,16 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use serde_json::{Value, json};
 
 pub use self::{
+    audit::{Answer, AuditError, AuditUser, Object, Request},
     image::{ImageError, JANGAR_IMAGE},
+    parts::{Part, ScriptError},
     report::ReportError,
     scene::{Failure, Scene, play},
     user::User,
-    wait::{LIMIT, WaitError, until, until_gone, until_list},
+    wait::{LIMIT, WaitError, until, until_deleted, until_gone, until_list, until_true},
 };
 
 /// Set by `bench.sh run`: the directory of the bench.
@@ -85,6 +90,25 @@ impl Bench {
         }
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         Client::try_from(config).map_err(|error| BenchError::Client(Box::new(error)))
+    }
+
+    /// A kubeconfig for whoever has this token, with the API server at its own address or at `server`.
+    pub fn kubeconfig_for(&self, token: &str, server: Option<&str>) -> Value {
+        let cluster = self.kubeconfig.clusters.first();
+        let cluster = cluster.and_then(|each| each.cluster.as_ref());
+        let own = cluster.and_then(|cluster| cluster.server.as_deref());
+        // Whatever it is reached by, the API server's certificate is for its own address.
+        let name = own.and_then(|own| own.parse::<http::Uri>().ok());
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "clusters": [{"name": "bench", "cluster": {
+                "server": server.or(own),
+                "tls-server-name": name.as_ref().and_then(http::Uri::host),
+                "certificate-authority-data": cluster.and_then(|cluster| cluster.certificate_authority_data.as_deref()),
+            }}],
+            "users": [{"name": "bench", "user": {"token": token}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        })
     }
 
     /// The name of the node on which pods really run, or the reason why there is none.

@@ -1,6 +1,6 @@
 //! One test's part of the cluster.
 
-use std::{any::Any, error::Error, fmt, panic::AssertUnwindSafe};
+use std::{any::Any, error::Error, fmt, panic::AssertUnwindSafe, path::PathBuf};
 
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -19,6 +19,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 #[derive(Clone)]
 pub struct Scene {
     bench: Bench,
+    name: String,
     namespace: String,
     admin: Client,
 }
@@ -39,6 +40,11 @@ impl Scene {
 
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// Where what is worth keeping of this test is written down.
+    pub fn reports(&self) -> PathBuf {
+        self.bench.reports.join(&self.name)
     }
 
     /// A client that may do everything.
@@ -82,13 +88,14 @@ where
     namespaces.create(&PostParams::default(), &object).await?;
     let scene = Scene {
         bench,
+        name: name.to_owned(),
         namespace,
         admin,
     };
     let outcome = AssertUnwindSafe(prepared(&scene, test)).catch_unwind().await;
     let outcome = outcome.unwrap_or_else(|panic| Err(words_of(&panic).into()));
     if let Err(failure) = &outcome {
-        tell(&scene, name, failure).await;
+        tell(&scene, failure).await;
     }
     // Its objects go in the background; the next test does not wait for that.
     namespaces
@@ -118,8 +125,8 @@ fn words_of(panic: &Box<dyn Any + Send>) -> String {
     clippy::print_stderr,
     reason = "the harness of cargo shows it below the name of the test"
 )]
-async fn tell(scene: &Scene, name: &str, failure: &Failure) {
-    let directory = scene.bench.reports.join(name);
+async fn tell(scene: &Scene, failure: &Failure) {
+    let (name, directory) = (&scene.name, scene.reports());
     eprintln!("{name}: {failure}");
     match report::write(&scene.admin, &scene.namespace, &directory).await {
         Ok(()) => eprintln!(

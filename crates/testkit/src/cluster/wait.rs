@@ -11,6 +11,9 @@ use kube::{
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
+
+use super::Failure;
 
 /// No wait is longer. It is for a machine that is busy with other things; what tests wait for takes a few seconds.
 pub const LIMIT: Duration = Duration::from_secs(90);
@@ -22,6 +25,27 @@ pub struct WaitError {
     what: String,
     seen: String,
     error: Option<String>,
+}
+
+/// Between two looks at something that cannot be watched, such as a file or a process.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits until the answer is yes, of something that cannot be watched. `what` completes the sentence "waited for ...".
+pub async fn until_true<E>(
+    what: &str,
+    mut question: impl AsyncFnMut() -> Result<bool, E>,
+) -> Result<(), Failure>
+where
+    Failure: From<E>,
+{
+    let end = Instant::now() + LIMIT;
+    while !question().await? {
+        if Instant::now() > end {
+            return Err(format!("waited {} s for {what}, in vain", LIMIT.as_secs()).into());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
 }
 
 /// Waits until an object is there and `holds` is true of it. `what` completes the sentence "waited for the object ...".
@@ -56,6 +80,34 @@ where
         objects.is_empty().then_some(())
     })
     .await
+}
+
+/// Waits until an object is seen to go, and returns it as it was last, with the version in which it went. It has to be there
+/// when the wait begins.
+pub async fn until_deleted<K>(api: &Api<K>, name: &str) -> Result<K, WaitError>
+where
+    K: Resource<DynamicType: Default> + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
+{
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let subject = format!("{} {name}", K::kind(&K::DynamicType::default()));
+    let mut events = pin!(watcher(api.clone(), config).default_backoff());
+    let mut error = None;
+    let gone = tokio::time::timeout(LIMIT, async {
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Delete(object)) => return Some(object),
+                Ok(_) => {}
+                Err(failed) => error = Some(failed.to_string()),
+            }
+        }
+        None
+    });
+    gone.await.ok().flatten().ok_or_else(|| WaitError {
+        subject,
+        what: "to be seen to go".to_owned(),
+        seen: "no deletion".to_owned(),
+        error,
+    })
 }
 
 /// Waits until `holds` is true of all the objects with these labels together, and returns them, ordered by name.

@@ -209,6 +209,28 @@ fn a_job_that_was_deleted_after_its_pod_succeeded_has_succeeded() {
     assert!(!world.is_held("mend-job"));
 }
 
+/// As by a time to live that somebody set while no controller was there: the pod goes first, and the finalizer keeps the rest.
+#[test]
+fn a_job_that_was_deleted_with_its_pod_after_it_ended_keeps_its_end() {
+    for (condition, phase, told) in [
+        ("Complete", RunPhase::Succeeded, ConditionType::ResultUnavailable),
+        ("Failed", RunPhase::Failed, ConditionType::Failed),
+    ] {
+        let mut world = World::new();
+        world.settle();
+        world.change_job("mend-job", |job, now| {
+            job.status = Some(super::object(json!({"conditions": [
+                {"type": condition, "status": "True", "lastTransitionTime": Time(now)},
+            ]})));
+            job.metadata.deletion_timestamp = Some(Time(now + std::time::Duration::from_secs(1)));
+        });
+        world.wait(10).settle();
+        assert_eq!(world.phase(), Some(phase));
+        assert_ne!(world.condition(&told).reason, Reason::WorkflowJobDeleted);
+        assert!(!world.is_held("mend-job"));
+    }
+}
+
 #[test]
 fn a_finished_run_is_deleted_when_its_time_has_come() {
     let mut world = World::new();

@@ -147,6 +147,31 @@ fn a_pod_with_more_grace_than_the_cancel_has_time_gets_less() {
     );
 }
 
+/// A kubelet that has begun to stop a container does not hear of a shorter grace, so the pod is told before its Job is.
+#[test]
+fn a_cancel_with_little_time_tells_the_pod_its_grace_before_the_job_is_stopped() {
+    let mut world = World::new();
+    world.settings.runs.cancel_timeout = std::time::Duration::from_secs(15);
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    for sight in world.observed.pods.values_mut() {
+        let mut pods = sight.pods().to_vec();
+        let spec = std::sync::Arc::make_mut(&mut pods[0])
+            .spec
+            .get_or_insert_default();
+        spec.termination_grace_period_seconds = Some(30);
+        *sight = PodSight::Cached(pods);
+    }
+    cancel(&mut world);
+    world.settle();
+    assert_eq!(
+        world.deeds(),
+        ["create mend-job", "delete mend-job-x within 5 s", "stop mend-job"]
+    );
+}
+
 #[test]
 fn a_run_that_is_gone_leaves_nothing_running() {
     let mut world = World::new();

@@ -1,0 +1,267 @@
+//! The Role of `tests/cluster/role.yaml` is enough for the whole life of runs, and no more than that.
+
+use std::collections::BTreeSet;
+
+use jangar_api::{
+    agents::{agent_run::AgentRun, implementation_spec::ImplementationSpec},
+    condition::ConditionType,
+    phase::RunPhase,
+    reason::Reason,
+};
+use jangar_testkit::cluster::{Failure, Request, until, until_gone, until_list, until_true};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    coordination::v1::Lease,
+    core::v1::{ConfigMap, Pod},
+    events::v1::Event,
+    rbac::v1::{PolicyRule, Role},
+};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::{
+    replica::{LEASE, holder},
+    rights,
+    stage::{Stage, beside_others, object},
+};
+
+/// Rights that the requests of an ordinary life do not show, and why they are needed all the same.
+const UNSEEN: [(&str, &str, &str); 2] = [
+    // The API server asks for it itself when a Job names its run as an owner that waits for it. The test below takes it away.
+    ("update", "agents.proompteng.ai", "agentruns/finalizers"),
+    // After a DELETE that found another pod of the same name, which the names of Jobs' pods leave to chance.
+    ("get", "", "pods"),
+];
+
+/// Every right of a Role, one by one: verb, group, resource.
+fn rights_of(role: &Role) -> BTreeSet<(String, String, String)> {
+    let each = |rule: &PolicyRule| {
+        let resources = rule.resources.clone().unwrap_or_default();
+        let groups = rule.api_groups.clone().unwrap_or_default();
+        let verbs = rule.verbs.clone();
+        let mut rights = Vec::new();
+        for verb in &verbs {
+            for group in &groups {
+                for resource in &resources {
+                    rights.push((verb.clone(), group.clone(), resource.clone()));
+                }
+            }
+        }
+        rights
+    };
+    role.rules.iter().flatten().flat_map(each).collect()
+}
+
+fn right_of(request: &Request) -> (String, String, String) {
+    (
+        request.verb.clone(),
+        request.object_ref.api_group.clone(),
+        request.resource(),
+    )
+}
+
+#[tokio::test]
+async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used() -> Result<(), Failure> {
+    beside_others("role", async |stage| {
+        let controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
+        succeeds_and_is_forgotten(stage).await?;
+        cancelled(stage).await?;
+        robbed(stage).await?;
+        missing(stage).await?;
+        refers_to_what_is_missing(stage).await?;
+        with_large_files(stage).await?;
+        let lease = stage.scene.api::<Lease>();
+        until(&lease, LEASE, "to be held", |lease| holder(lease).is_some()).await?;
+        let events = stage.scene.api::<Event>();
+        until_list(&events, "", "to tell of a cancel", |events| {
+            events
+                .iter()
+                .any(|event| event.reason.as_deref() == Some("Cancelled"))
+        })
+        .await?;
+        assert!(controllers.stop().await?.success());
+
+        let user = rights::user(stage.scene, rights::ACCOUNT).name();
+        let requests = stage.scene.bench().audit(&stage.scene.admin(), &user).await?;
+        let outside: Vec<_> = requests
+            .iter()
+            .filter(|request| request.object_ref.namespace != stage.namespace())
+            .map(|request| &request.uri)
+            .collect();
+        assert!(
+            outside.is_empty(),
+            "it looked outside of its namespace: {outside:#?}"
+        );
+        let refused: Vec<_> = requests
+            .iter()
+            .filter(|request| matches!(request.response_status.code, 401 | 403))
+            .map(|request| (&request.verb, &request.uri))
+            .collect();
+        assert!(refused.is_empty(), "the Role lacks something: {refused:#?}");
+
+        let used: BTreeSet<_> = requests.iter().map(right_of).collect();
+        let unseen =
+            UNSEEN.map(|(verb, group, resource)| (verb.to_owned(), group.to_owned(), resource.to_owned()));
+        let unused: Vec<_> = rights_of(&rights::role()?)
+            .into_iter()
+            .filter(|right| !used.contains(right) && !unseen.contains(right))
+            .collect();
+        assert!(unused.is_empty(), "nothing needs these rights: {unused:#?}");
+        Ok(())
+    })
+    .await
+}
+
+/// A run from its ImplementationSpec to its own deletion.
+async fn succeeds_and_is_forgotten(stage: &Stage<'_>) -> Result<(), Failure> {
+    let spec = object("ImplementationSpec", "work", &json!({"text": "Do it."}));
+    let spec: ImplementationSpec = serde_json::from_value(spec)?;
+    stage
+        .scene
+        .api::<ImplementationSpec>()
+        .create(&PostParams::default(), &spec)
+        .await?;
+    stage.agent("forgotten", "true").await?;
+    let changes = json!({
+        "implementation": null, "implementationSpecRef": {"name": "work"}, "ttlSecondsAfterFinished": 1,
+    });
+    stage.run("forgotten", "forgotten", &changes).await?;
+    until_gone(&stage.scene.api::<AgentRun>(), "forgotten").await?;
+    Ok(())
+}
+
+async fn cancelled(stage: &Stage<'_>) -> Result<(), Failure> {
+    stage.script("cancelled", "sleep 3600").await?;
+    stage.working("cancelled", 1).await?;
+    stage.cancel("cancelled").await?;
+    stage.reached("cancelled", &RunPhase::Cancelled).await?;
+    Ok(())
+}
+
+/// A Job that is deleted without its pods: they are for us to delete.
+async fn robbed(stage: &Stage<'_>) -> Result<(), Failure> {
+    stage.script("robbed", "sleep 3600").await?;
+    stage.working("robbed", 1).await?;
+    stage
+        .scene
+        .api::<Job>()
+        .delete("robbed-job", &DeleteParams::default())
+        .await?;
+    stage.reached("robbed", &RunPhase::Failed).await?;
+    until_list(
+        &stage.scene.api::<Pod>(),
+        "job-name=robbed-job",
+        "to be gone",
+        |pods| pods.is_empty(),
+    )
+    .await?;
+    Ok(())
+}
+
+/// A Job that vanishes although our finalizer should have held it. That it is gone is read live.
+async fn missing(stage: &Stage<'_>) -> Result<(), Failure> {
+    stage.script("missing", "sleep 3600").await?;
+    stage.working("missing", 1).await?;
+    let jobs = stage.scene.api::<Job>();
+    let unheld = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    jobs.patch("missing-job", &PatchParams::default(), &unheld)
+        .await?;
+    jobs.delete("missing-job", &DeleteParams::background()).await?;
+    stage.reached("missing", &RunPhase::Failed).await?;
+    let failed = stage.told("missing", &ConditionType::Failed).await?;
+    assert_eq!(failed.reason, Reason::JobMissing, "{}", failed.message);
+    Ok(())
+}
+
+/// That something is missing is concluded from a read of that very object.
+async fn refers_to_what_is_missing(stage: &Stage<'_>) -> Result<(), Failure> {
+    stage.agent("here", "true").await?;
+    let provider = object("Agent", "half", &json!({"providerRef": {"name": "nowhere"}}));
+    let half: jangar_api::agents::agent::Agent = serde_json::from_value(provider)?;
+    stage.scene.api().create(&PostParams::default(), &half).await?;
+    for (name, agent, changes, reason) in [
+        ("no-agent", "nowhere", json!({}), Reason::MissingAgent),
+        ("no-provider", "half", json!({}), Reason::MissingProvider),
+        (
+            "no-work",
+            "here",
+            json!({"implementation": null, "implementationSpecRef": {"name": "nowhere"}}),
+            Reason::MissingImplementation,
+        ),
+        (
+            "no-memory",
+            "here",
+            json!({"memoryRef": {"name": "nowhere"}}),
+            Reason::MissingMemory,
+        ),
+    ] {
+        stage.run(agent, name, &changes).await?;
+        stage.blocked(name, &reason).await?;
+    }
+    Ok(())
+}
+
+/// Files that need a ConfigMap, whose name another one has: it is read, and left alone until it goes.
+async fn with_large_files(stage: &Stage<'_>) -> Result<(), Failure> {
+    let maps = stage.scene.api::<ConfigMap>();
+    let other: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "large-spec"}}))?;
+    maps.create(&PostParams::default(), &other).await?;
+    stage.agent("large", "true").await?;
+    let text = "word ".repeat(25_000);
+    stage
+        .run(
+            "large",
+            "large",
+            &json!({"implementation": {"inline": {"text": text}}}),
+        )
+        .await?;
+    let user = rights::user(stage.scene, rights::ACCOUNT).name();
+    let read = |requests: &[Request]| {
+        let mut requests = requests.iter();
+        requests.any(|request| request.verb == "get" && request.resource() == "configmaps")
+    };
+    let admin = stage.scene.admin();
+    until_true("the other ConfigMap to be read", async || {
+        let requests = stage.scene.bench().audit(&admin, &user).await?;
+        Ok::<_, Failure>(read(&requests))
+    })
+    .await?;
+    maps.delete("large-spec", &DeleteParams::default()).await?;
+    stage.reached("large", &RunPhase::Succeeded).await?;
+    let files = maps.get("large-spec").await?;
+    assert!(
+        files
+            .owner_references()
+            .iter()
+            .any(|owner| owner.kind == "AgentRun")
+    );
+    Ok(())
+}
+
+/// Where the API server enforces who may hold up the deletion of whom, a Role without that right is told in the run.
+#[tokio::test]
+async fn without_the_right_to_hold_up_its_run_no_job_is_made_and_the_run_says_why() -> Result<(), Failure> {
+    beside_others("role-without-finalizers", async |stage| {
+        let mut role = rights::role()?;
+        let holds = |rule: &PolicyRule| {
+            let resources = rule.resources.iter().flatten();
+            resources
+                .into_iter()
+                .any(|resource| resource == "agentruns/finalizers")
+        };
+        role.rules.get_or_insert_default().retain(|rule| !holds(rule));
+        rights::grant(stage.scene, "lesser", &role).await?;
+        let controllers = stage.start("one", "lesser", None, &stage.settings()).await?;
+        controllers.until_leading(stage.scene).await?;
+
+        stage.script("held", "true").await?;
+
+        let blocked = stage.blocked("held", &Reason::JobForbidden).await?;
+        assert!(blocked.contains("blockOwnerDeletion"), "{blocked}");
+        Ok(())
+    })
+    .await
+}
