@@ -32,6 +32,8 @@ string_enum! {
         Cancelling,
         /// What a deleted run had running has stopped.
         Stopped,
+        /// The API server refused the whole status, so that a shorter one was written; the message has its words.
+        StatusRefused,
 
         // Jobs and their names.
         JobFailed,

@@ -275,15 +275,31 @@ pub(crate) async fn find_out<K: Cached>(
 
 /// What the API server will never accept is for the plan to answer; anything else is tried again.
 fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcome, ReconcileError> {
-    match status(&error) {
-        Some(status) if matches!(status.code, 400 | 403 | 422) => {
-            work.learned.refusal = Some(Refusal {
-                code: status.code,
-                message: status.message.clone(),
-            });
+    let forbidden = || {
+        status(&error)
+            .filter(|status| status.code == 403)
+            .map(in_its_words)
+    };
+    match refusal(&error).or_else(forbidden) {
+        Some(refusal) => {
+            work.learned.refusal = Some(refusal);
             Ok(Outcome::Refused)
         }
-        Some(_) | None => Err(ReconcileError::write(action.to_owned(), error)),
+        None => Err(ReconcileError::write(action.to_owned(), error)),
+    }
+}
+
+/// What the API server said to something that it would refuse again, however often it is sent.
+pub(crate) fn refusal(error: &WriteError) -> Option<Refusal> {
+    status(error)
+        .filter(|status| matches!(status.code, 400 | 413 | 422))
+        .map(in_its_words)
+}
+
+fn in_its_words(status: &Status) -> Refusal {
+    Refusal {
+        code: status.code,
+        message: status.message.clone(),
     }
 }
 

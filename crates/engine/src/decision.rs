@@ -186,12 +186,24 @@ impl<S> Decision<S> {
     pub fn look(question: Question) -> Self {
         Self::Look(BTreeSet::from([question]))
     }
+
+    /// The same with another status, if one is to be written.
+    #[must_use]
+    pub fn map_status(self, change: impl FnOnce(S) -> S) -> Self {
+        match self {
+            Self::Act(plan) => Self::Act(Plan {
+                status: plan.status.map(change),
+                ..plan
+            }),
+            look @ Self::Look(_) => look,
+        }
+    }
 }
 
-/// The creation of an object that the API server refused, with its own words. It would refuse a repetition as well.
+/// A write that the API server refused, with its own words. It would refuse a repetition as well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// HTTP status: 400 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.
+    /// HTTP status: 400, 413 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.
     pub code: u16,
     pub message: String,
 }

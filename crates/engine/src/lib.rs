@@ -15,6 +15,7 @@ pub mod conditions;
 pub mod decision;
 pub mod implementation_spec;
 pub mod job;
+pub mod plain_status;
 pub mod settings;
 pub mod template;
 mod validity;

@@ -28,6 +28,8 @@ pub struct Learned {
     pub pods_of: BTreeMap<Uid, BTreeSet<String>>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
+    /// What the API server said to a status that it refused for good. A plain one is written from then on.
+    pub status_refusal: Option<Refusal>,
 }
 
 impl Learned {

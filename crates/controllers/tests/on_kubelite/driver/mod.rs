@@ -5,6 +5,7 @@ mod barrier;
 mod controllers;
 mod life;
 mod queueing;
+mod refused;
 mod stage;
 mod tap;
 mod waking;
