@@ -88,6 +88,8 @@ string_enum! {
         MissingProviderRef,
         MissingMemory,
         MissingImplementation,
+        /// Something the object refers to is there, and cannot be read by this version.
+        UnreadableReference,
         MissingWorkloadImage,
         MissingRequiredLabels,
         MissingRequiredMetadata,

@@ -269,7 +269,7 @@ pub(crate) async fn find_out<K: Cached>(
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    live::learn::<K>(context, &key, &mut work.learned).await?;
+    live::learn_legible::<K>(context, &key, &mut work.learned).await?;
     Ok(Outcome::Otherwise)
 }
 

@@ -14,7 +14,7 @@ use kube::{Api, Resource, api::ListParams};
 use thiserror::Error;
 
 use crate::{
-    caches::Cached,
+    caches::{Cached, Delivered},
     driver::{Context, learned::Learned},
     metrics::{Answer, ObjectKind, RequestResult, Verb},
 };
@@ -36,14 +36,16 @@ pub enum ReadError {
     },
     #[error("failed to read {what}: no answer within {} s", READ_TIMEOUT.as_secs())]
     TimedOut { what: String },
+    #[error("{what} cannot be read: {error}")]
+    Illegible { what: String, error: String },
 }
 
 /// Reads one object; `None` if there is none.
-pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<K>, ReadError> {
+pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<Delivered<K>>, ReadError> {
     if !can_be_a_name(&key.name) {
         return Ok(None);
     }
-    let api = Api::<K>::namespaced(context.client.clone(), &key.namespace);
+    let api = Api::<Delivered<K>>::namespaced(context.client.clone(), &key.namespace);
     let what = || format!("{} {key}", K::KIND);
     let mut found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await?;
     if let Some(object) = &mut found {
@@ -65,6 +67,22 @@ pub(crate) async fn is_same_files(
     Ok(found.is_some_and(|found| found.metadata.owner_references == wanted.metadata.owner_references))
 }
 
+/// Reads one object, of which nothing can be decided if it cannot be read, and remembers the answer.
+pub(crate) async fn learn_legible<K: Cached>(
+    context: &Context,
+    key: &Key,
+    learned: &mut Learned,
+) -> Result<Answer, ReadError> {
+    let answer = learn::<K>(context, key, learned).await?;
+    match K::overlay(learned).illegible(&key.name) {
+        Some(error) => Err(ReadError::Illegible {
+            what: format!("{} {key}", K::KIND),
+            error: error.clone(),
+        }),
+        None => Ok(answer),
+    }
+}
+
 /// Reads one object and remembers the answer.
 pub(crate) async fn learn<K: Cached>(
     context: &Context,
@@ -72,8 +90,12 @@ pub(crate) async fn learn<K: Cached>(
     learned: &mut Learned,
 ) -> Result<Answer, ReadError> {
     match get::<K>(context, key).await? {
-        Some(object) => {
+        Some(Delivered(Ok(object))) => {
             learned.seen(Arc::new(object));
+            Ok(Answer::Found)
+        }
+        Some(Delivered(Err(illegible))) => {
+            learned.illegible::<K>(&key.name, illegible.error);
             Ok(Answer::Found)
         }
         None => {
@@ -100,7 +122,7 @@ pub(crate) async fn answer(
         Question::AgentProvider(name) => learn::<AgentProvider>(context, &key(name), learned).await,
         Question::ImplementationSpec(name) => learn::<ImplementationSpec>(context, &key(name), learned).await,
         Question::Memory(name) => learn::<Memory>(context, &key(name), learned).await,
-        Question::Job(name) => learn::<Job>(context, &key(name), learned).await,
+        Question::Job(name) => learn_legible::<Job>(context, &key(name), learned).await,
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
     };
     let counted = answer.as_ref().map_or(Answer::Failed, |answer| *answer);

@@ -56,6 +56,8 @@ pub enum Sight<K> {
     Unseen,
     /// A live read found that there is none.
     Absent,
+    /// It is there and cannot be read: it was stored under another schema than this version's. The words name the field.
+    Illegible(String),
 }
 
 impl<K> Sight<K> {
@@ -63,7 +65,7 @@ impl<K> Sight<K> {
     pub fn seen(&self) -> Option<&Arc<K>> {
         match self {
             Self::Seen(object) => Some(object),
-            Self::Unseen | Self::Absent => None,
+            Self::Unseen | Self::Absent | Self::Illegible(_) => None,
         }
     }
 }
@@ -74,6 +76,7 @@ impl<K> Clone for Sight<K> {
             Self::Seen(object) => Self::Seen(Arc::clone(object)),
             Self::Unseen => Self::Unseen,
             Self::Absent => Self::Absent,
+            Self::Illegible(words) => Self::Illegible(words.clone()),
         }
     }
 }

@@ -39,6 +39,12 @@ impl Learned {
         K::overlay_mut(self).known.insert(name, Sight::Seen(object));
     }
 
+    /// The API server answered with an object that cannot be read.
+    pub(crate) fn illegible<K: Cached>(&mut self, name: &str, error: String) {
+        let sight = Sight::Illegible(error);
+        K::overlay_mut(self).known.insert(name.to_owned(), sight);
+    }
+
     /// The API server has no object of this name.
     pub(crate) fn absent<K: Cached>(&mut self, name: &str) {
         K::overlay_mut(self).known.insert(name.to_owned(), Sight::Absent);
@@ -67,12 +73,24 @@ impl<K: Cached> Overlay<K> {
         let cached = K::cache(caches).get(key);
         match (self.known.get(&key.name), cached) {
             (Some(Sight::Absent), _) => Sight::Absent,
+            (Some(Sight::Illegible(words)), _) => Sight::Illegible(words.clone()),
             (Some(Sight::Seen(own)), Some(cached)) if version(own.as_ref()) < version(cached.as_ref()) => {
                 Sight::Seen(Arc::clone(cached))
             }
             (Some(Sight::Seen(own)), _) => Sight::Seen(Arc::clone(own)),
             (Some(Sight::Unseen) | None, Some(cached)) => Sight::Seen(Arc::clone(cached)),
-            (Some(Sight::Unseen) | None, None) => Sight::Unseen,
+            (Some(Sight::Unseen) | None, None) => match K::cache(caches).illegible(key) {
+                Some(words) => Sight::Illegible(words.clone()),
+                None => Sight::Unseen,
+            },
+        }
+    }
+
+    /// What is wrong with an object that was read live and cannot be understood.
+    pub(crate) fn illegible(&self, name: &str) -> Option<&String> {
+        match self.known.get(name)? {
+            Sight::Illegible(error) => Some(error),
+            Sight::Seen(_) | Sight::Unseen | Sight::Absent => None,
         }
     }
 

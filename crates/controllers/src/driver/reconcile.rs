@@ -152,7 +152,7 @@ fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work
     let object = match scene.sight::<C::Object>(&key.name) {
         Sight::Seen(object) => Some(object),
         Sight::Absent => None,
-        Sight::Unseen if C::Object::cache(&caches).is_unreadable(key) => return View::Nothing,
+        Sight::Illegible(_) => return View::Nothing,
         Sight::Unseen if controller.has_remains(&scene) => return View::Unproven,
         Sight::Unseen => return View::Nothing,
     };

@@ -32,7 +32,7 @@ impl Scene<'_> {
         let names = labelled.iter().chain(self.learned.jobs.names());
         let known = names.filter_map(|name| match self.sight(name) {
             Sight::Seen(job) => Some((name.clone(), job)),
-            Sight::Unseen | Sight::Absent => None,
+            Sight::Unseen | Sight::Absent | Sight::Illegible(_) => None,
         });
         known.collect()
     }

@@ -1,5 +1,7 @@
 //! The objects a run refers to: found, missing for now, or missing for good.
 
+use std::fmt;
+
 use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpecSpec,
@@ -29,10 +31,27 @@ pub(super) struct Resolved<'a> {
 pub(super) enum Unresolved {
     /// A cache does not show it, which proves nothing.
     Unsure(Question),
-    /// It does not exist. It may have been applied together with the run and come a moment later.
-    Missing(Rejection),
+    /// It does not exist, or cannot be read. It may have been applied together with the run and come a moment later, and
+    /// somebody may be about to mend it: this is what they are told to do.
+    Lacking(Rejection, Remedy),
     /// It exists and cannot be used.
     Wrong(Rejection),
+}
+
+/// What ends the wait for an object that a run refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    Create,
+    Mend,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create it",
+            Self::Mend => "mend it",
+        })
+    }
 }
 
 /// Finds what the run refers to.
@@ -145,9 +164,19 @@ fn found<'a, K>(
     match sight {
         Some(Sight::Seen(object)) => Ok(object),
         Some(Sight::Unseen) | None => Err(Unresolved::Unsure(question(name.to_owned()))),
-        Some(Sight::Absent) => Err(Unresolved::Missing(Rejection::new(
-            reason,
-            format!("{field} is {name}, and there is no {kind} of that name in this namespace"),
-        ))),
+        Some(Sight::Absent) => Err(Unresolved::Lacking(
+            Rejection::new(
+                reason,
+                format!("{field} is {name}, and there is no {kind} of that name in this namespace"),
+            ),
+            Remedy::Create,
+        )),
+        Some(Sight::Illegible(words)) => Err(Unresolved::Lacking(
+            Rejection::new(
+                Reason::UnreadableReference,
+                format!("{field} is {name}, and {kind} {name} cannot be read ({words})"),
+            ),
+            Remedy::Mend,
+        )),
     }
 }

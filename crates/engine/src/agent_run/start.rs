@@ -13,7 +13,7 @@ use kube::ResourceExt;
 
 use super::{
     References, Situation, jobs,
-    references::{self, Resolved, Unresolved},
+    references::{self, Remedy, Resolved, Unresolved},
     retry, spec_hash,
     stamp::Stamp,
 };
@@ -44,7 +44,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     {
         Ok(resolved) => resolved,
         Err(Unresolved::Unsure(question)) => return Decision::look(question),
-        Err(Unresolved::Missing(missing)) => return missing_reference(situation, missing),
+        Err(Unresolved::Lacking(lacking, remedy)) => return lacking_reference(situation, lacking, remedy),
         Err(Unresolved::Wrong(rejection)) => return reject(situation, &rejection),
     };
     if let Err(rejection) = version_control(situation) {
@@ -135,25 +135,29 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
     Ok(files.into_iter().chain([job]).collect())
 }
 
-/// Something the run refers to is not there: it has the grace to come.
-fn missing_reference(situation: &Situation<'_>, missing: Rejection) -> Decision<AgentRunStatus> {
+/// Something the run refers to is not there, or cannot be read: it has the grace to come, or to be mended.
+fn lacking_reference(
+    situation: &Situation<'_>,
+    lacking: Rejection,
+    remedy: Remedy,
+) -> Decision<AgentRunStatus> {
     let grace = situation.settings.runs.reference_grace;
-    let since = waiting_since(situation, &missing.reason).unwrap_or(situation.now);
+    let since = waiting_since(situation, &lacking.reason).unwrap_or(situation.now);
     let deadline = since.saturating_add(grace).unwrap_or(Timestamp::MAX);
     if situation.now >= deadline {
         let message = format!(
-            "{}; it did not appear within {} s: create it and submit the run again",
-            missing.message,
+            "{}, which did not change within {} s: {remedy} and submit the run again",
+            lacking.message,
             grace.as_secs()
         );
-        return reject(situation, &Rejection::new(missing.reason, message));
+        return reject(situation, &Rejection::new(lacking.reason, message));
     }
     let mut next = situation.next_status();
     let message = format!(
-        "{}: create it before {deadline}, or the run fails",
-        missing.message
+        "{}: {remedy} before {deadline}, or the run fails",
+        lacking.message
     );
-    next.blocked(&missing.reason, &message);
+    next.blocked(&lacking.reason, &message);
     Decision::Act(Plan {
         status: next.into_status(),
         wake_at: Some(deadline),

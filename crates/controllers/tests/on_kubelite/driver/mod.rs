@@ -3,6 +3,7 @@
 mod acting;
 mod barrier;
 mod controllers;
+mod illegible;
 mod life;
 mod queueing;
 mod refused;

@@ -361,3 +361,40 @@ fn an_attempt_that_was_made_is_not_made_again_when_the_status_forgot_it() {
     assert!(!world.observed.jobs.contains_key("mend-job"));
     assert_eq!(world.deeds().len(), 3);
 }
+
+#[test]
+fn a_reference_that_cannot_be_read_is_named_with_its_field_and_waited_for() {
+    let mut world = World::new();
+    let mended = world.observed.references.agent.clone();
+    let words = "spec.env[0].value: invalid type: integer `5`, expected a string";
+    world.observed.references.agent = Sight::Illegible(words.to_owned());
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Pending));
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(blocked.reason, Reason::UnreadableReference);
+    for part in ["spec.agentRef.name", "Agent fixer", words, "mend it before"] {
+        assert!(blocked.message.contains(part), "{}", blocked.message);
+    }
+    assert!(world.questions.is_empty(), "it is known to be there");
+
+    world.observed.references.agent = mended;
+    world.wait(30).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+#[test]
+fn a_reference_that_stays_illegible_ends_the_run_after_its_grace() {
+    let mut world = World::new();
+    world.observed.references.provider = Some(Sight::Illegible("spec.binary: missing".to_owned()));
+    world.settle();
+    world.now = world.wake_at.expect("the grace has an end");
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Failed));
+    let invalid = world.condition(&ConditionType::InvalidSpec);
+    assert_eq!(invalid.reason, Reason::UnreadableReference);
+    assert!(
+        invalid.message.contains("AgentProvider scripted"),
+        "{}",
+        invalid.message
+    );
+}
