@@ -17,7 +17,7 @@ use crate::{
     caches::Cached,
     driver::{Context, ReconcileError, Work},
     lease::WriteError,
-    live,
+    live::{self, Holder},
     metrics::{EffectResult, Verb},
 };
 
@@ -123,14 +123,15 @@ async fn create_config_map(
     {
         Ok(_) => Ok(Outcome::Done),
         Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
-            if live::is_same_files(context, namespace, config_map).await? {
+            match live::holder(context, namespace, config_map).await? {
                 // Made for this very attempt, before something went wrong.
-                return Ok(Outcome::Already);
+                Holder::SameRun => Ok(Outcome::Already),
+                Holder::None => Ok(Outcome::Otherwise),
+                Holder::Other(occupant) => {
+                    work.learned.occupant = Some(occupant);
+                    Ok(Outcome::Otherwise)
+                }
             }
-            // An earlier run of the same name left it, and Kubernetes has not collected it yet. Its files are not ours.
-            Err(ReconcileError::Occupied {
-                name: config_map.metadata.name.clone().unwrap_or_default(),
-            })
         }
         Err(error) => refused_or(error, "create a ConfigMap", work),
     }

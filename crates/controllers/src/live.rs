@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
 };
-use jangar_engine::decision::{Key, Question, Uid};
+use jangar_engine::decision::{Key, Occupant, Owner, Question, Uid};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod},
 };
-use kube::{Api, Resource, api::ListParams};
+use kube::{Api, Resource, ResourceExt, api::ListParams};
 use thiserror::Error;
 
 use crate::{
@@ -54,17 +54,38 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
     Ok(found)
 }
 
-/// Whether the ConfigMap of this name belongs to the same run as the one that was to be created.
-pub(crate) async fn is_same_files(
+/// Whose ConfigMap has the name of the one that was to be created.
+pub(crate) enum Holder {
+    /// Nobody's: it went meanwhile.
+    None,
+    SameRun,
+    Other(Occupant),
+}
+
+/// Finds out whose ConfigMap has the name of this one.
+pub(crate) async fn holder(
     context: &Context,
     namespace: &str,
     wanted: &ConfigMap,
-) -> Result<bool, ReadError> {
+) -> Result<Holder, ReadError> {
     let name = wanted.metadata.name.as_deref().unwrap_or_default();
     let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
     let what = || format!("ConfigMap {namespace}/{name}");
     let found = bounded::<ConfigMap, _>(context, Verb::Get, what, api.get_opt(name)).await?;
-    Ok(found.is_some_and(|found| found.metadata.owner_references == wanted.metadata.owner_references))
+    let Some(found) = found else {
+        return Ok(Holder::None);
+    };
+    if found.metadata.owner_references == wanted.metadata.owner_references {
+        return Ok(Holder::SameRun);
+    }
+    let owner = found.owner_references().first().map(|owner| Owner {
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
+    });
+    Ok(Holder::Other(Occupant {
+        name: name.to_owned(),
+        owner,
+    }))
 }
 
 /// Reads one object, of which nothing can be decided if it cannot be read, and remembers the answer.

@@ -105,7 +105,7 @@ pub enum Question {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Effect {
     /// Creates the files of an attempt that are too large for the pod's own annotations. If there is one of that name
-    /// already, it is left as it is.
+    /// already, it is left as it is; one that was not made for this run is observed.
     CreateConfigMap(Box<ConfigMap>),
     /// Creates the Job of an attempt. If there is one of that name already, nothing happens, and it is observed.
     CreateJob(Box<Job>),
@@ -209,6 +209,21 @@ pub struct Refusal {
     /// HTTP status: 400, 413 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.
     pub code: u16,
     pub message: String,
+}
+
+/// An object that has the name of one that was to be created, and was not made for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Occupant {
+    pub name: String,
+    /// What it belongs to; absent if to nothing.
+    pub owner: Option<Owner>,
+}
+
+/// What an object belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Owner {
+    pub kind: String,
+    pub name: String,
 }
 
 /// Why an object as it was written can never work: what a condition says about it.

@@ -18,7 +18,8 @@ pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed
         jobs: scene.jobs(),
         live_jobs: scene.live_jobs(),
         pods: scene.pods(),
-        refusal: scene.refusal(),
+        refusal: scene.learned.refusal.clone(),
+        occupant: scene.learned.occupant.clone(),
     }
 }
 

@@ -9,7 +9,7 @@ use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
     implementation_spec::ImplementationSpec, memory::Memory,
 };
-use jangar_engine::decision::{Key, Refusal, Sight, Uid};
+use jangar_engine::decision::{Key, Occupant, Refusal, Sight, Uid};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
 use crate::caches::{Cached, Caches, ResourceVersion};
@@ -28,6 +28,8 @@ pub struct Learned {
     pub pods_of: BTreeMap<Uid, BTreeSet<String>>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
+    /// What has the name of the ConfigMap that the last effects were to create.
+    pub occupant: Option<Occupant>,
     /// What the API server said to a status that it refused for good. A plain one is written from then on.
     pub status_refusal: Option<Refusal>,
 }

@@ -48,8 +48,6 @@ pub enum ReconcileError {
     Read(#[from] ReadError),
     #[error("the planned status cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("ConfigMap {name} belongs to an earlier run of this name, and has to go first")]
-    Occupied { name: String },
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
     Unsettled,
     #[error("a bug: the reconcile panicked")]
@@ -89,7 +87,6 @@ impl ReconcileError {
             Self::WriteTimedOut { .. } => "write_timeout",
             Self::Read(_) => "read",
             Self::Json(_) => "json",
-            Self::Occupied { .. } => "occupied",
             Self::Unsettled => "unsettled",
             Self::Panicked => "panic",
         }
@@ -192,6 +189,7 @@ async fn act<C: Controller>(
 ) -> Result<Acted, ReconcileError> {
     if !plan.effects.is_empty() {
         work.learned.refusal = None;
+        work.learned.occupant = None;
     }
     for effect in &plan.effects {
         context.check_halt()?;

@@ -58,7 +58,7 @@ use k8s_openapi::api::batch::v1::Job;
 pub use self::spec_hash::spec_hash;
 use self::{attempt::Attempt, next_status::NextStatus};
 use crate::{
-    decision::{Decision, Key, PodSight, Refusal, Sight, Uid},
+    decision::{Decision, Key, Occupant, PodSight, Refusal, Sight, Uid},
     job,
     settings::Settings,
 };
@@ -79,6 +79,8 @@ pub struct Observed {
     pub pods: BTreeMap<Uid, PodSight>,
     /// What the API server said to the effects of the plan before.
     pub refusal: Option<Refusal>,
+    /// What has the name of the ConfigMap that the plan before was to create.
+    pub occupant: Option<Occupant>,
 }
 
 impl Observed {

@@ -18,7 +18,7 @@ use super::{
     stamp::Stamp,
 };
 use crate::{
-    decision::{Decision, Effect, Plan, Refusal, Rejection, Sight},
+    decision::{Decision, Effect, Occupant, Plan, Refusal, Rejection, Sight},
     job::{self, JobRequest},
 };
 
@@ -26,6 +26,9 @@ use crate::{
 const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 /// How long until a Job that has the name and is going away is looked for again. It need not be one that is watched.
 const TERMINATING_RETRY: Duration = Duration::from_secs(5);
+/// How long until a ConfigMap that has the name and stays until somebody deletes it is looked for again. ConfigMaps are not
+/// watched, so that no event tells.
+const OCCUPIED_RETRY: Duration = Duration::from_secs(30);
 
 /// Makes the Job of the next attempt.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
@@ -37,6 +40,9 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     }
     if let Some(refusal) = &situation.observed.refusal {
         return refused(situation, refusal);
+    }
+    if let Some(occupant) = &situation.observed.occupant {
+        return occupied(situation, occupant);
     }
     let resolved = match acceptable(situation)
         .map_err(Unresolved::Wrong)
@@ -197,6 +203,39 @@ fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Decision<AgentRunSta
     Decision::Act(Plan {
         status: next.into_status(),
         wake_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
+        ..Plan::nothing()
+    })
+}
+
+/// Another ConfigMap has the name of the one with the run's files. What is in it is not ours, so the Job must not mount it.
+fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Decision<AgentRunStatus> {
+    let Occupant { name, owner } = occupant;
+    let of_earlier_run = owner
+        .as_ref()
+        .is_some_and(|owner| owner.kind == "AgentRun" && owner.name == situation.observed.key.name);
+    let (message, retry) = if of_earlier_run {
+        let message = format!(
+            "ConfigMap {name} belongs to an earlier run of this name, and Kubernetes is removing it; the run starts when it \
+             has gone"
+        );
+        (message, TERMINATING_RETRY)
+    } else {
+        let whose = match owner {
+            Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
+            None => "does not belong to it".to_owned(),
+        };
+        let message = format!(
+            "the run needs a ConfigMap called {name} for its files, and there is one that {whose}: delete that ConfigMap, or \
+             submit the run under another name; it is looked for again every {} s",
+            OCCUPIED_RETRY.as_secs()
+        );
+        (message, OCCUPIED_RETRY)
+    };
+    let mut next = situation.next_status();
+    next.blocked(&Reason::NameTaken, &message);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        wake_at: situation.now.checked_add(retry).ok(),
         ..Plan::nothing()
     })
 }

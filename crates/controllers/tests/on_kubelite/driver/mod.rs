@@ -5,6 +5,7 @@ mod barrier;
 mod controllers;
 mod illegible;
 mod life;
+mod occupied;
 mod queueing;
 mod refused;
 mod stage;

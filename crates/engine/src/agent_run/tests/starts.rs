@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{World, object};
-use crate::decision::{Question, Refusal, Sight};
+use crate::decision::{Occupant, Owner, Question, Refusal, Sight};
 
 #[test]
 fn a_new_run_gets_its_job_and_then_says_so() {
@@ -397,4 +397,33 @@ fn a_reference_that_stays_illegible_ends_the_run_after_its_grace() {
         "{}",
         invalid.message
     );
+}
+
+#[test]
+fn files_of_somebody_else_are_named_and_waited_for() {
+    for (owner, part) in [
+        (None, "delete that ConfigMap"),
+        (Some(("Deployment", "web")), "belongs to Deployment web"),
+        (Some(("AgentRun", "mend")), "an earlier run of this name"),
+    ] {
+        let mut world = World::new();
+        world.observed.occupant = Some(Occupant {
+            name: "mend-spec".to_owned(),
+            owner: owner.map(|(kind, name)| Owner {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+            }),
+        });
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Pending));
+        let blocked = world.condition(&ConditionType::Blocked);
+        assert_eq!(blocked.reason, Reason::NameTaken);
+        assert!(blocked.message.contains("mend-spec"), "{}", blocked.message);
+        assert!(blocked.message.contains(part), "{}", blocked.message);
+
+        world.now = world.wake_at.expect("it is looked for again");
+        world.observed.occupant = None;
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Running));
+    }
 }

@@ -82,6 +82,7 @@ impl World {
                 live_jobs: std::collections::BTreeSet::new(),
                 pods: BTreeMap::new(),
                 refusal: None,
+                occupant: None,
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
