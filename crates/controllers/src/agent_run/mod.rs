@@ -106,7 +106,11 @@ fn end(status: &AgentRunStatus) -> Option<(&RunPhase, &Reason)> {
 fn labelled(change: &Change) -> BTreeSet<String> {
     let names = change.terms.iter().filter_map(|term| match term {
         Term::AgentRun(name) => Some(name.clone()),
-        Term::Agent(_) | Term::AgentProvider(_) | Term::ImplementationSpec(_) | Term::Memory(_) => None,
+        Term::Agent(_)
+        | Term::AgentProvider(_)
+        | Term::ImplementationSpec(_)
+        | Term::Memory(_)
+        | Term::DefaultMemory => None,
     });
     names.collect()
 }

@@ -106,7 +106,7 @@ pub struct References {
     pub provider: Option<Sight<AgentProvider>>,
     /// `None` if the work is described in the run itself.
     pub implementation: Option<Sight<ImplementationSpec>>,
-    /// `None` if neither the run nor its Agent names one.
+    /// The one that the run names, else its Agent, else the default of the namespace; `None` if there is none of these.
     pub memory: Option<Sight<Memory>>,
 }
 

@@ -98,7 +98,12 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>) -> Result<Resolved<'a>, Unr
             "memoryRef.name of the run or its Agent",
             Question::Memory,
         )?),
-        None => None,
+        // Nobody named it, so that nobody waits for it.
+        None => references
+            .memory
+            .as_ref()
+            .and_then(Sight::seen)
+            .map(AsRef::as_ref),
     };
     Ok(Resolved {
         agent,

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use jangar_api::{
-    agents::agent::Agent,
+    agents::{agent::Agent, memory::Memory},
     condition::{CommonStatus, ConditionType},
 };
 use jangar_controllers::{Setup, State, start};
 use jangar_engine::settings::Settings;
-use kube::Api;
+use kube::{Api, api::PostParams};
 use prometheus_client::registry::Registry;
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::{
@@ -96,4 +97,39 @@ async fn switched_off_they_touch_nothing() {
 
     assert_eq!(*controllers.state().borrow(), State::Leading);
     assert_eq!(sent(&tap), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_for_which_nobody_names_a_memory_has_the_first_default_one() {
+    let cluster = cluster_with_kinds().await;
+    let props = Props { cluster: &cluster };
+    let memories: Api<Memory> = Api::default_namespaced(cluster.client());
+    for (name, default) in [("zoo", true), ("notes", true), ("attic", false)] {
+        let memory = json!({
+            "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "Memory", "metadata": { "name": name },
+            "spec": {
+                "type": "postgres", "default": default,
+                "connection": { "secretRef": { "name": format!("secret-of-{name}") } },
+            },
+        });
+        let memory: Memory = serde_json::from_value(memory).unwrap();
+        memories.create(&PostParams::default(), &memory).await.unwrap();
+    }
+    props.provider("shell").await;
+    props.agent("coder", "shell").await;
+    let _controllers = controllers(&cluster, &Tap::new(), "one");
+    settle().await;
+
+    props.run("a", "coder").await;
+    settle().await;
+
+    let job = props.jobs().get("a-job").await.unwrap();
+    let template = job.spec.unwrap().template;
+    let annotations = template.metadata.unwrap().annotations.unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&annotations["agents.proompteng.ai/run.json"]).unwrap();
+    assert_eq!(
+        document["memory"]["connectionRef"]["name"],
+        json!("secret-of-notes")
+    );
 }
