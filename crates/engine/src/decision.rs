@@ -4,7 +4,11 @@
 //! has to see first, or what is to be done. The caller carries a plan out, puts what it learned into the observation, and
 //! asks again until there is nothing left to do.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use jangar_api::reason::Reason;
 use jiff::Timestamp;
@@ -96,6 +100,34 @@ pub enum Question {
     Job(String),
     /// The pods that the Job of this UID controls.
     PodsOf(Uid),
+    /// The keys of this Secret or ConfigMap.
+    Keys(KeyHolder),
+}
+
+/// What holds values by key. These kinds are not watched: a cache would hold every Secret of the namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum KeyHolder {
+    ConfigMap(String),
+    Secret(String),
+}
+
+impl fmt::Display for KeyHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConfigMap(name) => write!(f, "ConfigMap {name}"),
+            Self::Secret(name) => write!(f, "Secret {name}"),
+        }
+    }
+}
+
+/// What a live read found of a [`KeyHolder`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Its keys, each with the SHA-256 of its value in hexadecimal digits. The values themselves stay where they are.
+    Of(BTreeMap<String, String>),
+    Absent,
+    /// We may not look. Whoever mounts it will see.
+    Forbidden,
 }
 
 /// Something to be done to the world. The list is closed: whatever Jangar does to a cluster is one of these.

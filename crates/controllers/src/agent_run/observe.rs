@@ -18,6 +18,7 @@ pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed
         jobs: scene.jobs(),
         live_jobs: scene.live_jobs(),
         pods: scene.pods(),
+        keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),
         occupant: scene.learned.occupant.clone(),
     }

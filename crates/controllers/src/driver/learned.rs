@@ -9,7 +9,7 @@ use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
     implementation_spec::ImplementationSpec, memory::Memory,
 };
-use jangar_engine::decision::{Key, Occupant, Refusal, Sight, Uid};
+use jangar_engine::decision::{Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
 use crate::caches::{Cached, Caches, ResourceVersion};
@@ -26,6 +26,8 @@ pub struct Learned {
     pub pods: Overlay<Pod>,
     /// The names of the pods that a live list found for a Job, by the Job's UID.
     pub pods_of: BTreeMap<Uid, BTreeSet<String>>,
+    /// What Secrets and ConfigMaps hold, by key.
+    pub keys: BTreeMap<KeyHolder, Keys>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the last effects were to create.

@@ -58,7 +58,7 @@ use k8s_openapi::api::batch::v1::Job;
 pub use self::spec_hash::spec_hash;
 use self::{attempt::Attempt, next_status::NextStatus};
 use crate::{
-    decision::{Decision, Key, Occupant, PodSight, Refusal, Sight, Uid},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
     job,
     settings::Settings,
 };
@@ -77,6 +77,8 @@ pub struct Observed {
     pub live_jobs: BTreeSet<String>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
+    /// The Secrets and ConfigMaps that were asked for.
+    pub keys: BTreeMap<KeyHolder, Keys>,
     /// What the API server said to the effects of the plan before.
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.

@@ -13,7 +13,8 @@ use kube::ResourceExt;
 
 use super::{
     References, Situation, jobs,
-    references::{self, Remedy, Resolved, Unresolved},
+    leftovers::after,
+    references::{self, Lacking, Resolved, Unresolved},
     retry, spec_hash,
     stamp::Stamp,
 };
@@ -30,6 +31,9 @@ const TERMINATING_RETRY: Duration = Duration::from_secs(5);
 /// watched, so that no event tells.
 const OCCUPIED_RETRY: Duration = Duration::from_secs(30);
 
+/// How long until something that is not watched and is missing is looked for again, for as long as the grace lasts.
+const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
+
 /// Makes the Job of the next attempt.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     if let Some(due) = retry::waits_until(&situation.attempt, situation.now) {
@@ -44,25 +48,23 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     if let Some(occupant) = &situation.observed.occupant {
         return occupied(situation, occupant);
     }
-    let resolved = match acceptable(situation)
-        .map_err(Unresolved::Wrong)
-        .and_then(|()| references::resolve(situation))
-    {
-        Ok(resolved) => resolved,
-        Err(Unresolved::Unsure(question)) => return Decision::look(question),
-        Err(Unresolved::Lacking(lacking, remedy)) => return lacking_reference(situation, lacking, remedy),
-        Err(Unresolved::Wrong(rejection)) => return reject(situation, &rejection),
-    };
-    if let Err(rejection) = version_control(situation) {
-        return reject(situation, &rejection);
-    }
-    match build(situation, &resolved) {
+    match first_effects(situation) {
         Ok(effects) => Decision::Act(Plan {
             effects,
             ..Plan::nothing()
         }),
-        Err(rejection) => reject(situation, &rejection),
+        Err(Unresolved::Unsure(question)) => Decision::look(question),
+        Err(Unresolved::Lacking(lacking)) => lacking_reference(situation, lacking),
+        Err(Unresolved::Wrong(rejection)) => reject(situation, &rejection),
     }
+}
+
+/// The Job and what it needs, once all that the run refers to is there and allows it.
+fn first_effects(situation: &Situation<'_>) -> Result<Vec<Effect>, Unresolved> {
+    acceptable(situation).map_err(Unresolved::Wrong)?;
+    let resolved = references::resolve(situation)?;
+    version_control(situation).map_err(Unresolved::Wrong)?;
+    build(situation, &resolved)
 }
 
 /// Whether the run makes sense by itself, and this version can execute it.
@@ -114,7 +116,7 @@ pub(super) fn wants_version_control(situation: &Situation<'_>) -> bool {
         || agent.seen().is_some_and(|agent| agent.spec.vcs_ref.is_some())
 }
 
-fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Rejection> {
+fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Unresolved> {
     let spec_hash = spec_hash(&situation.run.spec);
     let request = JobRequest {
         run: situation.run,
@@ -124,13 +126,20 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         implementation: resolved.implementation,
         implementation_ref: resolved.implementation_ref,
         memory: resolved.memory,
+        nats_auth: references::nats_auth(situation, resolved.agent)?,
         spec_hash: &spec_hash,
         admitted_at: situation.now,
     };
-    let mut built = job::build(&request, situation.settings)?;
+    let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
+    let attempts_allowed = job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
+        .map_err(Unresolved::Wrong)?;
+    let system_prompt_hash = match &built.system_prompt_source {
+        Some(source) => references::prompt_hash(situation, source)?,
+        None => built.system_prompt_hash,
+    };
     let stamp = Stamp {
-        attempts_allowed: job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)?,
-        system_prompt_hash: built.system_prompt_hash,
+        attempts_allowed,
+        system_prompt_hash,
         contract: built.contract,
     };
     stamp.put_on(&mut built.job);
@@ -142,31 +151,26 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
 }
 
 /// Something the run refers to is not there, or cannot be read: it has the grace to come, or to be mended.
-fn lacking_reference(
-    situation: &Situation<'_>,
-    lacking: Rejection,
-    remedy: Remedy,
-) -> Decision<AgentRunStatus> {
+fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Decision<AgentRunStatus> {
+    let Lacking { why, remedy, watched } = lacking;
     let grace = situation.settings.runs.reference_grace;
-    let since = waiting_since(situation, &lacking.reason).unwrap_or(situation.now);
+    let since = waiting_since(situation, &why.reason).unwrap_or(situation.now);
     let deadline = since.saturating_add(grace).unwrap_or(Timestamp::MAX);
     if situation.now >= deadline {
         let message = format!(
             "{}, which did not change within {} s: {remedy} and submit the run again",
-            lacking.message,
+            why.message,
             grace.as_secs()
         );
-        return reject(situation, &Rejection::new(lacking.reason, message));
+        return reject(situation, &Rejection::new(why.reason, message));
     }
     let mut next = situation.next_status();
-    let message = format!(
-        "{}: {remedy} before {deadline}, or the run fails",
-        lacking.message
-    );
-    next.blocked(&lacking.reason, &message);
+    let message = format!("{}: {remedy} before {deadline}, or the run fails", why.message);
+    next.blocked(&why.reason, &message);
+    let look_again = after(situation.now, UNWATCHED_RETRY).min(deadline);
     Decision::Act(Plan {
         status: next.into_status(),
-        wake_at: Some(deadline),
+        wake_at: Some(if watched { deadline } else { look_again }),
         ..Plan::nothing()
     })
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     decision::Rejection,
-    settings::{Install, RunnerSettings},
+    settings::{AuthSecret, Install, RunnerSettings},
 };
 
 /// Name of the container that runs the agent.
@@ -42,6 +42,7 @@ pub(super) struct Parts<'a> {
     pub(super) config: &'a RuntimeConfig,
     pub(super) prompt: SystemPrompt<'a>,
     pub(super) environment: Environment,
+    pub(super) auth: Option<&'a AuthSecret>,
     pub(super) files: Vec<File>,
     pub(super) store: &'a Store,
     /// Name of the ConfigMap with the files, if they are in one.
@@ -103,6 +104,15 @@ fn layout(names: &VolumeNames, workload: Option<&Workload>, parts: &Parts<'_>) -
     layout.directory(&names.workspace, paths::WORKSPACE, own)?;
     if parts.environment.own_home {
         layout.directory(&names.home, paths::HOME, own)?;
+    }
+    if let Some(auth) = parts.auth {
+        let directory = auth.mount_path.trim_end_matches('/');
+        layout.directory(&names.auth_home, directory, own)?;
+        layout.volume(volumes::secret_file(&names.auth_secret, &auth.name, &auth.key));
+        let path = format!("{directory}/{}", auth.key);
+        let mount = volumes::file_mount(&names.auth_secret, &auth.key, &path);
+        let field = "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH";
+        layout.mount(mount, Below::Nothing, "the agent's credentials", field)?;
     }
     if let Some(volume) = parts.prompt.volume(names.system_prompt.clone()) {
         let mount = volumes::file_mount(&volume.name, prompt::FILE, paths::SYSTEM_PROMPT);

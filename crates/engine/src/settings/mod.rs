@@ -20,7 +20,7 @@ pub use self::{
     mistakes::{Mistake, Mistakes, Wrong},
     parse::Parsed,
     reference::reference,
-    runner::{Install, RunnerSettings},
+    runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
 };
 
 /// All settings of the controllers.

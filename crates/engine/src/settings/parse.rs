@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Namespaces, Settings,
+    AuthSecret, Namespaces, NatsAuth, Settings,
     mistakes::{Mistake, Mistakes, Wrong},
     table::{
-        self, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES, RENEW_DEADLINE, RETRY_PERIOD,
-        RUN_RETENTION,
+        self, AUTH_SECRET_KEY, AUTH_SECRET_MOUNT_PATH, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES,
+        NATS_PASSWORD_KEY, NATS_USERNAME_KEY, RENEW_DEADLINE, RETRY_PERIOD, RUN_RETENTION,
     },
     unread,
 };
@@ -34,6 +34,46 @@ pub(super) struct Draft {
     pub(super) lease_namespace: Option<String>,
     /// The older name of the default image.
     pub(super) agent_image: Option<String>,
+    pub(super) auth_secret: AuthSecretDraft,
+    pub(super) nats_auth: NatsAuthDraft,
+}
+
+/// The parts of an [`AuthSecret`]. Without a name the others say nothing.
+#[derive(Default)]
+pub(super) struct AuthSecretDraft {
+    pub(super) name: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) mount_path: Option<String>,
+}
+
+impl AuthSecretDraft {
+    fn finish(self) -> Option<AuthSecret> {
+        Some(AuthSecret {
+            name: self.name?,
+            key: self.key.unwrap_or_else(|| AUTH_SECRET_KEY.to_owned()),
+            mount_path: self
+                .mount_path
+                .unwrap_or_else(|| AUTH_SECRET_MOUNT_PATH.to_owned()),
+        })
+    }
+}
+
+/// The parts of a [`NatsAuth`]. Without a name the others say nothing.
+#[derive(Default)]
+pub(super) struct NatsAuthDraft {
+    pub(super) secret: Option<String>,
+    pub(super) username_key: Option<String>,
+    pub(super) password_key: Option<String>,
+}
+
+impl NatsAuthDraft {
+    fn finish(self) -> Option<NatsAuth> {
+        Some(NatsAuth {
+            secret: self.secret?,
+            username_key: self.username_key.unwrap_or_else(|| NATS_USERNAME_KEY.to_owned()),
+            password_key: self.password_key.unwrap_or_else(|| NATS_PASSWORD_KEY.to_owned()),
+        })
+    }
 }
 
 /// The variables of Jangar that are set, without blanks around their values. A blank one counts as unset.
@@ -80,11 +120,15 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
         pod_namespace,
         lease_namespace,
         agent_image,
+        auth_secret,
+        nats_auth,
     } = draft;
     if let Some(namespace) = lease_namespace.or(pod_namespace) {
         settings.lease.namespace = namespace;
     }
     settings.runner.image = settings.runner.image.or(agent_image);
+    settings.runner.auth_secret = auth_secret.finish();
+    settings.runner.nats_auth = nats_auth.finish();
     Parsed {
         warnings: upside_down_retention(&settings).into_iter().collect(),
         unknown: given

@@ -74,6 +74,15 @@ const ALL_SET: &[(&str, &str)] = &[
         "JANGAR_AGENT_RUNNER_IMAGE_PULL_SECRETS",
         r#"["one", {"name": "two"}]"#,
     ),
+    ("JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME", "codex-auth"),
+    ("JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY", "login.json"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH",
+        "/home/agent/.codex",
+    ),
+    ("JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME", "nats"),
+    ("JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY", "user"),
+    ("JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY", "pass"),
     ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "2"),
     ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
     ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "86400"),
@@ -126,9 +135,16 @@ fn every_variable_changes_something_by_itself() {
         "ALL_SET has every variable"
     );
     for (name, value) in ALL_SET {
-        // Rights in the whole cluster matter to those only who want every namespace.
+        // Some say something only beside another one: what a Secret holds, for instance, without a Secret.
         let before = match *name {
             "JANGAR_RBAC_CLUSTER_SCOPED" => vec![("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*")],
+            "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY"
+            | "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH" => {
+                vec![("JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME", "secret")]
+            }
+            "JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY" | "JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY" => {
+                vec![("JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME", "secret")]
+            }
             _ => Vec::new(),
         };
         let after = [before.clone(), vec![(*name, *value)]].concat();
@@ -189,6 +205,16 @@ fn every_variable_is_read() {
             priority_class: Some("batch".to_owned()),
             scheduler_name: Some("packer".to_owned()),
             image_pull_secrets: words(&["one", "two"]),
+            auth_secret: Some(AuthSecret {
+                name: "codex-auth".to_owned(),
+                key: "login.json".to_owned(),
+                mount_path: "/home/agent/.codex".to_owned(),
+            }),
+            nats_auth: Some(NatsAuth {
+                secret: "nats".to_owned(),
+                username_key: "user".to_owned(),
+                password_key: "pass".to_owned(),
+            }),
             backoff_limit: 2,
             job_ttl_seconds: None,
             log_retention_seconds: 86_400,

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use jangar_api::{
-    agents::{agent::Agent, memory::Memory},
+    agents::{agent::Agent, agent_run::AgentRun, memory::Memory},
     condition::{CommonStatus, ConditionType},
 };
 use jangar_controllers::{Setup, State, start};
 use jangar_engine::settings::Settings;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::PostParams};
 use prometheus_client::registry::Registry;
 use serde_json::json;
@@ -131,5 +132,45 @@ async fn a_run_for_which_nobody_names_a_memory_has_the_first_default_one() {
     assert_eq!(
         document["memory"]["connectionRef"]["name"],
         json!("secret-of-notes")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_system_prompt_in_a_secret_is_looked_for_until_it_is_there() {
+    let cluster = cluster_with_kinds().await;
+    let props = Props { cluster: &cluster };
+    props.provider("shell").await;
+    props.agent("coder", "shell").await;
+    let _controllers = controllers(&cluster, &Tap::new(), "one");
+    settle().await;
+    let run = json!({
+        "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun", "metadata": { "name": "a" },
+        "spec": {
+            "agentRef": { "name": "coder" },
+            "implementation": { "inline": { "text": "mend the roof" } },
+            "runtime": { "type": "job" },
+            "secrets": ["prompts"],
+            "systemPromptRef": { "kind": "Secret", "name": "prompts", "key": "careful" },
+        },
+    });
+    let run: AgentRun = serde_json::from_value(run).unwrap();
+    props.runs().create(&PostParams::default(), &run).await.unwrap();
+    sleep(seconds(10)).await;
+    let status = props.runs().get("a").await.unwrap().status.unwrap();
+    let blocked = status.common.condition(&ConditionType::Blocked).unwrap();
+    assert_eq!(blocked.reason.as_str(), "MissingSystemPromptRef");
+
+    let secret = json!({ "metadata": { "name": "prompts" }, "stringData": { "careful": "Be careful." } });
+    let secret: Secret = serde_json::from_value(secret).unwrap();
+    let secrets: Api<Secret> = Api::default_namespaced(cluster.client());
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    sleep(seconds(6)).await;
+
+    assert_eq!(props.job_names().await, ["a-job"]);
+    let status = props.runs().get("a").await.unwrap().status.unwrap();
+    // The SHA-256 of `Be careful.`
+    assert_eq!(
+        status.system_prompt_hash.as_deref(),
+        Some("489fb53a49997003c69fb9dce959bf0e843ba893a51a658e95ad4bb1fee0abbd")
     );
 }
