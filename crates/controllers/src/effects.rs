@@ -1,14 +1,14 @@
 //! Carries effects out. Each is one request that is safe to repeat, and its answer is learned.
 
 use jangar_api::{agents::agent_run::AgentRun, labels};
-use jangar_engine::decision::{Effect, Key, ObjectId, Refusal};
+use jangar_engine::decision::{Effect, Key, NewJob, ObjectId, Refusal};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod},
 };
 use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    Api, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, Request},
     core::Status,
 };
 use serde_json::{Value, json};
@@ -140,12 +140,12 @@ async fn create_config_map(
 async fn create_job(
     context: &Context,
     namespace: &str,
-    job: &Job,
+    new: &NewJob,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
-    let api = Api::<Job>::namespaced(context.client.clone(), namespace);
+    let request = creation(namespace, new)?;
     match context
-        .write::<Job, _>(Verb::Create, api.create(&post(), job))
+        .write::<Job, _>(Verb::Create, context.client.request::<Job>(request))
         .await
     {
         Ok(job) => {
@@ -153,11 +153,41 @@ async fn create_job(
             Ok(Outcome::Done)
         }
         Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
-            let name = job.metadata.name.clone().unwrap_or_default();
+            let name = new.job.metadata.name.clone().unwrap_or_default();
             find_out::<Job>(context, namespace, &name, work).await
         }
         Err(error) => refused_or(error, "create a Job", work),
     }
+}
+
+/// The request that creates a Job. It is put together here because a Job can hold fields that its type does not know, and
+/// because of `Strict`: without it the API server drops what it does not know either, and the agent would run elsewhere than
+/// somebody asked for.
+fn creation(namespace: &str, new: &NewJob) -> Result<http::Request<Vec<u8>>, ReconcileError> {
+    let mut body = serde_json::to_value(&new.job)?;
+    let pod = body
+        .pointer_mut("/spec/template/spec")
+        .and_then(Value::as_object_mut);
+    if let Some(pod) = pod {
+        let fields = new.pod_fields.iter();
+        pod.extend(fields.map(|(name, value)| ((*name).to_owned(), value.clone())));
+    }
+    let path = Job::url_path(&(), Some(namespace));
+    let action = || "create a Job".to_owned();
+    let request = Request::new(path)
+        .create(&post(), serde_json::to_vec(&body)?)
+        .map_err(|error| {
+            ReconcileError::write(action(), WriteError::Api(kube::Error::BuildRequest(error)))
+        })?;
+    let (mut parts, body) = request.into_parts();
+    parts.uri =
+        format!("{}&fieldValidation=Strict", parts.uri)
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| {
+                let error = kube::Error::HttpError(error.into());
+                ReconcileError::write(action(), WriteError::Api(error))
+            })?;
+    Ok(http::Request::from_parts(parts, body))
 }
 
 /// Deletes this very object. Whoever has taken its name since is left alone.

@@ -17,6 +17,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use serde::Serialize;
+use serde_json::Value;
 
 /// Which object a decision is about. All it does and asks happens in that namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -140,7 +141,7 @@ pub enum Effect {
     /// already, it is left as it is; one that was not made for this run is observed.
     CreateConfigMap(Box<ConfigMap>),
     /// Creates the Job of an attempt. If there is one of that name already, nothing happens, and it is observed.
-    CreateJob(Box<Job>),
+    CreateJob(Box<NewJob>),
     /// Deletes a Job in the foreground: its pods get their grace and go first.
     StopJob { job: ObjectId },
     /// Deletes a pod, with this many seconds of grace or with its own.
@@ -158,6 +159,27 @@ pub enum Effect {
     },
     /// Deletes a run that has been kept for long enough.
     DeleteRun { run: ObjectId },
+}
+
+/// A Job that is to be created.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NewJob {
+    pub job: Job,
+    /// Fields of the pod's spec as they were given, where they hold more than our types of Kubernetes know. They take the
+    /// place of what stands in the Job.
+    pub pod_fields: PodFields,
+}
+
+/// Fields of a pod's spec, by their names.
+pub type PodFields = BTreeMap<&'static str, Value>;
+
+impl From<Job> for NewJob {
+    fn from(job: Job) -> Self {
+        Self {
+            job,
+            pod_fields: PodFields::new(),
+        }
+    }
 }
 
 /// What an Event tells those who watch an object.

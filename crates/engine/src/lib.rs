@@ -11,6 +11,7 @@
 pub mod agent;
 pub mod agent_provider;
 pub mod agent_run;
+pub mod as_given;
 pub mod conditions;
 pub mod decision;
 pub mod implementation_spec;

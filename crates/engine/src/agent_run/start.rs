@@ -19,7 +19,7 @@ use super::{
     stamp::Stamp,
 };
 use crate::{
-    decision::{Decision, Effect, Occupant, Plan, Refusal, Rejection, Sight},
+    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection, Sight},
     job::{self, JobRequest},
 };
 
@@ -146,7 +146,10 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
     let files = built
         .config_map
         .map(|files| Effect::CreateConfigMap(Box::new(files)));
-    let job = Effect::CreateJob(Box::new(built.job));
+    let job = Effect::CreateJob(Box::new(NewJob {
+        job: built.job,
+        pod_fields: built.pod_fields,
+    }));
     Ok(files.into_iter().chain([job]).collect())
 }
 

@@ -73,7 +73,7 @@ pub use self::{
     prompt::PromptSource,
 };
 use crate::{
-    decision::Rejection,
+    decision::{PodFields, Rejection},
     settings::{NatsAuth, Settings},
 };
 
@@ -105,6 +105,8 @@ pub struct JobRequest<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltJob {
     pub job: Job,
+    /// See [`NewJob`](crate::decision::NewJob).
+    pub pod_fields: PodFields,
     pub config_map: Option<ConfigMap>,
     /// What the implementation asked the run to know; absent if it asked nothing.
     pub contract: Option<ContractStatus>,
@@ -211,7 +213,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         store: &store,
         config_map: config_map.as_str(),
     };
-    let pod = pod::spec(request, identity.name, parts, &settings.runner)?;
+    let (pod, pod_fields) = pod::spec(request, identity.name, parts, &settings.runner)?;
     let (annotations, config_map) = match store {
         Store::Annotations(annotations) => (Some(annotations), None),
         Store::ConfigMap(data) => (None, Some(config_map_of(request, identity, config_map, data))),
@@ -223,6 +225,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         .then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()]);
     Ok(BuiltJob {
         job: bounded(job(metadata, annotations, pod))?,
+        pod_fields,
         config_map,
         contract,
         system_prompt_hash: prompt.hash(),

@@ -74,7 +74,7 @@ impl Rule {
 }
 
 /// Whether the text may be the key of a label: a word, or a domain, a slash and a word.
-pub(super) fn is_label_key(text: &str) -> bool {
+pub(crate) fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((domain, word)) => is_dns_name(domain) && is_label_word(word),
         None => is_label_word(text),

@@ -16,6 +16,7 @@ mod unread;
 
 use std::{collections::BTreeSet, time::Duration};
 
+pub(crate) use self::legal::is_label_key;
 pub use self::{
     mistakes::{Mistake, Mistakes, Wrong},
     parse::Parsed,

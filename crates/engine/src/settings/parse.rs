@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Serialize, de::DeserializeOwned};
+
 use super::{
-    AuthSecret, Namespaces, NatsAuth, Settings,
+    AuthSecret, Namespaces, NatsAuth, RunnerSettings, Settings,
     mistakes::{Mistake, Mistakes, Wrong},
     table::{
         self, AUTH_SECRET_KEY, AUTH_SECRET_MOUNT_PATH, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES,
@@ -11,6 +13,7 @@ use super::{
     },
     unread,
 };
+use crate::as_given::AsGiven;
 
 /// What all variables of Jangar begin with.
 const PREFIX: &str = "JANGAR_";
@@ -130,7 +133,10 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
     settings.runner.auth_secret = auth_secret.finish();
     settings.runner.nats_auth = nats_auth.finish();
     Parsed {
-        warnings: upside_down_retention(&settings).into_iter().collect(),
+        warnings: upside_down_retention(&settings)
+            .into_iter()
+            .chain(unknown_fields(&settings.runner))
+            .collect(),
         unknown: given
             .0
             .keys()
@@ -210,4 +216,32 @@ fn upside_down_retention(settings: &Settings) -> Option<String> {
              and the Job is deleted with the run: keep the run longer, or the Job shorter"
         )
     })
+}
+
+/// Fields of Kubernetes that this version does not know. They may be of a newer Kubernetes, or misspelt: only the API server
+/// can tell, and it refuses the Jobs of runs if they are wrong.
+fn unknown_fields(runner: &RunnerSettings) -> impl Iterator<Item = String> {
+    fn of_each<T: DeserializeOwned + Serialize>(list: &[AsGiven<T>]) -> impl Iterator<Item = String> {
+        let unknown =
+            |(index, given): (usize, &AsGiven<T>)| Some(format!("[{index}].{}", given.unknown_field()?));
+        list.iter().enumerate().filter_map(unknown)
+    }
+    let affinity = runner.affinity.as_ref().and_then(AsGiven::unknown_field);
+    let security = runner.pod_security_context.as_ref();
+    let security = security.and_then(AsGiven::unknown_field);
+    let named = |variable: &'static str| move |path: String| (variable, path);
+    of_each(&runner.tolerations)
+        .map(named("JANGAR_AGENT_RUNNER_TOLERATIONS"))
+        .chain(
+            of_each(&runner.topology_spread_constraints)
+                .map(named("JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS")),
+        )
+        .chain(affinity.into_iter().map(named("JANGAR_AGENT_RUNNER_AFFINITY")))
+        .chain(security.into_iter().map(named("JANGAR_AGENT_RUNNER_POD_SECURITY_CONTEXT")))
+        .map(|(variable, path)| {
+            format!(
+                "{variable} has `{path}`, which is no field that this version knows: it is passed on to Kubernetes as it is, \
+                 which refuses every Job if it does not know it either"
+            )
+        })
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration, TopologySpreadConstraint};
+
+use crate::as_given::AsGiven;
 
 /// How the pods of runs look. Every field but `install` can be replaced by the run's `spec.runtime.config` or workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,12 +15,11 @@ pub struct RunnerSettings {
     pub install: Install,
     pub service_account: Option<String>,
     pub node_selector: BTreeMap<String, String>,
-    pub tolerations: Vec<Toleration>,
-    /// As JSON, so that fields of newer versions of Kubernetes pass through.
-    pub topology_spread_constraints: Vec<Value>,
-    pub affinity: Option<Affinity>,
+    pub tolerations: Vec<AsGiven<Toleration>>,
+    pub topology_spread_constraints: Vec<AsGiven<TopologySpreadConstraint>>,
+    pub affinity: Option<AsGiven<Affinity>>,
     /// Absent: the restricted one.
-    pub pod_security_context: Option<PodSecurityContext>,
+    pub pod_security_context: Option<AsGiven<PodSecurityContext>>,
     pub priority_class: Option<String>,
     pub scheduler_name: Option<String>,
     pub image_pull_secrets: Vec<String>,

@@ -5,15 +5,17 @@ use jangar_api::{
     condition::{CommonStatus, ConditionType},
     phase::RunPhase,
     reason::Reason,
-    values::{FreeForm, Int32, Timestamp},
+    values::{AnyMap, FreeForm, Int32, Timestamp},
 };
+use kube::api::PostParams;
 use serde_json::json;
 
 use super::{
-    stage::{Stage, act, idle, phase_of},
+    life::controllers,
+    stage::{Props, Stage, act, cluster_with_kinds, idle, phase_of},
     tap::{Answer, Tap, failure},
 };
-use crate::support::seconds;
+use crate::support::{seconds, settle};
 
 const PATCH: &str = "PATCH agentruns/a/status";
 const REFUSED: &str = "jangar_statuses_refused_total{controller=\"AgentRun\"}";
@@ -99,4 +101,26 @@ async fn a_status_that_is_refused_in_every_form_is_tried_again_rarely() {
     let run = stage.props().runs().get("a").await.unwrap();
     let outcome = run.status.unwrap().outcome.unwrap();
     assert!(outcome.outputs.is_some(), "nothing was lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_nobody_knows_is_refused_by_the_api_server_and_not_dropped() {
+    let cluster = cluster_with_kinds().await;
+    let props = Props { cluster: &cluster };
+    props.provider("shell").await;
+    props.agent("coder", "shell").await;
+    let _controllers = controllers(&cluster, &Tap::new(), "one");
+    settle().await;
+
+    let mut run = props.new_run("a", "coder");
+    let config = json!({ "tolerations": [{ "key": "gpu", "operater": "Exists" }] });
+    run.spec.runtime.config = config.as_object().cloned().map(AnyMap);
+    props.runs().create(&PostParams::default(), &run).await.unwrap();
+    settle().await;
+
+    let status = props.runs().get("a").await.unwrap().status.unwrap();
+    assert_eq!(status.phase, Some(RunPhase::Failed));
+    let invalid = status.common.condition(&ConditionType::InvalidSpec).unwrap();
+    assert_eq!(invalid.reason, Reason::JobRejected);
+    assert!(invalid.message.contains("operater"), "{}", invalid.message);
 }

@@ -195,6 +195,13 @@ pub(super) struct Props<'a> {
 
 impl Props<'_> {
     pub(super) async fn run(&self, name: &str, agent: &str) -> AgentRun {
+        let run = self.new_run(name, agent);
+        self.runs().create(&PostParams::default(), &run).await.unwrap()
+    }
+
+    /// A run that is not there yet.
+    #[expect(clippy::unused_self, reason = "it is found beside its neighbour")]
+    pub(super) fn new_run(&self, name: &str, agent: &str) -> AgentRun {
         let run = json!({
             "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
             "metadata": { "name": name },
@@ -204,8 +211,7 @@ impl Props<'_> {
                 "runtime": { "type": "job" },
             },
         });
-        let run: AgentRun = serde_json::from_value(run).unwrap();
-        self.runs().create(&PostParams::default(), &run).await.unwrap()
+        serde_json::from_value(run).unwrap()
     }
 
     pub(super) async fn agent(&self, name: &str, provider: &str) {
@@ -330,7 +336,7 @@ pub(super) fn job(name: &str, run: &str) -> Job {
 }
 
 pub(super) fn create_job(name: &str, run: &str) -> Effect {
-    Effect::CreateJob(Box::new(job(name, run)))
+    Effect::CreateJob(Box::new(job(name, run).into()))
 }
 
 pub(super) fn phase(phase: RunPhase) -> AgentRunStatus {

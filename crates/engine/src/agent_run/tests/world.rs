@@ -197,9 +197,9 @@ impl World {
     fn execute(&mut self, effect: &Effect) {
         match effect {
             Effect::CreateConfigMap(_) => {}
-            Effect::CreateJob(job) => {
+            Effect::CreateJob(new) => {
                 self.made += 1;
-                let mut job = (**job).clone();
+                let mut job = new.job.clone();
                 job.metadata.uid = Some(format!("job-{}", self.made));
                 job.metadata.creation_timestamp = Some(Time(self.now));
                 let name = job.metadata.name.clone().expect("a Job has a name");
@@ -303,7 +303,9 @@ impl World {
                 Effect::CreateConfigMap(map) => {
                     format!("files {}", map.metadata.name.clone().unwrap_or_default())
                 }
-                Effect::CreateJob(job) => format!("create {}", job.metadata.name.clone().unwrap_or_default()),
+                Effect::CreateJob(new) => {
+                    format!("create {}", new.job.metadata.name.clone().unwrap_or_default())
+                }
                 Effect::StopJob { job } => format!("stop {}", job.name),
                 Effect::DeletePod { pod, grace_seconds } => match grace_seconds {
                     Some(grace) => format!("delete {} within {grace} s", pod.name),
