@@ -185,7 +185,9 @@ impl Situation<'_> {
         if phase.is_some_and(RunPhase::is_terminal) {
             return finished::plan(self);
         }
-        if phase == Some(&RunPhase::Cancelling) || self.run.spec.stop.is_requested() {
+        let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
+        // One that has begun goes on, whatever the settings say by now.
+        if phase == Some(&RunPhase::Cancelling) || requested {
             return cancel::plan(self);
         }
         if let Some(reason) = abort::reason(self) {
@@ -203,7 +205,21 @@ impl Situation<'_> {
         {
             next.warn(&Reason::SpecImmutableViolation, &message);
         }
+        self.answer_disabled_cancel(&mut next);
         next
+    }
+
+    /// A cancel that the settings do not allow is answered, and changes nothing. It is honoured when they do.
+    fn answer_disabled_cancel(&self, next: &mut NextStatus<'_>) {
+        let stands = self.status.phase.as_ref();
+        let open = stands.is_none_or(|phase| !phase.is_terminal() && *phase != RunPhase::Cancelling);
+        if open && self.run.spec.stop.is_requested() && !self.settings.runs.cancel_enabled {
+            next.not_cancelled(
+                &Reason::CancelDisabled,
+                "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \
+                 to true, or delete the run",
+            );
+        }
     }
 
     /// The name of the Job of the current attempt.

@@ -196,6 +196,12 @@ const RUNS: &[Variable] = &[
         reader: Reader::Switch(|draft, on| draft.settings.runs.immutability_enforced = on),
     },
     Variable {
+        name: "JANGAR_ORCHESTRATION_CANCEL_ENABLED",
+        unset: Unset::Is("true"),
+        meaning: "Whether runs are cancelled on request; without it the request is answered with `CancelDisabled`.",
+        reader: Reader::Switch(|draft, on| draft.settings.runs.cancel_enabled = on),
+    },
+    Variable {
         name: "JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS",
         unset: Unset::Is("60000"),
         meaning: "How many milliseconds a cancel may take before it is reported as timed out.",
