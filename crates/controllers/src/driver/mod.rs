@@ -61,9 +61,15 @@ pub trait Controller: Send + Sync + 'static {
     /// decide.
     fn observe(&self, scene: &Scene<'_>, object: Option<Arc<Self::Object>>) -> Option<Self::Observed>;
 
-    /// Counts what a status that was written tells.
-    fn count(&self, metrics: &Metrics, before: Option<&StatusOf<Self>>, after: &StatusOf<Self>) {
-        let _ = (metrics, before, after);
+    /// Counts and logs what a status that was written tells.
+    fn reported(
+        &self,
+        key: &Key,
+        metrics: &Metrics,
+        before: Option<&StatusOf<Self>>,
+        after: &StatusOf<Self>,
+    ) {
+        let _ = (key, metrics, before, after);
     }
 
     /// What to do about it. Pure.

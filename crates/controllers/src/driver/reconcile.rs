@@ -264,7 +264,7 @@ async fn report<C: Controller>(
     let request = api.patch_status(&key.name, &params, &patch);
     match context.write::<C::Object, _>(Verb::Patch, request).await {
         Ok(written) => {
-            controller.count(&context.metrics, object.status(), status);
+            controller.reported(key, &context.metrics, object.status(), status);
             work.wrote(written);
             Ok(Report::Written)
         }
