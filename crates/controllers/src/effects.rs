@@ -18,11 +18,11 @@ use crate::{
     driver::{Context, ReconcileError, Work},
     lease::WriteError,
     live::{self, Holder},
-    metrics::{EffectResult, Verb},
+    metrics::{EffectKind, EffectResult, Verb},
 };
 
 /// Under this name our writes stand in the managed fields of objects.
-pub(crate) const FIELD_MANAGER: &str = "jangar-controllers";
+const FIELD_MANAGER: &str = "jangar-controllers";
 
 /// How an effect ended that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +46,6 @@ impl From<Outcome> for EffectResult {
     }
 }
 
-/// What an effect is called in logs.
-pub(crate) fn name(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::CreateConfigMap(_) => "CreateConfigMap",
-        Effect::CreateJob(_) => "CreateJob",
-        Effect::StopJob { .. } => "StopJob",
-        Effect::DeletePod { .. } => "DeletePod",
-        Effect::ReleaseJob { .. } => "ReleaseJob",
-        Effect::DeleteRun { .. } => "DeleteRun",
-    }
-}
-
 /// Carries one effect out, in the namespace of the key.
 pub(crate) async fn carry_out(
     context: &Context,
@@ -70,7 +58,7 @@ pub(crate) async fn carry_out(
         .as_ref()
         .map_or(EffectResult::Failed, |outcome| EffectResult::from(*outcome));
     context.metrics.effect(effect, counted);
-    tracing::info!(effect = name(effect), result = ?counted, "effect");
+    tracing::info!(effect = ?EffectKind::from(effect), result = ?counted, "effect");
     result
 }
 
@@ -342,13 +330,15 @@ pub(crate) fn status(error: &WriteError) -> Option<&Status> {
     }
 }
 
-fn post() -> PostParams {
+/// How objects are created and replaced.
+pub(crate) fn post() -> PostParams {
     PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     }
 }
 
+/// How objects are patched.
 pub(crate) fn patching() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
