@@ -20,16 +20,45 @@ use crate::{conditions::says_the_same, decision::Refusal};
 const TEXT_MAX: usize = 512;
 
 /// A status that has a plain form.
-pub trait PlainStatus {
+pub trait PlainStatus: Clone + PartialEq {
+    /// This status without its conditions and whatever else can be at fault.
+    #[must_use]
+    fn essentials(&self) -> Self;
+    fn common(&self) -> &CommonStatus;
+    fn common_mut(&mut self) -> &mut CommonStatus;
+
     /// What is left of this status after the API server refused it. `before` is the status that is there: what stays as it is
     /// keeps its times, so that the same plain status is not written twice.
     #[must_use]
-    fn plain(&self, before: Option<&Self>, refusal: &Refusal) -> Self;
+    fn plain(&self, before: Option<&Self>, refusal: &Refusal) -> Self {
+        let mut next = self.essentials();
+        *next.common_mut() = plain_conditions(self.common(), before.map(Self::common), refusal);
+        let Some(before) = before else { return next };
+        // A time by itself is no change.
+        let mut same = before.clone();
+        same.common_mut().updated_at = next.common().updated_at;
+        if same == next { before.clone() } else { next }
+    }
+}
+
+/// Says where a status keeps what all have.
+macro_rules! common_in_common {
+    () => {
+        fn common(&self) -> &CommonStatus {
+            &self.common
+        }
+
+        fn common_mut(&mut self) -> &mut CommonStatus {
+            &mut self.common
+        }
+    };
 }
 
 impl PlainStatus for AgentRunStatus {
-    fn plain(&self, before: Option<&Self>, refusal: &Refusal) -> Self {
-        let mut next = Self {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
             phase: self.phase.clone(),
             started_at: self.started_at,
             finished_at: self.finished_at,
@@ -38,36 +67,34 @@ impl PlainStatus for AgentRunStatus {
             cancel_deadline: self.cancel_deadline,
             spec_hash: self.spec_hash.clone(),
             ..Self::default()
-        };
-        next.common = plain_conditions(&self.common, before.map(|before| &before.common), refusal);
-        untouched_if_same(next, before, |status| &mut status.common)
+        }
     }
 }
 
 impl PlainStatus for AgentStatus {
-    fn plain(&self, before: Option<&Self>, refusal: &Refusal) -> Self {
-        let mut next = Self::default();
-        next.common = plain_conditions(&self.common, before.map(|before| &before.common), refusal);
-        untouched_if_same(next, before, |status| &mut status.common)
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self::default()
     }
 }
 
 impl PlainStatus for AgentProviderStatus {
-    fn plain(&self, before: Option<&Self>, refusal: &Refusal) -> Self {
-        let mut next = Self::default();
-        next.common = plain_conditions(&self.common, before.map(|before| &before.common), refusal);
-        untouched_if_same(next, before, |status| &mut status.common)
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self::default()
     }
 }
 
 impl PlainStatus for ImplementationSpecStatus {
-    fn plain(&self, before: Option<&Self>, refusal: &Refusal) -> Self {
-        let mut next = Self {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
             synced_at: self.synced_at,
             ..Self::default()
-        };
-        next.common = plain_conditions(&self.common, before.map(|before| &before.common), refusal);
-        untouched_if_same(next, before, |status| &mut status.common)
+        }
     }
 }
 
@@ -146,21 +173,6 @@ fn warn(conditions: &mut Vec<Condition>, planned: &CommonStatus, refusal: &Refus
             observed_generation: planned.observed_generation,
         }),
     }
-}
-
-/// The status with the time of the one before if nothing else is different: a time by itself is no change.
-fn untouched_if_same<S: PartialEq>(
-    mut next: S,
-    before: Option<&S>,
-    common: impl Fn(&mut S) -> &mut CommonStatus,
-) -> S
-where
-    S: Clone,
-{
-    let Some(before) = before else { return next };
-    let mut same = before.clone();
-    common(&mut same).updated_at = common(&mut next).updated_at;
-    if same == next { before.clone() } else { next }
 }
 
 /// The beginning of a text.

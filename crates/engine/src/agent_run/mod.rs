@@ -28,11 +28,9 @@ mod references;
 mod retry;
 mod spec_hash;
 mod stamp;
-
 mod start;
 #[cfg(test)]
 mod tests;
-
 mod vanished;
 mod waiting;
 

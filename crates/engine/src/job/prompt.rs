@@ -1,7 +1,5 @@
 //! Which system prompt a run has: its own, or the one its Agent has for runs that bring none.
 
-use std::fmt::Write as _;
-
 use jangar_api::{
     agents::{agent::Agent, agent_run::AgentRun},
     reason::Reason,
@@ -76,12 +74,7 @@ impl<'a> SystemPrompt<'a> {
 
     /// SHA-256 of the text, in hexadecimal digits. What a reference leads to is known only in the pod.
     pub(super) fn hash(self) -> Option<String> {
-        let digest = Sha256::digest(self.text()?.as_bytes());
-        Some(digest.iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        }))
+        Some(format!("{:x}", Sha256::digest(self.text()?.as_bytes())))
     }
 
     /// What holds the prompt and under which key, where it does not stand in a spec.
