@@ -32,6 +32,8 @@ string_enum! {
         Cancelling,
         /// What a deleted run had running has stopped.
         Stopped,
+        /// The API server refused the whole status, so that a shorter one was written; the message has its words.
+        StatusRefused,
 
         // Jobs and their names.
         JobFailed,
@@ -86,6 +88,8 @@ string_enum! {
         MissingProviderRef,
         MissingMemory,
         MissingImplementation,
+        /// Something the object refers to is there, and cannot be read by this version.
+        UnreadableReference,
         MissingWorkloadImage,
         MissingRequiredLabels,
         MissingRequiredMetadata,

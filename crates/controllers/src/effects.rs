@@ -1,14 +1,14 @@
 //! Carries effects out. Each is one request that is safe to repeat, and its answer is learned.
 
 use jangar_api::{agents::agent_run::AgentRun, labels};
-use jangar_engine::decision::{Effect, Key, ObjectId, Refusal};
+use jangar_engine::decision::{Effect, Key, NewJob, ObjectId, Refusal};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod},
 };
 use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    Api, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, Request},
     core::Status,
 };
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ use crate::{
     caches::Cached,
     driver::{Context, ReconcileError, Work},
     lease::WriteError,
-    live,
-    metrics::{EffectResult, Verb},
+    live::{self, Holder},
+    metrics::{EffectKind, EffectResult, Verb},
 };
 
 /// Under this name our writes stand in the managed fields of objects.
-pub(crate) const FIELD_MANAGER: &str = "jangar-controllers";
+const FIELD_MANAGER: &str = "jangar-controllers";
 
 /// How an effect ended that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,18 +46,6 @@ impl From<Outcome> for EffectResult {
     }
 }
 
-/// What an effect is called in logs.
-pub(crate) fn name(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::CreateConfigMap(_) => "CreateConfigMap",
-        Effect::CreateJob(_) => "CreateJob",
-        Effect::StopJob { .. } => "StopJob",
-        Effect::DeletePod { .. } => "DeletePod",
-        Effect::ReleaseJob { .. } => "ReleaseJob",
-        Effect::DeleteRun { .. } => "DeleteRun",
-    }
-}
-
 /// Carries one effect out, in the namespace of the key.
 pub(crate) async fn carry_out(
     context: &Context,
@@ -70,7 +58,7 @@ pub(crate) async fn carry_out(
         .as_ref()
         .map_or(EffectResult::Failed, |outcome| EffectResult::from(*outcome));
     context.metrics.effect(effect, counted);
-    tracing::info!(effect = name(effect), result = ?counted, "effect");
+    tracing::info!(effect = ?EffectKind::from(effect), result = ?counted, "effect");
     result
 }
 
@@ -123,14 +111,15 @@ async fn create_config_map(
     {
         Ok(_) => Ok(Outcome::Done),
         Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
-            if live::is_same_files(context, namespace, config_map).await? {
+            match live::holder(context, namespace, config_map).await? {
                 // Made for this very attempt, before something went wrong.
-                return Ok(Outcome::Already);
+                Holder::SameRun => Ok(Outcome::Already),
+                Holder::None => Ok(Outcome::Otherwise),
+                Holder::Other(occupant) => {
+                    work.learned.occupant = Some(occupant);
+                    Ok(Outcome::Otherwise)
+                }
             }
-            // An earlier run of the same name left it, and Kubernetes has not collected it yet. Its files are not ours.
-            Err(ReconcileError::Occupied {
-                name: config_map.metadata.name.clone().unwrap_or_default(),
-            })
         }
         Err(error) => refused_or(error, "create a ConfigMap", work),
     }
@@ -139,12 +128,12 @@ async fn create_config_map(
 async fn create_job(
     context: &Context,
     namespace: &str,
-    job: &Job,
+    new: &NewJob,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
-    let api = Api::<Job>::namespaced(context.client.clone(), namespace);
+    let request = creation(namespace, new)?;
     match context
-        .write::<Job, _>(Verb::Create, api.create(&post(), job))
+        .write::<Job, _>(Verb::Create, context.client.request::<Job>(request))
         .await
     {
         Ok(job) => {
@@ -152,11 +141,41 @@ async fn create_job(
             Ok(Outcome::Done)
         }
         Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
-            let name = job.metadata.name.clone().unwrap_or_default();
+            let name = new.job.metadata.name.clone().unwrap_or_default();
             find_out::<Job>(context, namespace, &name, work).await
         }
         Err(error) => refused_or(error, "create a Job", work),
     }
+}
+
+/// The request that creates a Job. It is put together here because a Job can hold fields that its type does not know, and
+/// because of `Strict`: without it the API server drops what it does not know either, and the agent would run elsewhere than
+/// somebody asked for.
+fn creation(namespace: &str, new: &NewJob) -> Result<http::Request<Vec<u8>>, ReconcileError> {
+    let mut body = serde_json::to_value(&new.job)?;
+    let pod = body
+        .pointer_mut("/spec/template/spec")
+        .and_then(Value::as_object_mut);
+    if let Some(pod) = pod {
+        let fields = new.pod_fields.iter();
+        pod.extend(fields.map(|(name, value)| ((*name).to_owned(), value.clone())));
+    }
+    let path = Job::url_path(&(), Some(namespace));
+    let action = || "create a Job".to_owned();
+    let request = Request::new(path)
+        .create(&post(), serde_json::to_vec(&body)?)
+        .map_err(|error| {
+            ReconcileError::write(action(), WriteError::Api(kube::Error::BuildRequest(error)))
+        })?;
+    let (mut parts, body) = request.into_parts();
+    parts.uri =
+        format!("{}&fieldValidation=Strict", parts.uri)
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| {
+                let error = kube::Error::HttpError(error.into());
+                ReconcileError::write(action(), WriteError::Api(error))
+            })?;
+    Ok(http::Request::from_parts(parts, body))
 }
 
 /// Deletes this very object. Whoever has taken its name since is left alone.
@@ -269,21 +288,37 @@ pub(crate) async fn find_out<K: Cached>(
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    live::learn::<K>(context, &key, &mut work.learned).await?;
+    live::learn_legible::<K>(context, &key, &mut work.learned).await?;
     Ok(Outcome::Otherwise)
 }
 
 /// What the API server will never accept is for the plan to answer; anything else is tried again.
 fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcome, ReconcileError> {
-    match status(&error) {
-        Some(status) if matches!(status.code, 400 | 403 | 422) => {
-            work.learned.refusal = Some(Refusal {
-                code: status.code,
-                message: status.message.clone(),
-            });
+    let forbidden = || {
+        status(&error)
+            .filter(|status| status.code == 403)
+            .map(in_its_words)
+    };
+    match refusal(&error).or_else(forbidden) {
+        Some(refusal) => {
+            work.learned.refusal = Some(refusal);
             Ok(Outcome::Refused)
         }
-        Some(_) | None => Err(ReconcileError::write(action.to_owned(), error)),
+        None => Err(ReconcileError::write(action.to_owned(), error)),
+    }
+}
+
+/// What the API server said to something that it would refuse again, however often it is sent.
+pub(crate) fn refusal(error: &WriteError) -> Option<Refusal> {
+    status(error)
+        .filter(|status| matches!(status.code, 400 | 413 | 422))
+        .map(in_its_words)
+}
+
+fn in_its_words(status: &Status) -> Refusal {
+    Refusal {
+        code: status.code,
+        message: status.message.clone(),
     }
 }
 
@@ -295,13 +330,15 @@ pub(crate) fn status(error: &WriteError) -> Option<&Status> {
     }
 }
 
-fn post() -> PostParams {
+/// How objects are created and replaced.
+pub(crate) fn post() -> PostParams {
     PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     }
 }
 
+/// How objects are patched.
 pub(crate) fn patching() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),

@@ -1,20 +1,27 @@
 //! Live reads: what the API server itself says, where a cache is not proof enough.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
 };
-use jangar_engine::decision::{Key, Question, Uid};
+use jangar_engine::decision::{Key, KeyHolder, Keys, Occupant, Owner, Question, Uid};
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ConfigMap, Pod},
+    core::v1::{ConfigMap, Pod, Secret},
 };
-use kube::{Api, Resource, api::ListParams};
+use kube::{Api, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::{
-    caches::Cached,
+    caches::{Cached, Delivered},
     driver::{Context, learned::Learned},
     metrics::{Answer, ObjectKind, RequestResult, Verb},
 };
@@ -36,14 +43,16 @@ pub enum ReadError {
     },
     #[error("failed to read {what}: no answer within {} s", READ_TIMEOUT.as_secs())]
     TimedOut { what: String },
+    #[error("{what} cannot be read: {error}")]
+    Illegible { what: String, error: String },
 }
 
 /// Reads one object; `None` if there is none.
-pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<K>, ReadError> {
+pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<Delivered<K>>, ReadError> {
     if !can_be_a_name(&key.name) {
         return Ok(None);
     }
-    let api = Api::<K>::namespaced(context.client.clone(), &key.namespace);
+    let api = Api::<Delivered<K>>::namespaced(context.client.clone(), &key.namespace);
     let what = || format!("{} {key}", K::KIND);
     let mut found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await?;
     if let Some(object) = &mut found {
@@ -52,17 +61,54 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
     Ok(found)
 }
 
-/// Whether the ConfigMap of this name belongs to the same run as the one that was to be created.
-pub(crate) async fn is_same_files(
+/// Whose ConfigMap has the name of the one that was to be created.
+pub(crate) enum Holder {
+    /// Nobody's: it went meanwhile.
+    None,
+    SameRun,
+    Other(Occupant),
+}
+
+/// Finds out whose ConfigMap has the name of this one.
+pub(crate) async fn holder(
     context: &Context,
     namespace: &str,
     wanted: &ConfigMap,
-) -> Result<bool, ReadError> {
+) -> Result<Holder, ReadError> {
     let name = wanted.metadata.name.as_deref().unwrap_or_default();
     let api = Api::<ConfigMap>::namespaced(context.client.clone(), namespace);
     let what = || format!("ConfigMap {namespace}/{name}");
     let found = bounded::<ConfigMap, _>(context, Verb::Get, what, api.get_opt(name)).await?;
-    Ok(found.is_some_and(|found| found.metadata.owner_references == wanted.metadata.owner_references))
+    let Some(found) = found else {
+        return Ok(Holder::None);
+    };
+    if found.metadata.owner_references == wanted.metadata.owner_references {
+        return Ok(Holder::SameRun);
+    }
+    let owner = found.owner_references().first().map(|owner| Owner {
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
+    });
+    Ok(Holder::Other(Occupant {
+        name: name.to_owned(),
+        owner,
+    }))
+}
+
+/// Reads one object, of which nothing can be decided if it cannot be read, and remembers the answer.
+pub(crate) async fn learn_legible<K: Cached>(
+    context: &Context,
+    key: &Key,
+    learned: &mut Learned,
+) -> Result<Answer, ReadError> {
+    let answer = learn::<K>(context, key, learned).await?;
+    match K::overlay(learned).illegible(&key.name) {
+        Some(error) => Err(ReadError::Illegible {
+            what: format!("{} {key}", K::KIND),
+            error: error.clone(),
+        }),
+        None => Ok(answer),
+    }
 }
 
 /// Reads one object and remembers the answer.
@@ -72,8 +118,12 @@ pub(crate) async fn learn<K: Cached>(
     learned: &mut Learned,
 ) -> Result<Answer, ReadError> {
     match get::<K>(context, key).await? {
-        Some(object) => {
+        Some(Delivered(Ok(object))) => {
             learned.seen(Arc::new(object));
+            Ok(Answer::Found)
+        }
+        Some(Delivered(Err(illegible))) => {
+            learned.illegible::<K>(&key.name, illegible.error);
             Ok(Answer::Found)
         }
         None => {
@@ -100,8 +150,9 @@ pub(crate) async fn answer(
         Question::AgentProvider(name) => learn::<AgentProvider>(context, &key(name), learned).await,
         Question::ImplementationSpec(name) => learn::<ImplementationSpec>(context, &key(name), learned).await,
         Question::Memory(name) => learn::<Memory>(context, &key(name), learned).await,
-        Question::Job(name) => learn::<Job>(context, &key(name), learned).await,
+        Question::Job(name) => learn_legible::<Job>(context, &key(name), learned).await,
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
+        Question::Keys(holder) => keys_of(context, namespace, holder, learned).await,
     };
     let counted = answer.as_ref().map_or(Answer::Failed, |answer| *answer);
     context.metrics.question(question, counted);
@@ -131,6 +182,80 @@ async fn pods_of(
     };
     learned.pods_of.insert(job.clone(), names);
     Ok(answer)
+}
+
+async fn keys_of(
+    context: &Context,
+    namespace: &str,
+    holder: &KeyHolder,
+    learned: &mut Learned,
+) -> Result<Answer, ReadError> {
+    let keys = match holder {
+        KeyHolder::Secret(name) => values::<Secret>(context, namespace, name, holder).await,
+        KeyHolder::ConfigMap(name) => values::<ConfigMap>(context, namespace, name, holder).await,
+    };
+    let keys = match keys {
+        Ok(Some(values)) => Keys::Of(values),
+        Ok(None) => Keys::Absent,
+        // An operator may keep Secrets from the controllers, which must not keep them from the pods.
+        Err(ReadError::Api { source, .. }) if is_forbidden(&source) => Keys::Forbidden,
+        Err(error) => return Err(error),
+    };
+    let answer = match &keys {
+        Keys::Of(_) => Answer::Found,
+        Keys::Absent => Answer::Absent,
+        Keys::Forbidden => Answer::Failed,
+    };
+    learned.keys.insert(holder.clone(), keys);
+    Ok(answer)
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
+/// A kind that holds values by key.
+trait HoldsValues:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned
+{
+    /// The hash of each value. The values themselves are forgotten here.
+    fn hashed(self) -> BTreeMap<String, String>;
+}
+
+impl HoldsValues for Secret {
+    fn hashed(self) -> BTreeMap<String, String> {
+        let values = self.data.into_iter().flatten();
+        values.map(|(key, value)| (key, hash(&value.0))).collect()
+    }
+}
+
+impl HoldsValues for ConfigMap {
+    fn hashed(self) -> BTreeMap<String, String> {
+        let texts = self.data.into_iter().flatten();
+        let texts = texts.map(|(key, text)| (key, hash(text.as_bytes())));
+        let binary = self.binary_data.into_iter().flatten();
+        let binary = binary.map(|(key, value)| (key, hash(&value.0)));
+        texts.chain(binary).collect()
+    }
+}
+
+fn hash(value: &[u8]) -> String {
+    format!("{:x}", Sha256::digest(value))
+}
+
+async fn values<K: HoldsValues>(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    holder: &KeyHolder,
+) -> Result<Option<BTreeMap<String, String>>, ReadError> {
+    if !can_be_a_name(name) {
+        return Ok(None);
+    }
+    let api = Api::<K>::namespaced(context.client.clone(), namespace);
+    let what = || format!("{holder} of namespace {namespace}");
+    let found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(name)).await?;
+    Ok(found.map(K::hashed))
 }
 
 /// Whether an object can have this name. References are written by people, and what they wrote becomes part of the path of a

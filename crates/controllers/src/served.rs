@@ -6,9 +6,9 @@
 use std::{fmt, time::Duration};
 
 use jangar_engine::settings::Settings;
-use kube::{Client, api::ListParams, core::DeserializeGuard};
+use kube::{Client, api::ListParams};
 
-use crate::caches::{Cached, CachedKind, Scope, with_kind};
+use crate::caches::{Cached, CachedKind, Delivered, Scope, with_kind};
 
 /// How long one kind is waited for before it counts as not served.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub(crate) async fn unserved(client: &Client, settings: &Settings) -> Vec<Unserv
 
 /// Lists one object. An API server has no such path as long as it does not know the kind.
 async fn probe<K: Cached>(client: &Client, scope: &Scope) -> Option<Unserved> {
-    let api = scope.api::<DeserializeGuard<K>>(client);
+    let api = scope.api::<Delivered<K>>(client);
     let params = ListParams::default().limit(1);
     let reason = match tokio::time::timeout(PROBE_TIMEOUT, api.list(&params)).await {
         Ok(Ok(_)) => return None,

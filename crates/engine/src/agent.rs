@@ -69,6 +69,14 @@ fn check(observed: &Observed) -> Checked {
                 ),
             )));
         }
+        Sight::Illegible(words) => {
+            return Checked::Sure(Err(unreadable(
+                "spec.providerRef.name",
+                "AgentProvider",
+                provider,
+                words,
+            )));
+        }
     }
     let memory = spec.memory_ref.as_ref().map(|memory| memory.name.as_str());
     match (&observed.memory, memory) {
@@ -80,6 +88,18 @@ fn check(observed: &Observed) -> Checked {
                  another one"
             ),
         ))),
+        (Some(Sight::Illegible(words)), Some(memory)) => {
+            Checked::Sure(Err(unreadable("spec.memoryRef.name", "Memory", memory, words)))
+        }
         (Some(Sight::Seen(_)) | None, _) | (_, None) => Checked::Sure(Ok(())),
     }
+}
+
+fn unreadable(field: &str, kind: &str, name: &str, words: &str) -> Rejection {
+    Rejection::new(
+        Reason::UnreadableReference,
+        format!(
+            "{field} is {name}, and {kind} {name} cannot be read ({words}): mend it, or name another one"
+        ),
+    )
 }

@@ -103,7 +103,7 @@ impl Conditions {
 }
 
 /// Whether two conditions of the same type differ in more than their time.
-fn says_the_same(one: &Condition, other: &Condition) -> bool {
+pub(crate) fn says_the_same(one: &Condition, other: &Condition) -> bool {
     one.status == other.status && one.reason == other.reason && one.message == other.message
 }
 

@@ -4,7 +4,11 @@
 //! has to see first, or what is to be done. The caller carries a plan out, puts what it learned into the observation, and
 //! asks again until there is nothing left to do.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use jangar_api::reason::Reason;
 use jiff::Timestamp;
@@ -13,6 +17,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use serde::Serialize;
+use serde_json::Value;
 
 /// Which object a decision is about. All it does and asks happens in that namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -56,6 +61,8 @@ pub enum Sight<K> {
     Unseen,
     /// A live read found that there is none.
     Absent,
+    /// It is there and cannot be read: it was stored under another schema than this version's. The words name the field.
+    Illegible(String),
 }
 
 impl<K> Sight<K> {
@@ -63,7 +70,7 @@ impl<K> Sight<K> {
     pub fn seen(&self) -> Option<&Arc<K>> {
         match self {
             Self::Seen(object) => Some(object),
-            Self::Unseen | Self::Absent => None,
+            Self::Unseen | Self::Absent | Self::Illegible(_) => None,
         }
     }
 }
@@ -74,6 +81,7 @@ impl<K> Clone for Sight<K> {
             Self::Seen(object) => Self::Seen(Arc::clone(object)),
             Self::Unseen => Self::Unseen,
             Self::Absent => Self::Absent,
+            Self::Illegible(words) => Self::Illegible(words.clone()),
         }
     }
 }
@@ -93,6 +101,34 @@ pub enum Question {
     Job(String),
     /// The pods that the Job of this UID controls.
     PodsOf(Uid),
+    /// The keys of this Secret or ConfigMap.
+    Keys(KeyHolder),
+}
+
+/// What holds values by key. These kinds are not watched: a cache would hold every Secret of the namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum KeyHolder {
+    ConfigMap(String),
+    Secret(String),
+}
+
+impl fmt::Display for KeyHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConfigMap(name) => write!(f, "ConfigMap {name}"),
+            Self::Secret(name) => write!(f, "Secret {name}"),
+        }
+    }
+}
+
+/// What a live read found of a [`KeyHolder`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Its keys, each with the SHA-256 of its value in hexadecimal digits. The values themselves stay where they are.
+    Of(BTreeMap<String, String>),
+    Absent,
+    /// We may not look. Whoever mounts it will see.
+    Forbidden,
 }
 
 /// Something to be done to the world. The list is closed: whatever Jangar does to a cluster is one of these.
@@ -102,10 +138,10 @@ pub enum Question {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Effect {
     /// Creates the files of an attempt that are too large for the pod's own annotations. If there is one of that name
-    /// already, it is left as it is.
+    /// already, it is left as it is; one that was not made for this run is observed.
     CreateConfigMap(Box<ConfigMap>),
     /// Creates the Job of an attempt. If there is one of that name already, nothing happens, and it is observed.
-    CreateJob(Box<Job>),
+    CreateJob(Box<NewJob>),
     /// Deletes a Job in the foreground: its pods get their grace and go first.
     StopJob { job: ObjectId },
     /// Deletes a pod, with this many seconds of grace or with its own.
@@ -123,6 +159,27 @@ pub enum Effect {
     },
     /// Deletes a run that has been kept for long enough.
     DeleteRun { run: ObjectId },
+}
+
+/// A Job that is to be created.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NewJob {
+    pub job: Job,
+    /// Fields of the pod's spec as they were given, where they hold more than our types of Kubernetes know. They take the
+    /// place of what stands in the Job.
+    pub pod_fields: PodFields,
+}
+
+/// Fields of a pod's spec, by their names.
+pub type PodFields = BTreeMap<&'static str, Value>;
+
+impl From<Job> for NewJob {
+    fn from(job: Job) -> Self {
+        Self {
+            job,
+            pod_fields: PodFields::new(),
+        }
+    }
 }
 
 /// What an Event tells those who watch an object.
@@ -186,14 +243,41 @@ impl<S> Decision<S> {
     pub fn look(question: Question) -> Self {
         Self::Look(BTreeSet::from([question]))
     }
+
+    /// The same with another status, if one is to be written.
+    #[must_use]
+    pub fn map_status(self, change: impl FnOnce(S) -> S) -> Self {
+        match self {
+            Self::Act(plan) => Self::Act(Plan {
+                status: plan.status.map(change),
+                ..plan
+            }),
+            look @ Self::Look(_) => look,
+        }
+    }
 }
 
-/// The creation of an object that the API server refused, with its own words. It would refuse a repetition as well.
+/// A write that the API server refused, with its own words. It would refuse a repetition as well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// HTTP status: 400 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.
+    /// HTTP status: 400, 413 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.
     pub code: u16,
     pub message: String,
+}
+
+/// An object that has the name of one that was to be created, and was not made for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Occupant {
+    pub name: String,
+    /// What it belongs to; absent if to nothing.
+    pub owner: Option<Owner>,
+}
+
+/// What an object belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Owner {
+    pub kind: String,
+    pub name: String,
 }
 
 /// Why an object as it was written can never work: what a condition says about it.

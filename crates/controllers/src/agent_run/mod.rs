@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use jangar_api::{
     agents::agent_run::{AgentRun, AgentRunStatus},
-    condition::ConditionType,
+    condition::{Condition, ConditionStatus, ConditionType},
     phase::RunPhase,
     reason::Reason,
 };
@@ -71,25 +71,55 @@ impl Controller for AgentRuns {
         Some(observe::observe(scene, run))
     }
 
-    fn count(&self, metrics: &Metrics, before: Option<&AgentRunStatus>, after: &AgentRunStatus) {
-        let Some((phase, reason)) = end(after) else {
-            return;
-        };
-        if before.and_then(end).is_some() {
-            return;
+    fn reported(
+        &self,
+        key: &Key,
+        metrics: &Metrics,
+        before: Option<&AgentRunStatus>,
+        after: &AgentRunStatus,
+    ) {
+        if let Some(phase) = &after.phase
+            && before.and_then(|before| before.phase.as_ref()) != Some(phase)
+        {
+            let told = explanation(after);
+            let reason = told.map_or("", |told| told.reason.as_str());
+            let message = told.map_or("", |told| told.message.as_str());
+            tracing::info!(run = %key, %phase, reason, "{message}");
         }
-        metrics.run_finished(ObjectKind::of::<AgentRun>(), phase, reason);
-        if matches!(
-            reason,
-            Reason::JobMissing | Reason::WorkflowJobMissing | Reason::WorkflowJobDeleted
-        ) {
-            metrics.job_missing(phase, reason);
+        if let Some((phase, reason)) = end(after)
+            && before.and_then(end).is_none()
+        {
+            metrics.run_finished(ObjectKind::of::<AgentRun>(), phase, reason);
+        }
+        // A run can end well although its Job vanished, and need not have ended when it is noticed: the warning tells of all.
+        if let Some(reason) = vanished_job(after)
+            && before.and_then(vanished_job) != Some(reason)
+        {
+            metrics.job_missing(after.phase.as_ref().unwrap_or(&RunPhase::Pending), reason);
         }
     }
 
     fn plan(&self, observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<AgentRunStatus> {
         agent_run::plan(observed, settings, now)
     }
+}
+
+/// The condition that says why a run stands where it does.
+fn explanation(status: &AgentRunStatus) -> Option<&Condition> {
+    let blocked = status.common.condition(&ConditionType::Blocked);
+    blocked
+        .filter(|blocked| blocked.status == ConditionStatus::True)
+        .or_else(|| status.common.condition(&ConditionType::Succeeded))
+}
+
+/// Why the Job of a run was not there when it should have been, if that is so.
+fn vanished_job(status: &AgentRunStatus) -> Option<&Reason> {
+    let warning = status.common.condition(&ConditionType::Warning)?;
+    let vanished = matches!(
+        warning.reason,
+        Reason::JobMissing | Reason::WorkflowJobMissing | Reason::WorkflowJobDeleted
+    );
+    (warning.status == ConditionStatus::True && vanished).then_some(&warning.reason)
 }
 
 /// The phase of a run that has ended, with the reason.
@@ -106,7 +136,79 @@ fn end(status: &AgentRunStatus) -> Option<(&RunPhase, &Reason)> {
 fn labelled(change: &Change) -> BTreeSet<String> {
     let names = change.terms.iter().filter_map(|term| match term {
         Term::AgentRun(name) => Some(name.clone()),
-        Term::Agent(_) | Term::AgentProvider(_) | Term::ImplementationSpec(_) | Term::Memory(_) => None,
+        Term::Agent(_)
+        | Term::AgentProvider(_)
+        | Term::ImplementationSpec(_)
+        | Term::Memory(_)
+        | Term::DefaultMemory => None,
     });
     names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::{encoding::text::encode, registry::Registry};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What is counted of vanished Jobs while a run has these statuses, one after the other.
+    fn missing(statuses: &[Value]) -> Vec<String> {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let key = Key {
+            namespace: "agents".to_owned(),
+            name: "a".to_owned(),
+        };
+        let statuses: Vec<AgentRunStatus> = statuses
+            .iter()
+            .map(|status| serde_json::from_value(status.clone()).unwrap())
+            .collect();
+        let mut before = None;
+        for status in &statuses {
+            AgentRuns.reported(&key, &metrics, before, status);
+            before = Some(status);
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("jangar_job_missing_total"));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn status(phase: &str, conditions: &Value) -> Value {
+        json!({ "phase": phase, "conditions": conditions })
+    }
+
+    fn condition(type_: &str, reason: &str) -> Value {
+        json!({ "type": type_, "status": "True", "reason": reason })
+    }
+
+    #[test]
+    fn a_job_that_vanished_is_counted_also_if_its_run_ended_well() {
+        let warning = condition("Warning", "JobMissing");
+        let well = json!([warning, condition("Succeeded", "Completed")]);
+
+        assert_eq!(
+            missing(&[status("Running", &json!([])), status("Succeeded", &well)]),
+            ["{phase=\"Succeeded\",reason=\"JobMissing\"} 1"]
+        );
+    }
+
+    #[test]
+    fn a_job_that_vanished_is_counted_once_and_when_it_is_noticed() {
+        let warning = condition("Warning", "WorkflowJobDeleted");
+        let failed = json!([warning, condition("Failed", "WorkflowJobDeleted")]);
+
+        assert_eq!(
+            missing(&[
+                status("Running", &json!([])),
+                status("Running", &json!([warning])),
+                status("Failed", &failed),
+                status("Failed", &failed),
+            ]),
+            ["{phase=\"Running\",reason=\"WorkflowJobDeleted\"} 1"]
+        );
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use jangar_api::agents::{agent::Agent, agent_run::AgentRun};
+use jangar_api::agents::{agent::Agent, agent_run::AgentRun, memory::Memory};
 use jangar_engine::{
     agent_run::{Observed, References},
     decision::Sight,
 };
 
-use crate::driver::Scene;
+use crate::{caches::Term, driver::Scene};
 
 pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed {
     Observed {
@@ -18,7 +18,9 @@ pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed
         jobs: scene.jobs(),
         live_jobs: scene.live_jobs(),
         pods: scene.pods(),
-        refusal: scene.refusal(),
+        keys: scene.learned.keys.clone(),
+        refusal: scene.learned.refusal.clone(),
+        occupant: scene.learned.occupant.clone(),
     }
 }
 
@@ -41,11 +43,25 @@ fn references(scene: &Scene<'_>, run: Option<&AgentRun>) -> References {
     };
     let memory = spec.memory_ref.as_ref();
     let memory = memory.or_else(|| of_agent.and_then(|agent| agent.memory_ref.as_ref()));
-    let memory = memory.map(|reference| scene.sight(&reference.name));
+    let memory = match memory {
+        Some(reference) => Some(scene.sight(&reference.name)),
+        // An Agent that is not known may name one.
+        None => of_agent.and_then(|_| default_memory(scene)),
+    };
     References {
         agent,
         provider,
         implementation,
         memory,
     }
+}
+
+/// The Memory of runs for which nobody names one: the first by name of those that offer themselves. One that a cache does not
+/// show yet is passed over, because nothing refers to it: only who names a Memory waits for it.
+fn default_memory(scene: &Scene<'_>) -> Option<Sight<Memory>> {
+    let names = scene
+        .caches
+        .memories
+        .naming(&scene.key.namespace, Term::DefaultMemory);
+    names.min().map(|name| scene.sight(name))
 }

@@ -8,13 +8,11 @@ use std::{
 
 use jangar_engine::decision::{Key, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    core::{DeserializeGuard, error_boundary::InvalidObject},
-    runtime::watcher::Event,
-};
+use kube::runtime::watcher::Event;
 
 use super::{
     CachedKind, Scope,
+    delivered::{Delivered, Illegible},
     index::{Index, Term},
     kinds::Cached,
     version::ResourceVersion,
@@ -37,8 +35,9 @@ pub struct Cache<K> {
 /// One object.
 #[derive(Debug)]
 struct Entry<K> {
-    /// An object that cannot be read is kept as a fact: it is there, and must not be taken for gone.
-    object: Option<Arc<K>>,
+    /// An object that cannot be read is kept as a fact: it is there, and must not be taken for gone. The error says what is
+    /// wrong with it.
+    object: Result<Arc<K>, String>,
     uid: Uid,
     version: ResourceVersion,
     terms: BTreeSet<Term>,
@@ -66,7 +65,7 @@ pub struct Change {
     pub terms: BTreeSet<Term>,
 }
 
-/// An object that was delivered and cannot be read.
+/// An object that was delivered and cannot be read, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     pub key: Key,
@@ -101,12 +100,12 @@ impl<K: Cached> Cache<K> {
 
     /// The object, if it is there and can be read.
     pub fn get(&self, key: &Key) -> Option<&Arc<K>> {
-        self.entries.get(key)?.object.as_ref()
+        self.entries.get(key)?.object.as_ref().ok()
     }
 
-    /// Whether there is an object of this name that cannot be read.
-    pub fn is_unreadable(&self, key: &Key) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.object.is_none())
+    /// What is wrong with the object, if it is there and cannot be read.
+    pub fn illegible(&self, key: &Key) -> Option<&String> {
+        self.entries.get(key)?.object.as_ref().err()
     }
 
     /// The names of the objects in a namespace that name this.
@@ -133,34 +132,36 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Takes in what a watch says.
-    pub(super) fn apply(&mut self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Applied {
+    pub(super) fn apply(&mut self, scope: &Scope, event: Event<Delivered<K>>) -> Applied {
         let mut applied = Applied::default();
         match event {
             Event::Init => self.stream(scope).listing = BTreeMap::new(),
             Event::InitApply(object) => {
-                let (key, entry, error) = Entry::of(object);
-                if let Some(error) = error
+                let (key, entry) = Entry::of(object);
+                if let Err(error) = &entry.object
                     && self.entries.get(&key).map(|known| known.version) != Some(entry.version)
                 {
                     applied.unreadable.push(Unreadable {
                         key: key.clone(),
-                        error,
+                        error: error.clone(),
                     });
                 }
                 self.stream(scope).listing.insert(key, entry);
             }
             Event::InitDone => self.complete_list(scope, &mut applied.changes),
             Event::Apply(object) => {
-                let (key, entry, error) = Entry::of(object);
-                applied.unreadable.extend(error.map(|error| Unreadable {
-                    key: key.clone(),
-                    error,
-                }));
+                let (key, entry) = Entry::of(object);
+                applied
+                    .unreadable
+                    .extend(entry.object.as_ref().err().map(|error| Unreadable {
+                        key: key.clone(),
+                        error: error.clone(),
+                    }));
                 self.progress(scope, entry.version);
                 applied.changes.extend(self.put(key, entry));
             }
             Event::Delete(object) => {
-                let (key, entry, _) = Entry::of(object);
+                let (key, entry) = Entry::of(object);
                 self.progress(scope, entry.version);
                 self.gone.remove(&(key.clone(), entry.uid.clone()));
                 if self.holds(&key, &entry.uid) {
@@ -172,8 +173,8 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Takes in the answer of a live read.
-    pub(super) fn learn(&mut self, object: K) -> Option<Change> {
-        let (key, mut entry, _) = Entry::of(DeserializeGuard(Ok(object)));
+    pub(super) fn learn(&mut self, object: Delivered<K>) -> Option<Change> {
+        let (key, mut entry) = Entry::of(object);
         entry.live = true;
         self.put(key, entry)
     }
@@ -269,11 +270,10 @@ impl<K: Cached> Cache<K> {
 }
 
 impl<K: Cached> Entry<K> {
-    /// An object as it was delivered, with what is wrong with it.
-    fn of(object: DeserializeGuard<K>) -> (Key, Self, Option<String>) {
-        let (metadata, object, error) = match object.0 {
-            Ok(object) => (object.meta().clone(), Some(object), None),
-            Err(InvalidObject { error, metadata }) => (metadata, None, Some(error)),
+    fn of(object: Delivered<K>) -> (Key, Self) {
+        let (metadata, object) = match object.0 {
+            Ok(object) => (object.meta().clone(), Ok(object)),
+            Err(Illegible { error, metadata }) => (metadata, Err(error)),
         };
         let entry = Self {
             uid: uid_of(&metadata),
@@ -282,7 +282,7 @@ impl<K: Cached> Entry<K> {
             object: object.map(Arc::new),
             live: false,
         };
-        (key_of(&metadata), entry, error)
+        (key_of(&metadata), entry)
     }
 }
 
@@ -332,29 +332,29 @@ mod tests {
         })
     }
 
-    fn job(name: &str, uid: &str, version: u64) -> DeserializeGuard<Job> {
+    fn job(name: &str, uid: &str, version: u64) -> Delivered<Job> {
         let job = json!({ "metadata": metadata(name, uid, version) });
         serde_json::from_value(job).unwrap()
     }
 
     /// One whose spec is no object.
-    fn broken(name: &str, uid: &str, version: u64) -> DeserializeGuard<Job> {
+    fn broken(name: &str, uid: &str, version: u64) -> Delivered<Job> {
         let job = json!({ "metadata": metadata(name, uid, version), "spec": 5 });
         serde_json::from_value(job).unwrap()
     }
 
-    fn read(object: DeserializeGuard<Job>) -> Job {
+    fn read(object: Delivered<Job>) -> Job {
         object.0.unwrap()
     }
 
     /// A cache whose first list brought these.
-    fn listed(jobs: Vec<DeserializeGuard<Job>>) -> Cache<Job> {
+    fn listed(jobs: Vec<Delivered<Job>>) -> Cache<Job> {
         let mut cache = Cache::new(&BTreeSet::from([AGENTS.clone()]));
         list(&mut cache, jobs);
         cache
     }
 
-    fn list(cache: &mut Cache<Job>, jobs: Vec<DeserializeGuard<Job>>) -> Applied {
+    fn list(cache: &mut Cache<Job>, jobs: Vec<Delivered<Job>>) -> Applied {
         let mut all = cache.apply(&AGENTS, Event::Init);
         for job in jobs {
             let applied = cache.apply(&AGENTS, Event::InitApply(job));
@@ -432,7 +432,7 @@ mod tests {
         relabelled.metadata.labels =
             Some([("agents.proompteng.ai/agent-run".to_owned(), "other".to_owned())].into());
 
-        let applied = cache.apply(&AGENTS, Event::Apply(DeserializeGuard(Ok(relabelled))));
+        let applied = cache.apply(&AGENTS, Event::Apply(Delivered(Ok(relabelled))));
 
         let terms: Vec<_> = applied.changes[0].terms.iter().cloned().collect();
         assert_eq!(
@@ -453,7 +453,7 @@ mod tests {
 
         assert_eq!(first.unreadable.len(), 1);
         assert!(second.unreadable.is_empty());
-        assert!(cache.is_unreadable(&key("a")) && cache.get(&key("a")).is_none());
+        assert!(cache.illegible(&key("a")).is_some() && cache.get(&key("a")).is_none());
         assert!(cache.get(&key("b")).is_some(), "the others are seen");
     }
 
@@ -491,7 +491,7 @@ mod tests {
     #[test]
     fn an_older_event_does_not_undo_what_a_live_read_found() {
         let mut cache = listed(vec![job("a", "u1", 3)]);
-        cache.learn(read(job("a", "u1", 9)));
+        cache.learn(job("a", "u1", 9));
 
         let late = cache.apply(&AGENTS, Event::Apply(job("a", "u1", 5)));
 
@@ -503,7 +503,7 @@ mod tests {
     fn an_older_live_read_does_not_undo_what_the_watch_said() {
         let mut cache = listed(vec![job("a", "u1", 9)]);
 
-        let change = cache.learn(read(job("a", "u1", 5)));
+        let change = cache.learn(job("a", "u1", 5));
 
         assert_eq!(change, None);
         assert_eq!(cached_version(&cache, "a"), Some(version(9)));
@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn the_end_of_an_older_object_does_not_remove_its_successor() {
         let mut cache = listed(vec![job("a", "u1", 3)]);
-        cache.learn(read(job("a", "u2", 9)));
+        cache.learn(job("a", "u2", 9));
 
         cache.apply(&AGENTS, Event::Delete(job("a", "u1", 5)));
 

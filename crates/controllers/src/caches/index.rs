@@ -13,6 +13,8 @@ pub enum Term {
     AgentProvider(String),
     ImplementationSpec(String),
     Memory(String),
+    /// That the object is a Memory for whoever names none.
+    DefaultMemory,
 }
 
 /// Names of objects, by namespace and term. Sorted, so that the order of what is found never depends on chance.

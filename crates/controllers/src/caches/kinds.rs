@@ -173,7 +173,8 @@ impl Cached for Memory {
     kept_in!(Memory, memories);
 
     fn terms(&self) -> BTreeSet<Term> {
-        BTreeSet::new()
+        let term = self.spec.is_default.then_some(Term::DefaultMemory);
+        term.into_iter().collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the controllers know of the cluster: one cache for each kind, fed by watches.
 
 mod cache;
+mod delivered;
 mod index;
 mod kinds;
 mod version;
@@ -20,13 +21,12 @@ use jangar_engine::{
     settings::{Namespaces, Settings},
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::{
-    Api, Client, Resource, core::DeserializeGuard, core::NamespaceResourceScope, runtime::watcher::Event,
-};
+use kube::{Api, Client, Resource, core::NamespaceResourceScope, runtime::watcher::Event};
 use tokio::sync::Notify;
 
 pub use self::{
     cache::{Applied, Cache, Change, Unreadable},
+    delivered::{Delivered, Illegible},
     index::Term,
     kinds::{Cached, CachedKind},
     version::ResourceVersion,
@@ -63,7 +63,7 @@ impl Caches {
     }
 
     /// Takes in what a watch says.
-    pub(crate) fn apply<K: Cached>(&mut self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Applied {
+    pub(crate) fn apply<K: Cached>(&mut self, scope: &Scope, event: Event<Delivered<K>>) -> Applied {
         K::cache_mut(self).apply(scope, event)
     }
 
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// Takes in what a watch says, and returns what could not be read of it.
-    fn apply<K: Cached>(&self, scope: &Scope, event: Event<DeserializeGuard<K>>) -> Vec<Unreadable> {
+    fn apply<K: Cached>(&self, scope: &Scope, event: Event<Delivered<K>>) -> Vec<Unreadable> {
         let mut caches = self.writable();
         let Applied { changes, unreadable } = caches.apply(scope, event);
         self.tell(&caches, &changes);
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// Takes in the answer of a live read: the object, or that this one is gone.
-    pub(crate) fn learn<K: Cached>(&self, key: &Key, uid: &Uid, answer: Option<K>) {
+    pub(crate) fn learn<K: Cached>(&self, key: &Key, uid: &Uid, answer: Option<Delivered<K>>) {
         let mut caches = self.writable();
         let cache = K::cache_mut(&mut caches);
         let change = match answer {

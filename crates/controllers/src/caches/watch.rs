@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 use futures::StreamExt;
 use kube::{
     Client, Resource,
-    core::DeserializeGuard,
     runtime::watcher::{self, Event, watcher},
 };
 use tokio::task::JoinSet;
 
 use super::{
     Scope, World,
+    delivered::Delivered,
     kinds::{Cached, CachedKind, with_kind},
 };
 use crate::{
@@ -47,8 +47,7 @@ pub(crate) fn spawn_watches(
 }
 
 async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metrics: Arc<Metrics>) {
-    // One object that cannot be read must not keep the others from being seen.
-    let api = scope.api::<DeserializeGuard<K>>(&client);
+    let api = scope.api::<Delivered<K>>(&client);
     let config = watcher::Config {
         label_selector: K::LABEL_SELECTOR.map(str::to_owned),
         timeout: Some(WATCH_SECONDS),

@@ -100,11 +100,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use k8s_openapi::api::batch::v1::Job;
-    use kube::{core::DeserializeGuard, runtime::watcher::Event};
+    use kube::runtime::watcher::Event;
     use serde_json::json;
 
     use super::*;
-    use crate::caches::Scope;
+    use crate::caches::{Delivered, Scope};
 
     fn key() -> Key {
         Key {
@@ -126,13 +126,13 @@ mod tests {
         Mark::Version(ResourceVersion::parse(version))
     }
 
-    fn job(name: &str, version: &str) -> DeserializeGuard<Job> {
+    fn job(name: &str, version: &str) -> Delivered<Job> {
         let metadata =
             json!({ "namespace": "agents", "name": name, "uid": "u1", "resourceVersion": version });
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
-    fn caches(events: Vec<Event<DeserializeGuard<Job>>>) -> Caches {
+    fn caches(events: Vec<Event<Delivered<Job>>>) -> Caches {
         let scope = Scope::All;
         let mut caches = Caches::new(&BTreeSet::from([scope.clone()]));
         for event in events {

@@ -9,7 +9,7 @@ use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
     implementation_spec::ImplementationSpec, memory::Memory,
 };
-use jangar_engine::decision::{Key, Refusal, Sight, Uid};
+use jangar_engine::decision::{Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
 use crate::caches::{Cached, Caches, ResourceVersion};
@@ -26,8 +26,14 @@ pub struct Learned {
     pub pods: Overlay<Pod>,
     /// The names of the pods that a live list found for a Job, by the Job's UID.
     pub pods_of: BTreeMap<Uid, BTreeSet<String>>,
+    /// What Secrets and ConfigMaps hold, by key.
+    pub keys: BTreeMap<KeyHolder, Keys>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
+    /// What has the name of the ConfigMap that the last effects were to create.
+    pub occupant: Option<Occupant>,
+    /// What the API server said to a status that it refused for good. A plain one is written from then on.
+    pub status_refusal: Option<Refusal>,
 }
 
 impl Learned {
@@ -35,6 +41,12 @@ impl Learned {
     pub(crate) fn seen<K: Cached>(&mut self, object: Arc<K>) {
         let name = object.meta().name.clone().unwrap_or_default();
         K::overlay_mut(self).known.insert(name, Sight::Seen(object));
+    }
+
+    /// The API server answered with an object that cannot be read.
+    pub(crate) fn illegible<K: Cached>(&mut self, name: &str, error: String) {
+        let sight = Sight::Illegible(error);
+        K::overlay_mut(self).known.insert(name.to_owned(), sight);
     }
 
     /// The API server has no object of this name.
@@ -65,12 +77,24 @@ impl<K: Cached> Overlay<K> {
         let cached = K::cache(caches).get(key);
         match (self.known.get(&key.name), cached) {
             (Some(Sight::Absent), _) => Sight::Absent,
+            (Some(Sight::Illegible(words)), _) => Sight::Illegible(words.clone()),
             (Some(Sight::Seen(own)), Some(cached)) if version(own.as_ref()) < version(cached.as_ref()) => {
                 Sight::Seen(Arc::clone(cached))
             }
             (Some(Sight::Seen(own)), _) => Sight::Seen(Arc::clone(own)),
             (Some(Sight::Unseen) | None, Some(cached)) => Sight::Seen(Arc::clone(cached)),
-            (Some(Sight::Unseen) | None, None) => Sight::Unseen,
+            (Some(Sight::Unseen) | None, None) => match K::cache(caches).illegible(key) {
+                Some(words) => Sight::Illegible(words.clone()),
+                None => Sight::Unseen,
+            },
+        }
+    }
+
+    /// What is wrong with an object that was read live and cannot be understood.
+    pub(crate) fn illegible(&self, name: &str) -> Option<&String> {
+        match self.known.get(name)? {
+            Sight::Illegible(error) => Some(error),
+            Sight::Seen(_) | Sight::Unseen | Sight::Absent => None,
         }
     }
 

@@ -15,6 +15,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use jangar_engine::{
     decision::{Decision, Key},
+    plain_status::PlainStatus,
     settings::Settings,
 };
 use jiff::Timestamp;
@@ -41,7 +42,7 @@ use crate::{
 /// What a kind supplies to be looked after.
 pub trait Controller: Send + Sync + 'static {
     /// The kind whose status it writes. A key is the namespace and name of such an object.
-    type Object: Cached + HasStatus<Status: Serialize + Send + Sync>;
+    type Object: Cached + HasStatus<Status: PlainStatus + Serialize + Send + Sync>;
     /// What a decision is made from.
     type Observed;
     /// What it is called in logs and metrics.
@@ -60,9 +61,15 @@ pub trait Controller: Send + Sync + 'static {
     /// decide.
     fn observe(&self, scene: &Scene<'_>, object: Option<Arc<Self::Object>>) -> Option<Self::Observed>;
 
-    /// Counts what a status that was written tells.
-    fn count(&self, metrics: &Metrics, before: Option<&StatusOf<Self>>, after: &StatusOf<Self>) {
-        let _ = (metrics, before, after);
+    /// Counts and logs what a status that was written tells.
+    fn reported(
+        &self,
+        key: &Key,
+        metrics: &Metrics,
+        before: Option<&StatusOf<Self>>,
+        after: &StatusOf<Self>,
+    ) {
+        let _ = (key, metrics, before, after);
     }
 
     /// What to do about it. Pure.

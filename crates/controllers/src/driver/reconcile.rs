@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jangar_engine::decision::{Decision, Key, Notice, Plan, Sight};
+use jangar_engine::{
+    decision::{Decision, Key, Notice, Plan, Refusal, Sight},
+    plain_status::PlainStatus,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, api::Patch, core::object::HasStatus};
@@ -14,13 +17,17 @@ use crate::{
     effects::{self, Outcome},
     lease::WriteError,
     live::{self, ReadError},
-    metrics::Verb,
+    metrics::{ObjectKind, Verb},
     status,
 };
 
 /// How often one reconcile plans. A run's longest way is a handful of rounds; more than this means that a plan does not see
 /// what it did, and would go on for ever.
 const ROUNDS_MAX: u32 = 16;
+
+/// When to look again at an object of which the API server takes not even a plain status. Only a change of the object, of its
+/// kind or of a webhook can help; the first wakes it, and the others are rare.
+const REFUSED_RETRY: Duration = Duration::from_mins(5);
 
 /// Why a reconcile did not come to its end. The key is tried again.
 #[derive(Debug, Error)]
@@ -41,8 +48,6 @@ pub enum ReconcileError {
     Read(#[from] ReadError),
     #[error("the planned status cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("ConfigMap {name} belongs to an earlier run of this name, and has to go first")]
-    Occupied { name: String },
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
     Unsettled,
     #[error("a bug: the reconcile panicked")]
@@ -82,7 +87,6 @@ impl ReconcileError {
             Self::WriteTimedOut { .. } => "write_timeout",
             Self::Read(_) => "read",
             Self::Json(_) => "json",
-            Self::Occupied { .. } => "occupied",
             Self::Unsettled => "unsettled",
             Self::Panicked => "panic",
         }
@@ -122,9 +126,10 @@ pub(super) async fn reconcile<C: Controller>(
                     }
                 }
                 Decision::Act(plan) => {
-                    let done = act(controller, context, key, object.as_deref(), &plan, work).await?;
-                    if done {
-                        return Ok(plan.wake_at);
+                    match act(controller, context, key, object.as_deref(), &plan, work).await? {
+                        Acted::Settled => return Ok(plan.wake_at),
+                        Acted::PlanAgain => {}
+                        Acted::Refused => return Ok(Some(context.clock.now() + REFUSED_RETRY)),
                     }
                 }
             },
@@ -144,7 +149,7 @@ fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work
     let object = match scene.sight::<C::Object>(&key.name) {
         Sight::Seen(object) => Some(object),
         Sight::Absent => None,
-        Sight::Unseen if C::Object::cache(&caches).is_unreadable(key) => return View::Nothing,
+        Sight::Illegible(_) => return View::Nothing,
         Sight::Unseen if controller.has_remains(&scene) => return View::Unproven,
         Sight::Unseen => return View::Nothing,
     };
@@ -153,10 +158,27 @@ fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work
     };
     drop(caches);
     let decision = controller.plan(&observed, &context.settings, context.clock.now());
+    let decision = match &work.learned.status_refusal {
+        None => decision,
+        Some(refusal) => {
+            let before = object.as_ref().and_then(|object| object.status());
+            decision.map_status(|planned| planned.plain(before, refusal))
+        }
+    };
     View::Of { object, decision }
 }
 
-/// Carries a plan out: effects in order, then the status, then the notices. True if there was nothing to do.
+/// What carrying a plan out has come to.
+enum Acted {
+    /// There was nothing to do.
+    Settled,
+    /// Something was done or learned, from which another plan may follow.
+    PlanAgain,
+    /// The status could not be written, in no form.
+    Refused,
+}
+
+/// Carries a plan out: effects in order, then the status, then the notices.
 async fn act<C: Controller>(
     controller: &C,
     context: &Context,
@@ -164,15 +186,16 @@ async fn act<C: Controller>(
     object: Option<&C::Object>,
     plan: &Plan<StatusOf<C>>,
     work: &mut Work,
-) -> Result<bool, ReconcileError> {
+) -> Result<Acted, ReconcileError> {
     if !plan.effects.is_empty() {
         work.learned.refusal = None;
+        work.learned.occupant = None;
     }
     for effect in &plan.effects {
         context.check_halt()?;
         match effects::carry_out(context, key, effect, work).await? {
             Outcome::Done | Outcome::Already => {}
-            Outcome::Otherwise | Outcome::Refused => return Ok(false),
+            Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),
         }
     }
     let report = match (object, &plan.status) {
@@ -180,15 +203,23 @@ async fn act<C: Controller>(
         (Some(_) | None, _) => Report::Unchanged,
     };
     match report {
-        Report::Unchanged if plan.effects.is_empty() => return Ok(true),
-        Report::Otherwise => return Ok(false),
+        Report::Unchanged if plan.effects.is_empty() => return Ok(Acted::Settled),
+        Report::Otherwise => return Ok(Acted::PlanAgain),
+        Report::Refused(refusal) => {
+            let plain_already = work.learned.status_refusal.replace(refusal).is_some();
+            return Ok(if plain_already {
+                Acted::Refused
+            } else {
+                Acted::PlanAgain
+            });
+        }
         Report::Unchanged | Report::Written => {}
     }
     for notice in &plan.notices {
         let about = reference::<C::Object>(key, notice);
         context.reporter.publish(&context.gate, &about, notice).await;
     }
-    Ok(false)
+    Ok(Acted::PlanAgain)
 }
 
 /// The object that a notice is about, which need not be there any more.
@@ -209,6 +240,8 @@ enum Report {
     Written,
     /// The object is not as the plan took it to be.
     Otherwise,
+    /// The API server will not have this status, however often it is sent.
+    Refused(Refusal),
 }
 
 /// Writes the status, if it differs.
@@ -231,7 +264,7 @@ async fn report<C: Controller>(
     let request = api.patch_status(&key.name, &params, &patch);
     match context.write::<C::Object, _>(Verb::Patch, request).await {
         Ok(written) => {
-            controller.count(&context.metrics, object.status(), status);
+            controller.reported(key, &context.metrics, object.status(), status);
             work.wrote(written);
             Ok(Report::Written)
         }
@@ -242,6 +275,20 @@ async fn report<C: Controller>(
             effects::find_out::<C::Object>(context, &key.namespace, &key.name, work).await?;
             Ok(Report::Otherwise)
         }
-        Err(error) => Err(ReconcileError::write("write the status".to_owned(), error)),
+        Err(error) => match effects::refusal(&error) {
+            Some(refusal) => {
+                context.metrics.status_refused(ObjectKind::of::<C::Object>());
+                // What is left out of the plain status can be read here.
+                tracing::error!(
+                    object = %key,
+                    code = refusal.code,
+                    error = refusal.message,
+                    status = %serde_json::to_string(status)?,
+                    "the API server refused a status"
+                );
+                Ok(Report::Refused(refusal))
+            }
+            None => Err(ReconcileError::write("write the status".to_owned(), error)),
+        },
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use jangar_engine::decision::{Key, PodSight, Refusal, Sight, Uid};
+use jangar_engine::decision::{Key, PodSight, Sight, Uid};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 
@@ -32,7 +32,7 @@ impl Scene<'_> {
         let names = labelled.iter().chain(self.learned.jobs.names());
         let known = names.filter_map(|name| match self.sight(name) {
             Sight::Seen(job) => Some((name.clone(), job)),
-            Sight::Unseen | Sight::Absent => None,
+            Sight::Unseen | Sight::Absent | Sight::Illegible(_) => None,
         });
         known.collect()
     }
@@ -60,11 +60,6 @@ impl Scene<'_> {
             .map(|(owner, pods)| (owner, PodSight::Cached(pods)));
         // What was listed live replaces what is cached.
         cached.chain(live).collect()
-    }
-
-    /// What the API server said to the effects of the plan before.
-    pub fn refusal(&self) -> Option<Refusal> {
-        self.learned.refusal.clone()
     }
 
     fn pod(&self, name: &str) -> Option<Arc<Pod>> {

@@ -4,17 +4,15 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use jangar_engine::settings::LeaseSettings;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, api::PostParams};
+use kube::Api;
 use tokio::time::timeout;
 
 use super::{Identity, LeaseError};
 use crate::{
     clock::Clock,
+    effects::post,
     metrics::{Metrics, ObjectKind, RequestResult, Verb},
 };
-
-/// Who the API server notes down as the writer of the Lease.
-const FIELD_MANAGER: &str = "jangar-controllers";
 
 /// What a candidate and a leader need to speak about the Lease.
 pub(super) struct Election {
@@ -43,20 +41,14 @@ impl Election {
     }
 
     pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, LeaseError> {
-        let parameters = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
+        let parameters = post();
         self.bounded(Verb::Create, "create", self.api.create(&parameters, lease))
             .await
     }
 
     /// Writes the Lease if it still has the version in `lease`.
     pub(super) async fn replace(&self, lease: &Lease) -> Result<Lease, LeaseError> {
-        let parameters = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
+        let parameters = post();
         let request = self.api.replace(&self.settings.name, &parameters, lease);
         self.bounded(Verb::Update, "update", request).await
     }

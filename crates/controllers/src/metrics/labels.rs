@@ -161,6 +161,7 @@ label_values! {
         Memory = "memory",
         Job = "job",
         PodsOf = "pods_of",
+        Keys = "keys",
     }
 }
 
@@ -173,6 +174,7 @@ impl From<&Question> for QuestionKind {
             Question::Memory(_) => Self::Memory,
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
+            Question::Keys(_) => Self::Keys,
         }
     }
 }

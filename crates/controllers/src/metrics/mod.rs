@@ -41,6 +41,7 @@ pub struct Metrics {
     api_requests: Family<RequestLabels, Counter>,
     effects: Family<EffectLabels, Counter>,
     retries: Family<ControllerLabels, Counter>,
+    statuses_refused: Family<ControllerLabels, Counter>,
     questions: Family<QuestionLabels, Counter>,
     barrier_waits: Family<ControllerLabels, Counter>,
     barrier_timeouts: Family<ControllerLabels, Counter>,
@@ -66,6 +67,7 @@ impl Default for Metrics {
             api_requests: Family::default(),
             effects: Family::default(),
             retries: Family::default(),
+            statuses_refused: Family::default(),
             questions: Family::default(),
             barrier_waits: Family::default(),
             barrier_timeouts: Family::default(),
@@ -120,6 +122,11 @@ impl Metrics {
             "retries",
             "Passes that were put off after an error",
             self.retries.clone(),
+        );
+        registry.register(
+            "statuses_refused",
+            "Statuses that the API server refused for good",
+            self.statuses_refused.clone(),
         );
         registry.register(
             "questions",
@@ -212,6 +219,13 @@ impl Metrics {
     /// A pass is put off after an error.
     pub fn retry(&self, controller: ObjectKind) {
         self.retries.get_or_create(&ControllerLabels { controller }).inc();
+    }
+
+    /// The API server refused a status, and would do so again.
+    pub fn status_refused(&self, controller: ObjectKind) {
+        self.statuses_refused
+            .get_or_create(&ControllerLabels { controller })
+            .inc();
     }
 
     /// A live read ended.
@@ -312,6 +326,7 @@ mod tests {
         metrics.request(Verb::Create, ObjectKind::of::<Job>(), RequestResult::Done);
         metrics.effect(&effect, EffectResult::Already);
         metrics.retry(run());
+        metrics.status_refused(run());
         metrics.question(&Question::Agent("smith".to_owned()), Answer::Absent);
         metrics.barrier_wait(run());
         metrics.barrier_timeout(run());

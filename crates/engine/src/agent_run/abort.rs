@@ -1,11 +1,6 @@
 //! A run that is given up while its Job is there: the pod is stopped first, then the run fails.
 
-use jangar_api::{
-    agents::agent_run::AgentRunStatus,
-    condition::{ConditionStatus, ConditionType},
-    labels,
-    reason::Reason,
-};
+use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
 use kube::ResourceExt;
 
 use super::{
@@ -22,10 +17,7 @@ pub(super) fn reason(situation: &Situation<'_>) -> Option<Rejection> {
     {
         return Some(Rejection::new(Reason::SpecImmutableViolation, message));
     }
-    // Recorded before the pod was stopped, because nothing tells of it afterwards.
-    let warning = situation.status.common.condition(&ConditionType::Warning)?;
-    (warning.status == ConditionStatus::True && warning.reason == Reason::ImageUnavailable)
-        .then(|| Rejection::new(warning.reason.clone(), warning.message.clone()))
+    situation.attempt.given_up.clone()
 }
 
 /// What to say if the spec is not the one that was accepted, by the status or by the Job that was made for it.

@@ -6,7 +6,7 @@ use jangar_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{ObjectId, Uid};
+use crate::decision::{ObjectId, Rejection, Uid};
 
 /// Where the attempts of a run stand. The default is a run that has not begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub(super) struct Attempt {
     pub disruptions: u32,
     /// When the Job of this attempt may be made.
     pub not_before: Option<jiff::Timestamp>,
+    /// Why the run is given up although its pod is there. It is recorded before the pod is stopped: afterwards nothing else
+    /// tells why.
+    pub given_up: Option<Rejection>,
 }
 
 /// The form in which it is stored. Other fields of `runtimeRef` are not ours, and are left out of a new one.
@@ -44,6 +47,15 @@ struct Stored {
     disruptions: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_attempt_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    given_up: Option<GivenUp>,
+}
+
+/// The stored form of a [`Rejection`].
+#[derive(Debug, Serialize, Deserialize)]
+struct GivenUp {
+    reason: String,
+    message: String,
 }
 
 const fn first() -> u32 {
@@ -75,6 +87,21 @@ impl Attempt {
             failures: stored.failures,
             disruptions: stored.disruptions,
             not_before: stored.next_attempt_at.map(|at| at.0),
+            given_up: stored
+                .given_up
+                .map(|given_up| Rejection::new(given_up.reason.as_str().into(), given_up.message)),
+        }
+    }
+
+    /// Records in a stored attempt that the run is given up.
+    pub(super) fn give_up(stored: &mut AnyMap, why: &Rejection) {
+        let given_up = GivenUp {
+            reason: why.reason.to_string(),
+            message: why.message.clone(),
+        };
+        // Two texts always become JSON.
+        if let Ok(given_up) = serde_json::to_value(given_up) {
+            stored.0.insert("givenUp".to_owned(), given_up);
         }
     }
 
@@ -95,6 +122,7 @@ impl Attempt {
             failures: self.failures,
             disruptions: self.disruptions,
             next_attempt_at: self.not_before.map(Timestamp),
+            given_up: None,
         };
         // The stored form is an object of plain values, which always becomes JSON.
         match serde_json::to_value(stored) {

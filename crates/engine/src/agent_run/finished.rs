@@ -102,7 +102,7 @@ fn too_late_to_cancel(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
         Some(RunPhase::Failed) => (Reason::AlreadyFailed, "failed"),
         _ => return,
     };
-    next.cancelled_too_late(
+    next.not_cancelled(
         &reason,
         &format!("the run had already {how} when the cancel was asked for"),
     );

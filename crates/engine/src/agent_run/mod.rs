@@ -28,11 +28,9 @@ mod references;
 mod retry;
 mod spec_hash;
 mod stamp;
-
 mod start;
 #[cfg(test)]
 mod tests;
-
 mod vanished;
 mod waiting;
 
@@ -58,7 +56,7 @@ use k8s_openapi::api::batch::v1::Job;
 pub use self::spec_hash::spec_hash;
 use self::{attempt::Attempt, next_status::NextStatus};
 use crate::{
-    decision::{Decision, Key, PodSight, Refusal, Sight, Uid},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
     job,
     settings::Settings,
 };
@@ -77,8 +75,12 @@ pub struct Observed {
     pub live_jobs: BTreeSet<String>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
+    /// The Secrets and ConfigMaps that were asked for.
+    pub keys: BTreeMap<KeyHolder, Keys>,
     /// What the API server said to the effects of the plan before.
     pub refusal: Option<Refusal>,
+    /// What has the name of the ConfigMap that the plan before was to create.
+    pub occupant: Option<Occupant>,
 }
 
 impl Observed {
@@ -104,7 +106,7 @@ pub struct References {
     pub provider: Option<Sight<AgentProvider>>,
     /// `None` if the work is described in the run itself.
     pub implementation: Option<Sight<ImplementationSpec>>,
-    /// `None` if neither the run nor its Agent names one.
+    /// The one that the run names, else its Agent, else the default of the namespace; `None` if there is none of these.
     pub memory: Option<Sight<Memory>>,
 }
 
@@ -181,7 +183,9 @@ impl Situation<'_> {
         if phase.is_some_and(RunPhase::is_terminal) {
             return finished::plan(self);
         }
-        if phase == Some(&RunPhase::Cancelling) || self.run.spec.stop.is_requested() {
+        let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
+        // One that has begun goes on, whatever the settings say by now.
+        if phase == Some(&RunPhase::Cancelling) || requested {
             return cancel::plan(self);
         }
         if let Some(reason) = abort::reason(self) {
@@ -199,7 +203,21 @@ impl Situation<'_> {
         {
             next.warn(&Reason::SpecImmutableViolation, &message);
         }
+        self.answer_disabled_cancel(&mut next);
         next
+    }
+
+    /// A cancel that the settings do not allow is answered, and changes nothing. It is honoured when they do.
+    fn answer_disabled_cancel(&self, next: &mut NextStatus<'_>) {
+        let stands = self.status.phase.as_ref();
+        let open = stands.is_none_or(|phase| !phase.is_terminal() && *phase != RunPhase::Cancelling);
+        if open && self.run.spec.stop.is_requested() && !self.settings.runs.cancel_enabled {
+            next.not_cancelled(
+                &Reason::CancelDisabled,
+                "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \
+                 to true, or delete the run",
+            );
+        }
     }
 
     /// The name of the Job of the current attempt.

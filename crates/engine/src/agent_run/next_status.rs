@@ -9,6 +9,7 @@ use jangar_api::{
 };
 use jiff::Timestamp;
 
+use super::attempt::Attempt;
 use crate::{
     conditions::{Conditions, Health, touched},
     decision::{Notice, Rejection, Severity},
@@ -182,6 +183,12 @@ impl<'a> NextStatus<'a> {
         );
     }
 
+    /// Is given up while its pod is there: the pod is stopped when this is written.
+    pub(super) fn given_up(&mut self, why: &Rejection) {
+        self.warn(&why.reason, &why.message);
+        Attempt::give_up(self.status.runtime_ref.get_or_insert_default(), why);
+    }
+
     /// Ended with success.
     pub(super) fn succeeded(&mut self, finished_at: Timestamp, message: &str) {
         self.ended(RunPhase::Succeeded, finished_at, &Reason::Completed, message);
@@ -223,8 +230,8 @@ impl<'a> NextStatus<'a> {
         self.conditions.stand(Health::Degraded, reason, message);
     }
 
-    /// Was asked to stop after it had ended.
-    pub(super) fn cancelled_too_late(&mut self, reason: &Reason, message: &str) {
+    /// Was asked to stop, which is not done for this reason.
+    pub(super) fn not_cancelled(&mut self, reason: &Reason, message: &str) {
         self.conditions.set(
             ConditionType::Cancelled,
             ConditionStatus::False,

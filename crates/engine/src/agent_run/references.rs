@@ -1,5 +1,7 @@
 //! The objects a run refers to: found, missing for now, or missing for good.
 
+use std::fmt;
+
 use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpecSpec,
@@ -10,8 +12,10 @@ use jangar_api::{
 
 use super::Situation;
 use crate::{
-    decision::{Question, Rejection, Sight},
+    decision::{KeyHolder, Keys, Question, Rejection, Sight},
     implementation_spec,
+    job::{self, PromptSource},
+    settings::NatsAuth,
 };
 
 /// What a run refers to, all of it there.
@@ -29,10 +33,37 @@ pub(super) struct Resolved<'a> {
 pub(super) enum Unresolved {
     /// A cache does not show it, which proves nothing.
     Unsure(Question),
-    /// It does not exist. It may have been applied together with the run and come a moment later.
-    Missing(Rejection),
+    /// It does not exist, or cannot be read. It may have been applied together with the run and come a moment later, and
+    /// somebody may be about to mend it.
+    Lacking(Lacking),
     /// It exists and cannot be used.
     Wrong(Rejection),
+}
+
+/// Something that a run refers to and cannot have yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lacking {
+    pub why: Rejection,
+    /// What whoever reads it is told to do.
+    pub remedy: Remedy,
+    /// Whether an event tells when it is there.
+    pub watched: bool,
+}
+
+/// What ends the wait for an object that a run refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    Create,
+    Mend,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create it",
+            Self::Mend => "mend it",
+        })
+    }
 }
 
 /// Finds what the run refers to.
@@ -79,7 +110,12 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>) -> Result<Resolved<'a>, Unr
             "memoryRef.name of the run or its Agent",
             Question::Memory,
         )?),
-        None => None,
+        // Nobody named it, so that nobody waits for it.
+        None => references
+            .memory
+            .as_ref()
+            .and_then(Sight::seen)
+            .map(AsRef::as_ref),
     };
     Ok(Resolved {
         agent,
@@ -145,9 +181,65 @@ fn found<'a, K>(
     match sight {
         Some(Sight::Seen(object)) => Ok(object),
         Some(Sight::Unseen) | None => Err(Unresolved::Unsure(question(name.to_owned()))),
-        Some(Sight::Absent) => Err(Unresolved::Missing(Rejection::new(
-            reason,
-            format!("{field} is {name}, and there is no {kind} of that name in this namespace"),
-        ))),
+        Some(Sight::Absent) => Err(Unresolved::Lacking(Lacking {
+            why: Rejection::new(
+                reason,
+                format!("{field} is {name}, and there is no {kind} of that name in this namespace"),
+            ),
+            remedy: Remedy::Create,
+            watched: true,
+        })),
+        Some(Sight::Illegible(words)) => Err(Unresolved::Lacking(Lacking {
+            why: Rejection::new(
+                Reason::UnreadableReference,
+                format!("{field} is {name}, and {kind} {name} cannot be read ({words})"),
+            ),
+            remedy: Remedy::Mend,
+            watched: true,
+        })),
     }
+}
+
+/// The user and password for NATS, if the run may have them and both are there.
+pub(super) fn nats_auth<'a>(
+    situation: &Situation<'a>,
+    agent: &Agent,
+) -> Result<Option<&'a NatsAuth>, Unresolved> {
+    let Some(nats) = job::nats_auth(agent, situation.settings) else {
+        return Ok(None);
+    };
+    let keys = keys_of(situation, &KeyHolder::Secret(nats.secret.clone()))?;
+    let complete = match keys {
+        Keys::Of(keys) => [&nats.username_key, &nats.password_key]
+            .iter()
+            .all(|key| keys.contains_key(*key)),
+        Keys::Absent | Keys::Forbidden => false,
+    };
+    Ok(complete.then_some(nats))
+}
+
+/// The hash of a system prompt that is kept in a Secret or a ConfigMap, as far as we may know it.
+pub(super) fn prompt_hash(
+    situation: &Situation<'_>,
+    source: &PromptSource,
+) -> Result<Option<String>, Unresolved> {
+    let PromptSource { holder, key } = source;
+    let problem = match keys_of(situation, holder)? {
+        Keys::Of(keys) => match keys.get(key) {
+            Some(hash) => return Ok(Some(hash.clone())),
+            None => format!("the system prompt is {key} of {holder}, which has no such key"),
+        },
+        Keys::Absent => format!("the system prompt is {key} of {holder}, which does not exist"),
+        Keys::Forbidden => return Ok(None),
+    };
+    Err(Unresolved::Lacking(Lacking {
+        why: Rejection::new(Reason::MissingSystemPromptRef, problem),
+        remedy: Remedy::Create,
+        watched: false,
+    }))
+}
+
+fn keys_of<'a>(situation: &Situation<'a>, holder: &KeyHolder) -> Result<&'a Keys, Unresolved> {
+    let unsure = || Unresolved::Unsure(Question::Keys(holder.clone()));
+    situation.observed.keys.get(holder).ok_or_else(unsure)
 }

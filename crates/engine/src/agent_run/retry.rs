@@ -29,6 +29,7 @@ pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed:
     let mut next = Attempt {
         number: so_far.current() + 1,
         job: None,
+        given_up: None,
         ..so_far.clone()
     };
     if verdict == Verdict::Disrupted && so_far.disruptions < DISRUPTIONS_MAX {

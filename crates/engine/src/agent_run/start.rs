@@ -13,12 +13,13 @@ use kube::ResourceExt;
 
 use super::{
     References, Situation, jobs,
-    references::{self, Resolved, Unresolved},
+    leftovers::after,
+    references::{self, Lacking, Resolved, Unresolved},
     retry, spec_hash,
     stamp::Stamp,
 };
 use crate::{
-    decision::{Decision, Effect, Plan, Refusal, Rejection, Sight},
+    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection, Sight},
     job::{self, JobRequest},
 };
 
@@ -26,6 +27,12 @@ use crate::{
 const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 /// How long until a Job that has the name and is going away is looked for again. It need not be one that is watched.
 const TERMINATING_RETRY: Duration = Duration::from_secs(5);
+/// How long until a ConfigMap that has the name and stays until somebody deletes it is looked for again. ConfigMaps are not
+/// watched, so that no event tells.
+const OCCUPIED_RETRY: Duration = Duration::from_secs(30);
+
+/// How long until something that is not watched and is missing is looked for again, for as long as the grace lasts.
+const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
 
 /// Makes the Job of the next attempt.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
@@ -38,25 +45,26 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     if let Some(refusal) = &situation.observed.refusal {
         return refused(situation, refusal);
     }
-    let resolved = match acceptable(situation)
-        .map_err(Unresolved::Wrong)
-        .and_then(|()| references::resolve(situation))
-    {
-        Ok(resolved) => resolved,
-        Err(Unresolved::Unsure(question)) => return Decision::look(question),
-        Err(Unresolved::Missing(missing)) => return missing_reference(situation, missing),
-        Err(Unresolved::Wrong(rejection)) => return reject(situation, &rejection),
-    };
-    if let Err(rejection) = version_control(situation) {
-        return reject(situation, &rejection);
+    if let Some(occupant) = &situation.observed.occupant {
+        return occupied(situation, occupant);
     }
-    match build(situation, &resolved) {
+    match first_effects(situation) {
         Ok(effects) => Decision::Act(Plan {
             effects,
             ..Plan::nothing()
         }),
-        Err(rejection) => reject(situation, &rejection),
+        Err(Unresolved::Unsure(question)) => Decision::look(question),
+        Err(Unresolved::Lacking(lacking)) => lacking_reference(situation, lacking),
+        Err(Unresolved::Wrong(rejection)) => reject(situation, &rejection),
     }
+}
+
+/// The Job and what it needs, once all that the run refers to is there and allows it.
+fn first_effects(situation: &Situation<'_>) -> Result<Vec<Effect>, Unresolved> {
+    acceptable(situation).map_err(Unresolved::Wrong)?;
+    let resolved = references::resolve(situation)?;
+    version_control(situation).map_err(Unresolved::Wrong)?;
+    build(situation, &resolved)
 }
 
 /// Whether the run makes sense by itself, and this version can execute it.
@@ -108,7 +116,7 @@ pub(super) fn wants_version_control(situation: &Situation<'_>) -> bool {
         || agent.seen().is_some_and(|agent| agent.spec.vcs_ref.is_some())
 }
 
-fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Rejection> {
+fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Unresolved> {
     let spec_hash = spec_hash(&situation.run.spec);
     let request = JobRequest {
         run: situation.run,
@@ -118,45 +126,54 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         implementation: resolved.implementation,
         implementation_ref: resolved.implementation_ref,
         memory: resolved.memory,
+        nats_auth: references::nats_auth(situation, resolved.agent)?,
         spec_hash: &spec_hash,
         admitted_at: situation.now,
     };
-    let mut built = job::build(&request, situation.settings)?;
+    let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
+    let attempts_allowed = job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
+        .map_err(Unresolved::Wrong)?;
+    let system_prompt_hash = match &built.system_prompt_source {
+        Some(source) => references::prompt_hash(situation, source)?,
+        None => built.system_prompt_hash,
+    };
     let stamp = Stamp {
-        attempts_allowed: job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)?,
-        system_prompt_hash: built.system_prompt_hash,
+        attempts_allowed,
+        system_prompt_hash,
         contract: built.contract,
     };
     stamp.put_on(&mut built.job);
     let files = built
         .config_map
         .map(|files| Effect::CreateConfigMap(Box::new(files)));
-    let job = Effect::CreateJob(Box::new(built.job));
+    let job = Effect::CreateJob(Box::new(NewJob {
+        job: built.job,
+        pod_fields: built.pod_fields,
+    }));
     Ok(files.into_iter().chain([job]).collect())
 }
 
-/// Something the run refers to is not there: it has the grace to come.
-fn missing_reference(situation: &Situation<'_>, missing: Rejection) -> Decision<AgentRunStatus> {
+/// Something the run refers to is not there, or cannot be read: it has the grace to come, or to be mended.
+fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Decision<AgentRunStatus> {
+    let Lacking { why, remedy, watched } = lacking;
     let grace = situation.settings.runs.reference_grace;
-    let since = waiting_since(situation, &missing.reason).unwrap_or(situation.now);
+    let since = waiting_since(situation, &why.reason).unwrap_or(situation.now);
     let deadline = since.saturating_add(grace).unwrap_or(Timestamp::MAX);
     if situation.now >= deadline {
         let message = format!(
-            "{}; it did not appear within {} s: create it and submit the run again",
-            missing.message,
+            "{}, which did not change within {} s: {remedy} and submit the run again",
+            why.message,
             grace.as_secs()
         );
-        return reject(situation, &Rejection::new(missing.reason, message));
+        return reject(situation, &Rejection::new(why.reason, message));
     }
     let mut next = situation.next_status();
-    let message = format!(
-        "{}: create it before {deadline}, or the run fails",
-        missing.message
-    );
-    next.blocked(&missing.reason, &message);
+    let message = format!("{}: {remedy} before {deadline}, or the run fails", why.message);
+    next.blocked(&why.reason, &message);
+    let look_again = after(situation.now, UNWATCHED_RETRY).min(deadline);
     Decision::Act(Plan {
         status: next.into_status(),
-        wake_at: Some(deadline),
+        wake_at: Some(if watched { deadline } else { look_again }),
         ..Plan::nothing()
     })
 }
@@ -193,6 +210,39 @@ fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Decision<AgentRunSta
     Decision::Act(Plan {
         status: next.into_status(),
         wake_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
+        ..Plan::nothing()
+    })
+}
+
+/// Another ConfigMap has the name of the one with the run's files. What is in it is not ours, so the Job must not mount it.
+fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Decision<AgentRunStatus> {
+    let Occupant { name, owner } = occupant;
+    let of_earlier_run = owner
+        .as_ref()
+        .is_some_and(|owner| owner.kind == "AgentRun" && owner.name == situation.observed.key.name);
+    let (message, retry) = if of_earlier_run {
+        let message = format!(
+            "ConfigMap {name} belongs to an earlier run of this name, and Kubernetes is removing it; the run starts when it \
+             has gone"
+        );
+        (message, TERMINATING_RETRY)
+    } else {
+        let whose = match owner {
+            Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
+            None => "does not belong to it".to_owned(),
+        };
+        let message = format!(
+            "the run needs a ConfigMap called {name} for its files, and there is one that {whose}: delete that ConfigMap, or \
+             submit the run under another name; it is looked for again every {} s",
+            OCCUPIED_RETRY.as_secs()
+        );
+        (message, OCCUPIED_RETRY)
+    };
+    let mut next = situation.next_status();
+    next.blocked(&Reason::NameTaken, &message);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        wake_at: situation.now.checked_add(retry).ok(),
         ..Plan::nothing()
     })
 }

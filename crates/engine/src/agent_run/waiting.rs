@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{NextStatus, Situation, follow, jobs, leftovers::after};
-use crate::decision::{Decision, Plan, PodSight};
+use crate::decision::{Decision, Plan, PodSight, Rejection};
 
 /// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,8 +72,7 @@ fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Op
     }
     match wait.cause {
         Cause::Unavailable if situation.now >= end => {
-            // The intent comes first: once the pod is deleted, nothing else would tell why.
-            next.warn(&Reason::ImageUnavailable, &wait.message);
+            next.given_up(&Rejection::new(Reason::ImageUnavailable, &wait.message));
             None
         }
         Cause::Unavailable => {

@@ -2,7 +2,8 @@
 //!
 //! A value of the wrong form is refused by name: whoever wrote it would otherwise wonder why it does nothing. Keys that are
 //! not listed here are passed over, because the map is shared with the other runtimes. Null and blank texts count as absent;
-//! an empty list or object is a value, and clears what the settings say.
+//! an empty list or object is a value, and clears what the settings say. What has a type of Kubernetes is passed on as it was
+//! given, also with fields of a newer Kubernetes than this program knows.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,11 @@ use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration, Topol
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{decision::Rejection, settings::Settings};
+use crate::{
+    as_given::{AsGiven, Unfit, topology_spread_constraint},
+    decision::Rejection,
+    settings::Settings,
+};
 
 /// The most retries a run may ask for. Each is a Job of its own, so a number typed by mistake would be costly.
 const RETRIES_MAX: u32 = 100;
@@ -31,10 +36,10 @@ const QUOTE_MAX_CHARS: usize = 100;
 pub(super) struct RuntimeConfig {
     pub(super) service_account: Option<String>,
     pub(super) node_selector: Option<BTreeMap<String, String>>,
-    pub(super) tolerations: Option<Vec<Toleration>>,
-    pub(super) topology_spread_constraints: Option<Vec<TopologySpreadConstraint>>,
-    pub(super) affinity: Option<Affinity>,
-    pub(super) pod_security_context: Option<PodSecurityContext>,
+    pub(super) tolerations: Option<Vec<AsGiven<Toleration>>>,
+    pub(super) topology_spread_constraints: Option<Vec<AsGiven<TopologySpreadConstraint>>>,
+    pub(super) affinity: Option<AsGiven<Affinity>>,
+    pub(super) pod_security_context: Option<AsGiven<PodSecurityContext>>,
     pub(super) priority_class_name: Option<String>,
     pub(super) scheduler_name: Option<String>,
     pub(super) image_pull_secrets: Option<Vec<String>>,
@@ -49,8 +54,9 @@ impl RuntimeConfig {
         Ok(Self {
             service_account: fields.text("serviceAccount")?,
             node_selector: fields.strings("nodeSelector")?,
-            tolerations: fields.list("tolerations")?,
-            topology_spread_constraints: fields.list("topologySpreadConstraints")?,
+            tolerations: fields.list("tolerations", AsGiven::read)?,
+            topology_spread_constraints: fields
+                .list("topologySpreadConstraints", topology_spread_constraint)?,
             affinity: fields.object("affinity")?,
             pod_security_context: fields.object("podSecurityContext")?,
             priority_class_name: fields.text("priorityClassName")?,
@@ -179,15 +185,26 @@ impl<'a> Fields<'a> {
         Ok(Some((place, items)))
     }
 
-    fn list<T: DeserializeOwned + Serialize>(&self, name: &str) -> Result<Option<Vec<T>>, Rejection> {
-        self.items(name)?
-            .map(|(place, items)| kubernetes_list(&place, items))
-            .transpose()
+    fn list<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&Value) -> Result<AsGiven<T>, Unfit>,
+    ) -> Result<Option<Vec<AsGiven<T>>>, Rejection> {
+        let Some((place, items)) = self.items(name)? else {
+            return Ok(None);
+        };
+        let item = |(index, item)| kubernetes_object(&format!("{place}[{index}]"), item, &read);
+        items
+            .iter()
+            .enumerate()
+            .map(item)
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
-    fn object<T: DeserializeOwned + Serialize>(&self, name: &str) -> Result<Option<T>, Rejection> {
+    fn object<T: DeserializeOwned + Serialize>(&self, name: &str) -> Result<Option<AsGiven<T>>, Rejection> {
         self.get(name)
-            .map(|(place, value)| kubernetes_object(&place, value))
+            .map(|(place, value)| kubernetes_object(&place, value, AsGiven::read))
             .transpose()
     }
 
@@ -215,73 +232,20 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads a list of objects of a Kubernetes type. `place` names it in messages.
-pub(super) fn kubernetes_list<T: DeserializeOwned + Serialize>(
+/// Reads an object of a Kubernetes type. `place` names it in messages.
+fn kubernetes_object<T>(
     place: &str,
-    items: &[Value],
-) -> Result<Vec<T>, Rejection> {
-    items
-        .iter()
-        .enumerate()
-        .map(|(index, item)| kubernetes_object(&format!("{place}[{index}]"), item))
-        .collect()
-}
-
-/// Reads an object of a Kubernetes type. A field that the type does not know is refused: it would be lost on the way to
-/// the pod, and somebody who misspelt `requiredDuringScheduling…` believes to have required something.
-fn kubernetes_object<T: DeserializeOwned + Serialize>(place: &str, value: &Value) -> Result<T, Rejection> {
+    value: &Value,
+    read: impl Fn(&Value) -> Result<AsGiven<T>, Unfit>,
+) -> Result<AsGiven<T>, Rejection> {
     if !value.is_object() {
         return Err(wrong(place, value, "it must be an object; {} clears the default"));
     }
-    let object: T = read_as(place, value)?;
-    let kept = serde_json::to_value(&object)
-        .map_err(|error| wrong(place, value, &format!("it cannot be written: {error}")))?;
-    match first_lost(value, &kept, place) {
-        None => Ok(object),
-        Some(lost) => Err(Rejection::new(
-            Reason::InvalidRuntimeConfig,
-            format!("{lost} is no field that Kubernetes 1.35 has there: correct its name or take it out"),
-        )),
-    }
+    read(value).map_err(|unfit| wrong(place, value, &format!("it cannot be read: {unfit}")))
 }
 
 fn read_as<T: DeserializeOwned>(place: &str, value: &Value) -> Result<T, Rejection> {
     T::deserialize(value).map_err(|error| wrong(place, value, &format!("it cannot be read: {error}")))
-}
-
-/// The first field of what was given that is not in what was kept of it. JSON is read to a depth of at most 128, which
-/// bounds the recursion.
-fn first_lost(given: &Value, kept: &Value, place: &str) -> Option<String> {
-    match given {
-        Value::Object(fields) => {
-            fields
-                .iter()
-                .filter(|(_, value)| !says_nothing(value))
-                .find_map(|(name, value)| {
-                    let place = format!("{place}.{name}");
-                    match kept.get(name) {
-                        None => Some(place),
-                        Some(kept) => first_lost(value, kept, &place),
-                    }
-                })
-        }
-        Value::Array(items) => items
-            .iter()
-            .zip(kept.as_array()?)
-            .enumerate()
-            .find_map(|(index, (given, kept))| first_lost(given, kept, &format!("{place}[{index}]"))),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
-}
-
-/// Null and what is empty may be left out by the types of Kubernetes.
-fn says_nothing(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Object(fields) => fields.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
 }
 
 fn wrong(place: &str, value: &Value, remedy: &str) -> Rejection {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, SecretEnvSource};
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource, SecretEnvSource, SecretKeySelector};
 use serde_json::Value;
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     decision::Rejection,
+    settings::AuthSecret,
     template::{self, Piece},
 };
 
@@ -37,25 +38,35 @@ impl Environment {
         request: &JobRequest<'_>,
         context: &Value,
         prompt: SystemPrompt<'_>,
+        auth: Option<&AuthSecret>,
     ) -> Result<Self, Rejection> {
         let provider = provider_name(request);
-        let before = [
+        let mut before = vec![
             ("AGENT_RUN_SPEC", paths::RUN_DOCUMENT),
             ("AGENT_RUNNER_SPEC_PATH", paths::RUNNER_DOCUMENT),
         ];
-        let mut after = vec![("AGENT_PROVIDER", provider)];
-        if matches!(
-            prompt,
-            SystemPrompt::Secret { .. } | SystemPrompt::ConfigMap { .. }
-        ) {
-            after.push(("CODEX_SYSTEM_PROMPT_PATH", paths::SYSTEM_PROMPT));
+        let credentials = auth.map(|auth| {
+            let directory = auth.mount_path.trim_end_matches('/');
+            (directory, format!("{directory}/{}", auth.key))
+        });
+        if let Some((directory, file)) = &credentials {
+            before.extend([("CODEX_HOME", *directory), ("CODEX_AUTH", file)]);
         }
-        let ours = before.iter().chain(&after).map(|(name, _)| *name);
+        let mounted_prompt = match prompt {
+            SystemPrompt::Secret { .. } | SystemPrompt::ConfigMap { .. } => {
+                Some(("CODEX_SYSTEM_PROMPT_PATH", paths::SYSTEM_PROMPT))
+            }
+            SystemPrompt::None | SystemPrompt::Inline(_) => None,
+        };
+        let named_provider = ("AGENT_PROVIDER", provider);
+        let ours = before.iter().chain([&named_provider]).chain(&mounted_prompt);
+        let ours = ours.map(|(name, _)| *name);
         let reserved: BTreeSet<&str> = ours.chain([OUTCOME_PATH]).collect();
 
         let mut chosen = of_agent(request);
         chosen.extend(of_provider(request, context)?);
         let chosen = last_of_each(chosen, &reserved);
+        let nats = of_nats(request, &chosen);
         let own_home = !chosen.iter().any(|variable| variable.name == HOME);
         let home = own_home.then(|| variable(HOME, paths::HOME));
         let literal = |(name, value): &(&str, &str)| variable(name, *value);
@@ -65,7 +76,9 @@ impl Environment {
                 .map(literal)
                 .chain(home)
                 .chain(chosen)
-                .chain(after.iter().map(literal))
+                .chain([literal(&named_provider)])
+                .chain(nats)
+                .chain(mounted_prompt.as_ref().map(literal))
                 .collect(),
             own_home,
         })
@@ -92,6 +105,37 @@ fn variable(name: &str, value: impl Into<String>) -> EnvVar {
         value: Some(value.into()),
         value_from: None,
     }
+}
+
+/// User and password for NATS, unless the Agent or the provider has chosen one of them.
+fn of_nats(request: &JobRequest<'_>, chosen: &[EnvVar]) -> Vec<EnvVar> {
+    let Some(nats) = request.nats_auth else {
+        return Vec::new();
+    };
+    let pairs = [
+        ("NATS_USER", &nats.username_key),
+        ("NATS_PASSWORD", &nats.password_key),
+    ];
+    if chosen
+        .iter()
+        .any(|variable| pairs.iter().any(|(name, _)| variable.name == *name))
+    {
+        return Vec::new();
+    }
+    pairs
+        .map(|(name, key)| EnvVar {
+            name: name.to_owned(),
+            value: None,
+            value_from: Some(EnvVarSource {
+                secret_key_ref: Some(SecretKeySelector {
+                    name: nats.secret.clone(),
+                    key: key.clone(),
+                    optional: None,
+                }),
+                ..Default::default()
+            }),
+        })
+        .into()
 }
 
 fn of_agent(request: &JobRequest<'_>) -> Vec<EnvVar> {

@@ -70,8 +70,12 @@ pub use self::{
     config::{attempts_allowed, ttl_seconds},
     contract::contract_status,
     pod::{CONTAINER, INSTALL_CONTAINER},
+    prompt::PromptSource,
 };
-use crate::{decision::Rejection, settings::Settings};
+use crate::{
+    decision::{PodFields, Rejection},
+    settings::{NatsAuth, Settings},
+};
 
 /// The most bytes of a whole Job. etcd takes 1.5 MiB, the API server adds to what it is given, and what is too large for
 /// etcd is reported as an error of the server, as if it were worth trying again.
@@ -89,6 +93,8 @@ pub struct JobRequest<'a> {
     /// The name of the ImplementationSpec, where the run refers to one.
     pub implementation_ref: Option<&'a str>,
     pub memory: Option<&'a Memory>,
+    /// The user and password for NATS, where the run may have them and they are there.
+    pub nats_auth: Option<&'a NatsAuth>,
     /// Hash of the run's spec, by which a Job is recognised as this run's own.
     pub spec_hash: &'a str,
     /// When the run was let in; stamped on the Job.
@@ -99,11 +105,15 @@ pub struct JobRequest<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuiltJob {
     pub job: Job,
+    /// See [`NewJob`](crate::decision::NewJob).
+    pub pod_fields: PodFields,
     pub config_map: Option<ConfigMap>,
     /// What the implementation asked the run to know; absent if it asked nothing.
     pub contract: Option<ContractStatus>,
     /// SHA-256 of the system prompt, if it stands in a spec and not in a Secret or a ConfigMap.
     pub system_prompt_hash: Option<String>,
+    /// Where the system prompt is kept otherwise: the pod does not start before it is there.
+    pub system_prompt_source: Option<PromptSource>,
 }
 
 /// Which run it is, as the agent is told.
@@ -146,6 +156,12 @@ fn of_attempt(suffix: &str, attempt: u32) -> String {
     }
 }
 
+/// The user and password for NATS that the runs of this Agent may have, if there are any.
+pub fn nats_auth<'a>(agent: &Agent, settings: &'a Settings) -> Option<&'a NatsAuth> {
+    let nats = settings.runner.nats_auth.as_ref();
+    nats.filter(|nats| policy::may_use_nats(agent, nats, &settings.policy))
+}
+
 /// Says what is wrong with a run by itself, before anything it refers to is known.
 pub fn check_run(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
     run_by_itself(run, settings).map(|_| ())
@@ -169,7 +185,8 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
     let contract = contract::check(&metadata, &implementation_place(request))?;
-    policy::secrets_blocked(run, request.memory, &config, &settings.policy)?;
+    policy::secrets_blocked(run, request.memory, &config, settings)?;
+    policy::auth_secret_allowed(run, agent, &settings.runner)?;
     policy::memory_secret(run, agent, request.memory)?;
     let prompt = SystemPrompt::of(run, agent)?;
 
@@ -184,17 +201,19 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     );
     let store = Store::of(&files)?;
     let config_map = config_map_name(identity.name, request.attempt);
+    let auth = settings.runner.auth_secret.as_ref();
     let parts = Parts {
         image,
         service_account,
         config: &config,
         prompt,
-        environment: Environment::of(request, &context, prompt)?,
+        environment: Environment::of(request, &context, prompt, auth)?,
+        auth,
         files,
         store: &store,
         config_map: config_map.as_str(),
     };
-    let pod = pod::spec(request, identity.name, parts, &settings.runner)?;
+    let (pod, pod_fields) = pod::spec(request, identity.name, parts, &settings.runner)?;
     let (annotations, config_map) = match store {
         Store::Annotations(annotations) => (Some(annotations), None),
         Store::ConfigMap(data) => (None, Some(config_map_of(request, identity, config_map, data))),
@@ -206,9 +225,11 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         .then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()]);
     Ok(BuiltJob {
         job: bounded(job(metadata, annotations, pod))?,
+        pod_fields,
         config_map,
         contract,
         system_prompt_hash: prompt.hash(),
+        system_prompt_source: prompt.source(),
     })
 }
 

@@ -30,6 +30,8 @@ pub(super) struct VolumeNames {
     pub(super) home: String,
     pub(super) files: String,
     pub(super) system_prompt: String,
+    pub(super) auth_home: String,
+    pub(super) auth_secret: String,
 }
 
 impl VolumeNames {
@@ -41,6 +43,8 @@ impl VolumeNames {
             home: name("home"),
             files: name("spec-vol"),
             system_prompt: name("system-prompt"),
+            auth_home: name("auth-home"),
+            auth_secret: name("auth-secret"),
         }
     }
 }

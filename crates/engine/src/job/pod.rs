@@ -21,8 +21,8 @@ use super::{
     volumes::{self, Below, Layout},
 };
 use crate::{
-    decision::Rejection,
-    settings::{Install, RunnerSettings},
+    decision::{PodFields, Rejection},
+    settings::{AuthSecret, Install, RunnerSettings},
 };
 
 /// Name of the container that runs the agent.
@@ -42,19 +42,21 @@ pub(super) struct Parts<'a> {
     pub(super) config: &'a RuntimeConfig,
     pub(super) prompt: SystemPrompt<'a>,
     pub(super) environment: Environment,
+    pub(super) auth: Option<&'a AuthSecret>,
     pub(super) files: Vec<File>,
     pub(super) store: &'a Store,
     /// Name of the ConfigMap with the files, if they are in one.
     pub(super) config_map: &'a str,
 }
 
-/// Puts the pod together.
+/// Puts the pod together, with the fields of its spec that have to be sent as they were given.
 pub(super) fn spec(
     request: &JobRequest<'_>,
     run: &str,
     parts: Parts<'_>,
     settings: &RunnerSettings,
-) -> Result<PodSpec, Rejection> {
+) -> Result<(PodSpec, PodFields), Rejection> {
+    let mut fields = PodFields::new();
     let names = VolumeNames::of(run);
     let workload = request.run.spec.workload.as_ref();
     let (volumes, mounts) = layout(&names, workload, &parts)?.finish();
@@ -83,13 +85,14 @@ pub(super) fn spec(
         automount_service_account_token: parts.service_account.is_none().then_some(false),
         service_account_name: parts.service_account,
         image_pull_secrets: pull_secrets(parts.config, settings),
-        security_context: pod_security_context(parts.config, settings),
+        security_context: pod_security_context(parts.config, settings, &mut fields),
         termination_grace_period_seconds: Some(i64::from(POD_GRACE_SECONDS)),
         // Otherwise the name of any Service in the namespace becomes variables of the agent.
         enable_service_links: Some(false),
         ..Default::default()
     };
-    scheduling::place(pod, parts.config, settings)
+    let pod = scheduling::place(pod, parts.config, settings, &mut fields);
+    Ok((pod, fields))
 }
 
 /// Everything that is mounted into the main container.
@@ -103,6 +106,15 @@ fn layout(names: &VolumeNames, workload: Option<&Workload>, parts: &Parts<'_>) -
     layout.directory(&names.workspace, paths::WORKSPACE, own)?;
     if parts.environment.own_home {
         layout.directory(&names.home, paths::HOME, own)?;
+    }
+    if let Some(auth) = parts.auth {
+        let directory = auth.mount_path.trim_end_matches('/');
+        layout.directory(&names.auth_home, directory, own)?;
+        layout.volume(volumes::secret_file(&names.auth_secret, &auth.name, &auth.key));
+        let path = format!("{directory}/{}", auth.key);
+        let mount = volumes::file_mount(&names.auth_secret, &auth.key, &path);
+        let field = "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH";
+        layout.mount(mount, Below::Nothing, "the agent's credentials", field)?;
     }
     if let Some(volume) = parts.prompt.volume(names.system_prompt.clone()) {
         let mount = volumes::file_mount(&volume.name, prompt::FILE, paths::SYSTEM_PROMPT);
@@ -162,13 +174,17 @@ fn pull_secrets(config: &RuntimeConfig, settings: &RunnerSettings) -> Option<Vec
 }
 
 /// What the run says, else what the settings say, else the restricted one. An empty one means none at all.
-fn pod_security_context(config: &RuntimeConfig, settings: &RunnerSettings) -> Option<PodSecurityContext> {
+fn pod_security_context(
+    config: &RuntimeConfig,
+    settings: &RunnerSettings,
+    fields: &mut PodFields,
+) -> Option<PodSecurityContext> {
     let chosen = config
         .pod_security_context
         .as_ref()
         .or(settings.pod_security_context.as_ref());
     match chosen {
-        Some(context) => Some(context.clone()).filter(|context| *context != PodSecurityContext::default()),
+        Some(context) => scheduling::one("securityContext", context, fields),
         None => Some(restricted_pod()),
     }
 }

@@ -15,7 +15,7 @@ use jangar_api::{
 use super::config::RuntimeConfig;
 use crate::{
     decision::Rejection,
-    settings::{PolicySettings, RunnerSettings, Settings},
+    settings::{AuthSecret, NatsAuth, PolicySettings, RunnerSettings, Settings},
 };
 
 /// The most parameters of a run, as its schema has it.
@@ -190,6 +190,14 @@ fn of_memory(memory: &Memory) -> Option<SecretUse<'_>> {
     })
 }
 
+/// The Secret with the credentials of all agents.
+fn of_settings(auth: &AuthSecret) -> SecretUse<'_> {
+    SecretUse {
+        field: "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME".to_owned(),
+        name: &auth.name,
+    }
+}
+
 /// What the agent restricts its runs to. An empty list restricts nothing.
 fn restriction(agent: &Agent, list: impl Fn(&AgentSecurity) -> &Vec<String>) -> Option<BTreeSet<&str>> {
     let names: BTreeSet<&str> = agent
@@ -252,18 +260,20 @@ pub(super) fn secrets_blocked(
     run: &AgentRun,
     memory: Option<&Memory>,
     config: &RuntimeConfig,
-    policy: &PolicySettings,
+    settings: &Settings,
 ) -> Result<(), Rejection> {
+    let blocked = &settings.policy.blocked_secrets;
     let pulls = config.image_pull_secrets.iter().flatten().enumerate();
     let pulls = pulls.map(|(index, name)| SecretUse {
         field: format!("spec.runtime.config.imagePullSecrets[{index}]"),
         name,
     });
-    let blocked = asked_for(run)
+    let found = asked_for(run)
         .chain(memory.and_then(of_memory))
+        .chain(settings.runner.auth_secret.as_ref().map(of_settings))
         .chain(pulls)
-        .find(|used| policy.blocked_secrets.contains(used.name));
-    match blocked {
+        .find(|used| blocked.contains(used.name));
+    match found {
         None => Ok(()),
         Some(used) => Err(Rejection::new(
             Reason::SecretBlocked,
@@ -273,6 +283,26 @@ pub(super) fn secrets_blocked(
             ),
         )),
     }
+}
+
+/// Whether the agent allows the Secret with the credentials of all agents.
+pub(super) fn auth_secret_allowed(
+    run: &AgentRun,
+    agent: &Agent,
+    settings: &RunnerSettings,
+) -> Result<(), Rejection> {
+    match &settings.auth_secret {
+        Some(auth) => check_allowed(run, agent, &of_settings(auth)),
+        None => Ok(()),
+    }
+}
+
+/// Whether the run may have the user and password for NATS. Unlike what is asked for, they are an offer: a run that may not
+/// have them goes without.
+pub(super) fn may_use_nats(agent: &Agent, nats: &NatsAuth, policy: &PolicySettings) -> bool {
+    let allowed = restriction(agent, |security| &security.allowed_secrets);
+    !policy.blocked_secrets.contains(&nats.secret)
+        && allowed.is_none_or(|names| names.contains(nats.secret.as_str()))
 }
 
 /// Whether the run may use the Secret of its memory: the agent must allow it, and a run that lists its Secrets must list

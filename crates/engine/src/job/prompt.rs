@@ -1,7 +1,5 @@
 //! Which system prompt a run has: its own, or the one its Agent has for runs that bring none.
 
-use std::fmt::Write as _;
-
 use jangar_api::{
     agents::{agent::Agent, agent_run::AgentRun},
     reason::Reason,
@@ -11,12 +9,19 @@ use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, KeyToPath, SecretVolumeS
 use sha2::{Digest, Sha256};
 
 use super::policy::{self, present};
-use crate::decision::Rejection;
+use crate::decision::{KeyHolder, Rejection};
 
 /// The most characters of a prompt in a spec, as the schema has it. A longer one belongs into a ConfigMap.
 const INLINE_MAX_CHARS: usize = 16_384;
 /// Name of the file in the volume that holds the prompt.
 pub(super) const FILE: &str = "system-prompt.txt";
+
+/// Where a system prompt is kept that does not stand in a spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptSource {
+    pub holder: KeyHolder,
+    pub key: String,
+}
 
 /// The system prompt of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +74,20 @@ impl<'a> SystemPrompt<'a> {
 
     /// SHA-256 of the text, in hexadecimal digits. What a reference leads to is known only in the pod.
     pub(super) fn hash(self) -> Option<String> {
-        let digest = Sha256::digest(self.text()?.as_bytes());
-        Some(digest.iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        }))
+        Some(format!("{:x}", Sha256::digest(self.text()?.as_bytes())))
+    }
+
+    /// What holds the prompt and under which key, where it does not stand in a spec.
+    pub(super) fn source(self) -> Option<PromptSource> {
+        let (holder, key) = match self {
+            Self::None | Self::Inline(_) => return None,
+            Self::Secret { name, key } => (KeyHolder::Secret(name.to_owned()), key),
+            Self::ConfigMap { name, key } => (KeyHolder::ConfigMap(name.to_owned()), key),
+        };
+        Some(PromptSource {
+            holder,
+            key: key.to_owned(),
+        })
     }
 
     /// The volume that holds the prompt, if it has to be mounted.

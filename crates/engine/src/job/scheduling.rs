@@ -2,37 +2,33 @@
 
 use jangar_api::labels;
 use k8s_openapi::{
-    api::core::v1::{Affinity, PodSpec, TopologySpreadConstraint},
+    api::core::v1::{PodSpec, TopologySpreadConstraint},
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
-use super::config::{RuntimeConfig, kubernetes_list};
-use crate::{decision::Rejection, settings::RunnerSettings};
+use super::config::RuntimeConfig;
+use crate::{as_given::AsGiven, decision::PodFields, settings::RunnerSettings};
 
-/// Writes where the pod may run into its spec.
+/// Writes where the pod may run into its spec, and into `fields` what its types do not know.
 pub(super) fn place(
     pod: PodSpec,
     config: &RuntimeConfig,
     settings: &RunnerSettings,
-) -> Result<PodSpec, Rejection> {
+    fields: &mut PodFields,
+) -> PodSpec {
     let node_selector = config.node_selector.as_ref().unwrap_or(&settings.node_selector);
     let tolerations = config.tolerations.as_ref().unwrap_or(&settings.tolerations);
-    let constraints = match &config.topology_spread_constraints {
-        Some(constraints) => constraints.clone(),
-        None => kubernetes_list(
-            "JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS",
-            &settings.topology_spread_constraints,
-        )?,
-    };
+    let constraints = config.topology_spread_constraints.as_ref();
+    let constraints = constraints.unwrap_or(&settings.topology_spread_constraints);
+    let constraints: Vec<_> = constraints.iter().cloned().map(counting_runs).collect();
     let affinity = config.affinity.as_ref().or(settings.affinity.as_ref());
-    Ok(PodSpec {
+    PodSpec {
         node_selector: Some(node_selector.clone()).filter(|selector| !selector.is_empty()),
-        tolerations: Some(tolerations.clone()).filter(|tolerations| !tolerations.is_empty()),
-        topology_spread_constraints: Some(constraints.into_iter().map(counting_runs).collect())
-            .filter(|constraints: &Vec<_>| !constraints.is_empty()),
-        affinity: affinity
-            .filter(|affinity| **affinity != Affinity::default())
-            .cloned(),
+        tolerations: list("tolerations", tolerations, fields),
+        topology_spread_constraints: list("topologySpreadConstraints", &constraints, fields),
+        affinity: affinity.and_then(|affinity| one("affinity", affinity, fields)),
         priority_class_name: config
             .priority_class_name
             .clone()
@@ -42,12 +38,38 @@ pub(super) fn place(
             .clone()
             .or_else(|| settings.scheduler_name.clone()),
         ..pod
-    })
+    }
+}
+
+/// What to write into a field of the pod; nothing if it says nothing.
+pub(super) fn one<T>(field: &'static str, given: &AsGiven<T>, fields: &mut PodFields) -> Option<T>
+where
+    T: DeserializeOwned + Serialize + Clone,
+{
+    if given.is_empty() {
+        return None;
+    }
+    if given.unknown_field().is_some() {
+        fields.insert(field, given.json().clone());
+    }
+    Some(given.typed().clone())
+}
+
+fn list<T>(field: &'static str, given: &[AsGiven<T>], fields: &mut PodFields) -> Option<Vec<T>>
+where
+    T: DeserializeOwned + Serialize + Clone,
+{
+    if given.iter().any(|one| one.unknown_field().is_some()) {
+        let all = given.iter().map(|one| one.json().clone()).collect();
+        fields.insert(field, Value::Array(all));
+    }
+    let typed: Vec<T> = given.iter().map(|one| one.typed().clone()).collect();
+    (!typed.is_empty()).then_some(typed)
 }
 
 /// A constraint without a selector counts no pods at all, and so spreads nothing. Whoever leaves the selector out means the
 /// pods of all runs.
-fn counting_runs(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint {
+fn counting_runs(mut constraint: AsGiven<TopologySpreadConstraint>) -> AsGiven<TopologySpreadConstraint> {
     let selects = |selector: &LabelSelector| {
         selector
             .match_labels
@@ -58,18 +80,19 @@ fn counting_runs(constraint: TopologySpreadConstraint) -> TopologySpreadConstrai
                 .as_ref()
                 .is_some_and(|list| !list.is_empty())
     };
-    if constraint.label_selector.as_ref().is_some_and(selects) {
+    if constraint.typed().label_selector.as_ref().is_some_and(selects) {
         return constraint;
     }
-    TopologySpreadConstraint {
-        label_selector: Some(LabelSelector {
-            match_expressions: Some(vec![LabelSelectorRequirement {
-                key: labels::AGENT_RUN.to_owned(),
-                operator: "Exists".to_owned(),
-                values: None,
-            }]),
-            match_labels: None,
-        }),
-        ..constraint
-    }
+    let all_runs = LabelSelector {
+        match_expressions: Some(vec![LabelSelectorRequirement {
+            key: labels::AGENT_RUN.to_owned(),
+            operator: "Exists".to_owned(),
+            values: None,
+        }]),
+        match_labels: None,
+    };
+    constraint.set("labelSelector", all_runs, |constraint, selector| {
+        constraint.label_selector = Some(selector);
+    });
+    constraint
 }

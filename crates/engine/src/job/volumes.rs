@@ -9,7 +9,8 @@ use jangar_api::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        EmptyDirVolumeSource, PersistentVolumeClaimVolumeSource, SecretVolumeSource, Volume, VolumeMount,
+        EmptyDirVolumeSource, KeyToPath, PersistentVolumeClaimVolumeSource, SecretVolumeSource, Volume,
+        VolumeMount,
     },
     apimachinery::pkg::api::resource::Quantity,
 };
@@ -175,6 +176,23 @@ pub(super) fn empty_dir(name: &str) -> Volume {
     Volume {
         name: name.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
+        ..Default::default()
+    }
+}
+
+/// A volume with one file of a Secret, under the name of its key.
+pub(super) fn secret_file(volume: &str, secret: &str, key: &str) -> Volume {
+    Volume {
+        name: volume.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            items: Some(vec![KeyToPath {
+                key: key.to_owned(),
+                path: key.to_owned(),
+                mode: None,
+            }]),
+            ..Default::default()
+        }),
         ..Default::default()
     }
 }

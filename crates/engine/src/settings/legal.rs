@@ -20,6 +20,10 @@ pub(super) enum Rule {
     Image,
     /// An image in which `*` stands for any characters.
     ImagePattern,
+    /// The key of a value in a Secret or a ConfigMap, which is the name of a file as well.
+    DataKey,
+    /// The path of a directory in a container.
+    Directory,
 }
 
 impl Rule {
@@ -33,6 +37,8 @@ impl Rule {
             Self::LabelPattern => consists_of(word, "-_./*"),
             Self::Image => consists_of(word, "-_./:@+[]"),
             Self::ImagePattern => consists_of(word, "-_./:@+[]*"),
+            Self::DataKey => word.len() <= NAME_MAX && consists_of(word, "-_.") && !word.starts_with(".."),
+            Self::Directory => is_directory(word),
         }
     }
 
@@ -46,6 +52,8 @@ impl Rule {
             Self::LabelPattern => "a pattern of keys, such as `example.com/*`",
             Self::Image => "an image, such as `registry.example.com/agent:1`",
             Self::ImagePattern => "a pattern of images, such as `registry.example.com/*`",
+            Self::DataKey => "a key of a Secret (letters, digits, dashes, dots and underscores, at most 253)",
+            Self::Directory => "an absolute path below `/`, without `..` and colons",
         }
     }
 
@@ -59,12 +67,14 @@ impl Rule {
             Self::LabelPattern => "patterns of keys, such as `example.com/*`",
             Self::Image => "images, such as `registry.example.com/agent:1`",
             Self::ImagePattern => "patterns of images, such as `registry.example.com/*`",
+            Self::DataKey => "keys of a Secret",
+            Self::Directory => "absolute paths",
         }
     }
 }
 
 /// Whether the text may be the key of a label: a word, or a domain, a slash and a word.
-pub(super) fn is_label_key(text: &str) -> bool {
+pub(crate) fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((domain, word)) => is_dns_name(domain) && is_label_word(word),
         None => is_label_word(text),
@@ -91,6 +101,15 @@ fn is_dns_name(text: &str) -> bool {
 fn is_dns_label(text: &str) -> bool {
     let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.starts_with(small) && text.ends_with(small) && text.chars().all(|c| small(c) || c == '-')
+}
+
+fn is_directory(text: &str) -> bool {
+    let below = text.trim_end_matches('/').strip_prefix('/');
+    below.is_some_and(|path| {
+        !path.is_empty()
+            && !path.contains(':')
+            && path.split('/').all(|part| !part.is_empty() && part != "..")
+    })
 }
 
 /// Whether there is nothing in the text but letters, digits and these characters.

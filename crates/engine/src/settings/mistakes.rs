@@ -96,8 +96,6 @@ pub enum Wrong {
     JsonType { found: &'static str },
     #[error("`{path}` cannot be read ({error})")]
     Field { path: String, error: String },
-    #[error("`{path}` is not a field that this version knows")]
-    UnknownField { path: String },
     #[error("`{key}` cannot be the key of a label")]
     LabelKey { key: String },
     #[error("`{value}`, for `{key}`, cannot be the value of a label")]

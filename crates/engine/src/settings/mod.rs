@@ -16,11 +16,12 @@ mod unread;
 
 use std::{collections::BTreeSet, time::Duration};
 
+pub(crate) use self::legal::is_label_key;
 pub use self::{
     mistakes::{Mistake, Mistakes, Wrong},
     parse::Parsed,
     reference::reference,
-    runner::{Install, RunnerSettings},
+    runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
 };
 
 /// All settings of the controllers.
@@ -96,6 +97,8 @@ pub struct RunSettings {
     pub retention: Option<Duration>,
     /// Whether a run whose accepted spec was changed is stopped, or only warned about.
     pub immutability_enforced: bool,
+    /// Whether runs are cancelled on request, or the request is only answered.
+    pub cancel_enabled: bool,
     /// How long a cancel may take before it is reported as timed out.
     pub cancel_timeout: Duration,
     /// How many artifacts a status lists.
@@ -110,6 +113,7 @@ impl Default for RunSettings {
             reference_grace: Duration::from_mins(1),
             retention: Some(Duration::from_hours(30 * 24)),
             immutability_enforced: true,
+            cancel_enabled: true,
             cancel_timeout: Duration::from_mins(1),
             artifacts_max: 50,
             artifacts_strict: false,

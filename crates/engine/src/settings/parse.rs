@@ -2,15 +2,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Serialize, de::DeserializeOwned};
+
 use super::{
-    Namespaces, Settings,
+    AuthSecret, Namespaces, NatsAuth, RunnerSettings, Settings,
     mistakes::{Mistake, Mistakes, Wrong},
     table::{
-        self, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES, RENEW_DEADLINE, RETRY_PERIOD,
-        RUN_RETENTION,
+        self, AUTH_SECRET_KEY, AUTH_SECRET_MOUNT_PATH, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES,
+        NATS_PASSWORD_KEY, NATS_USERNAME_KEY, RENEW_DEADLINE, RETRY_PERIOD, RUN_RETENTION,
     },
     unread,
 };
+use crate::as_given::AsGiven;
 
 /// What all variables of Jangar begin with.
 const PREFIX: &str = "JANGAR_";
@@ -34,6 +37,46 @@ pub(super) struct Draft {
     pub(super) lease_namespace: Option<String>,
     /// The older name of the default image.
     pub(super) agent_image: Option<String>,
+    pub(super) auth_secret: AuthSecretDraft,
+    pub(super) nats_auth: NatsAuthDraft,
+}
+
+/// The parts of an [`AuthSecret`]. Without a name the others say nothing.
+#[derive(Default)]
+pub(super) struct AuthSecretDraft {
+    pub(super) name: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) mount_path: Option<String>,
+}
+
+impl AuthSecretDraft {
+    fn finish(self) -> Option<AuthSecret> {
+        Some(AuthSecret {
+            name: self.name?,
+            key: self.key.unwrap_or_else(|| AUTH_SECRET_KEY.to_owned()),
+            mount_path: self
+                .mount_path
+                .unwrap_or_else(|| AUTH_SECRET_MOUNT_PATH.to_owned()),
+        })
+    }
+}
+
+/// The parts of a [`NatsAuth`]. Without a name the others say nothing.
+#[derive(Default)]
+pub(super) struct NatsAuthDraft {
+    pub(super) secret: Option<String>,
+    pub(super) username_key: Option<String>,
+    pub(super) password_key: Option<String>,
+}
+
+impl NatsAuthDraft {
+    fn finish(self) -> Option<NatsAuth> {
+        Some(NatsAuth {
+            secret: self.secret?,
+            username_key: self.username_key.unwrap_or_else(|| NATS_USERNAME_KEY.to_owned()),
+            password_key: self.password_key.unwrap_or_else(|| NATS_PASSWORD_KEY.to_owned()),
+        })
+    }
 }
 
 /// The variables of Jangar that are set, without blanks around their values. A blank one counts as unset.
@@ -80,13 +123,20 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
         pod_namespace,
         lease_namespace,
         agent_image,
+        auth_secret,
+        nats_auth,
     } = draft;
     if let Some(namespace) = lease_namespace.or(pod_namespace) {
         settings.lease.namespace = namespace;
     }
     settings.runner.image = settings.runner.image.or(agent_image);
+    settings.runner.auth_secret = auth_secret.finish();
+    settings.runner.nats_auth = nats_auth.finish();
     Parsed {
-        warnings: upside_down_retention(&settings).into_iter().collect(),
+        warnings: upside_down_retention(&settings)
+            .into_iter()
+            .chain(unknown_fields(&settings.runner))
+            .collect(),
         unknown: given
             .0
             .keys()
@@ -166,4 +216,32 @@ fn upside_down_retention(settings: &Settings) -> Option<String> {
              and the Job is deleted with the run: keep the run longer, or the Job shorter"
         )
     })
+}
+
+/// Fields of Kubernetes that this version does not know. They may be of a newer Kubernetes, or misspelt: only the API server
+/// can tell, and it refuses the Jobs of runs if they are wrong.
+fn unknown_fields(runner: &RunnerSettings) -> impl Iterator<Item = String> {
+    fn of_each<T: DeserializeOwned + Serialize>(list: &[AsGiven<T>]) -> impl Iterator<Item = String> {
+        let unknown =
+            |(index, given): (usize, &AsGiven<T>)| Some(format!("[{index}].{}", given.unknown_field()?));
+        list.iter().enumerate().filter_map(unknown)
+    }
+    let affinity = runner.affinity.as_ref().and_then(AsGiven::unknown_field);
+    let security = runner.pod_security_context.as_ref();
+    let security = security.and_then(AsGiven::unknown_field);
+    let named = |variable: &'static str| move |path: String| (variable, path);
+    of_each(&runner.tolerations)
+        .map(named("JANGAR_AGENT_RUNNER_TOLERATIONS"))
+        .chain(
+            of_each(&runner.topology_spread_constraints)
+                .map(named("JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS")),
+        )
+        .chain(affinity.into_iter().map(named("JANGAR_AGENT_RUNNER_AFFINITY")))
+        .chain(security.into_iter().map(named("JANGAR_AGENT_RUNNER_POD_SECURITY_CONTEXT")))
+        .map(|(variable, path)| {
+            format!(
+                "{variable} has `{path}`, which is no field that this version knows: it is passed on to Kubernetes as it is, \
+                 which refuses every Job if it does not know it either"
+            )
+        })
 }

@@ -11,6 +11,7 @@ use super::{
     mistakes::{Wrong, shown},
     parse::Draft,
 };
+use crate::as_given::{AsGiven, Unfit, topology_spread_constraint};
 
 /// How one variable is read, and where its value goes. Nothing is stored of a value that is wrong.
 pub(super) enum Reader {
@@ -167,7 +168,8 @@ fn array(text: &str) -> Result<Vec<Value>, Wrong> {
 
 /// Labels that a node must have.
 pub(super) fn node_selector(text: &str) -> Result<BTreeMap<String, String>, Wrong> {
-    let selector: BTreeMap<String, String> = object(text)?.unwrap_or_default();
+    let given: Option<AsGiven<BTreeMap<String, String>>> = object(text)?;
+    let selector = given.map(|given| given.typed().clone()).unwrap_or_default();
     for (key, value) in &selector {
         if !is_label_key(key) {
             return Err(Wrong::LabelKey { key: shown(key) });
@@ -184,10 +186,10 @@ pub(super) fn node_selector(text: &str) -> Result<BTreeMap<String, String>, Wron
 
 /// A type of Kubernetes from a JSON object. An empty object says nothing, so it is as if it were not there: Helm writes `{}`
 /// for what nobody has chosen.
-pub(super) fn object<T: DeserializeOwned + Serialize>(text: &str) -> Result<Option<T>, Wrong> {
+pub(super) fn object<T: DeserializeOwned + Serialize>(text: &str) -> Result<Option<AsGiven<T>>, Wrong> {
     match json(text)? {
         Value::Object(fields) if fields.is_empty() => Ok(None),
-        given @ Value::Object(_) => typed(&given, "").map(Some),
+        given @ Value::Object(_) => AsGiven::read(&given).map(Some).map_err(|unfit| field("", unfit)),
         other => Err(Wrong::JsonType {
             found: type_of(&other),
         }),
@@ -195,95 +197,35 @@ pub(super) fn object<T: DeserializeOwned + Serialize>(text: &str) -> Result<Opti
 }
 
 /// Types of Kubernetes from a JSON array.
-pub(super) fn objects<T: DeserializeOwned + Serialize>(text: &str) -> Result<Vec<T>, Wrong> {
+pub(super) fn objects<T: DeserializeOwned + Serialize>(text: &str) -> Result<Vec<AsGiven<T>>, Wrong> {
+    each(text, AsGiven::read)
+}
+
+/// Constraints of topology spread from a JSON array.
+pub(super) fn topology_spread_constraints(
+    text: &str,
+) -> Result<Vec<AsGiven<TopologySpreadConstraint>>, Wrong> {
+    each(text, topology_spread_constraint)
+}
+
+fn each<T>(text: &str, read: impl Fn(&Value) -> Result<T, Unfit>) -> Result<Vec<T>, Wrong> {
     array(text)?
         .iter()
         .enumerate()
-        .map(|(index, entry)| typed(entry, &format!("[{index}]")))
+        .map(|(index, entry)| read(entry).map_err(|unfit| field(&format!("[{index}]"), unfit)))
         .collect()
 }
 
-/// Constraints of topology spread: checked for what every version of Kubernetes asks of them, and kept as they are.
-pub(super) fn topology_spread_constraints(text: &str) -> Result<Vec<Value>, Wrong> {
-    let constraints = array(text)?;
-    for (index, given) in constraints.iter().enumerate() {
-        let at = format!("[{index}]");
-        let read: TopologySpreadConstraint = deserialised(given, &at)?;
-        let lacks = |field: &str, error: &str| {
-            Err(Wrong::Field {
-                path: format!("{at}.{field}"),
-                error: error.to_owned(),
-            })
-        };
-        if read.max_skew < 1 {
-            return lacks("maxSkew", "at least 1 is required");
-        }
-        if !is_label_key(&read.topology_key) {
-            return lacks("topologyKey", "the key of a label of nodes is required");
-        }
-        if !["DoNotSchedule", "ScheduleAnyway"].contains(&read.when_unsatisfiable.as_str()) {
-            return lacks("whenUnsatisfiable", "DoNotSchedule or ScheduleAnyway is required");
-        }
-    }
-    Ok(constraints)
-}
-
-/// Reads a type of Kubernetes, and makes sure that nothing was left out. The types themselves pass over fields they do
-/// not know, so a slip of the pen in `tolerationSeconds` would go unnoticed.
-fn typed<T: DeserializeOwned + Serialize>(given: &Value, at: &str) -> Result<T, Wrong> {
-    let read: T = deserialised(given, at)?;
-    let kept = serde_json::to_value(&read).map_err(|error| Wrong::Field {
-        path: at.to_owned(),
-        error: shown(&error.to_string()),
-    })?;
-    match left_out(given, &kept, at) {
-        Some(path) => Err(Wrong::UnknownField { path: shown(&path) }),
-        None => Ok(read),
-    }
-}
-
-fn deserialised<T: DeserializeOwned>(given: &Value, at: &str) -> Result<T, Wrong> {
-    serde_path_to_error::deserialize(given).map_err(|error| {
-        // serde_path_to_error writes `.` for the document itself.
-        let path = match error.path().to_string().as_str() {
-            "." => at.to_owned(),
-            inner => member(at, inner),
-        };
-        Wrong::Field {
-            path: shown(&path),
-            error: shown(&error.inner().to_string()),
-        }
-    })
-}
-
-/// Where `given` has a field that `kept` has not. It goes no deeper than a JSON document may be nested: serde_json reads
-/// 128 levels.
-fn left_out(given: &Value, kept: &Value, at: &str) -> Option<String> {
-    match (given, kept) {
-        (Value::Object(given), Value::Object(kept)) => given
-            .iter()
-            .filter(|(_, value)| !value.is_null())
-            .find_map(|(key, value)| {
-                let path = member(at, key);
-                match kept.get(key) {
-                    Some(kept) => left_out(value, kept, &path),
-                    None => Some(path),
-                }
-            }),
-        (Value::Array(given), Value::Array(kept)) => given
-            .iter()
-            .zip(kept)
-            .enumerate()
-            .find_map(|(index, (given, kept))| left_out(given, kept, &format!("{at}[{index}]"))),
-        _ => None,
-    }
-}
-
-fn member(at: &str, key: &str) -> String {
-    if at.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{at}.{key}")
+/// What is wrong with a field, at its place in the whole value.
+fn field(at: &str, Unfit { path, error }: Unfit) -> Wrong {
+    let path = match (at, path.as_str()) {
+        ("", path) => path.to_owned(),
+        (at, "") => at.to_owned(),
+        (at, path) => format!("{at}.{path}"),
+    };
+    Wrong::Field {
+        path: shown(&path),
+        error: shown(&error),
     }
 }
 
@@ -300,7 +242,7 @@ const fn type_of(value: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration};
+    use k8s_openapi::api::core::v1::{PodSecurityContext, Toleration};
 
     use super::*;
 
@@ -379,30 +321,6 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_kubernetes_does_not_have_is_named_with_its_place() {
-        assert_eq!(
-            objects::<Toleration>(r#"[{"key": "a"}, {"key": "b", "toleration": 3}]"#),
-            Err(Wrong::UnknownField {
-                path: "[1].toleration".to_owned()
-            })
-        );
-        assert_eq!(
-            object::<Affinity>(r#"{"nodeAffinity": {"preferred": []}}"#),
-            Err(Wrong::UnknownField {
-                path: "nodeAffinity.preferred".to_owned()
-            })
-        );
-        assert_eq!(
-            object::<Affinity>(
-                r#"{"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topology": "a"}]}}"#
-            ),
-            Err(Wrong::UnknownField {
-                path: "podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topology".to_owned()
-            })
-        );
-    }
-
-    #[test]
     fn a_field_of_the_wrong_type_is_named_with_its_place() {
         for (found, path) in [
             (objects::<Toleration>(r#"[{"key": 1}]"#).map(drop), "[0].key"),
@@ -414,6 +332,13 @@ mod tests {
             (
                 object::<BTreeMap<String, String>>(r#"{"zone": true}"#).map(drop),
                 "zone",
+            ),
+            (
+                topology_spread_constraints(
+                    r#"[{"maxSkew": 0, "topologyKey": "a", "whenUnsatisfiable": "x"}]"#,
+                )
+                .map(drop),
+                "[0].maxSkew",
             ),
         ] {
             match found {
@@ -448,39 +373,5 @@ mod tests {
             node_selector(r#"{"a": "b c"}"#),
             Err(Wrong::LabelValue { .. })
         ));
-    }
-
-    #[test]
-    fn a_constraint_of_topology_spread_has_what_kubernetes_requires_and_may_have_more() {
-        let newer =
-            r#"[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "new": [1]}]"#;
-        let kept = topology_spread_constraints(newer).expect("a field of a newer version passes through");
-        assert_eq!(
-            kept,
-            [serde_json::json!({
-                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "new": [1]
-            })]
-        );
-        for (text, path) in [
-            (
-                r#"[{"topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]"#,
-                "[0].maxSkew",
-            ),
-            (
-                r#"[{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]"#,
-                "[0].topologyKey",
-            ),
-            (
-                r#"[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "Never"}]"#,
-                "[0].whenUnsatisfiable",
-            ),
-            (r#"[{"maxSkew": "1", "topologyKey": "zone"}]"#, "[0].maxSkew"),
-            ("[1]", "[0]"),
-        ] {
-            match topology_spread_constraints(text) {
-                Err(Wrong::Field { path: named, .. }) => assert_eq!(named, path),
-                other => panic!("{path}: {other:?}"),
-            }
-        }
     }
 }

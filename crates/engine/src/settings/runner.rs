@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration, TopologySpreadConstraint};
+
+use crate::as_given::AsGiven;
 
 /// How the pods of runs look. Every field but `install` can be replaced by the run's `spec.runtime.config` or workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,21 +15,43 @@ pub struct RunnerSettings {
     pub install: Install,
     pub service_account: Option<String>,
     pub node_selector: BTreeMap<String, String>,
-    pub tolerations: Vec<Toleration>,
-    /// As JSON, so that fields of newer versions of Kubernetes pass through.
-    pub topology_spread_constraints: Vec<Value>,
-    pub affinity: Option<Affinity>,
+    pub tolerations: Vec<AsGiven<Toleration>>,
+    pub topology_spread_constraints: Vec<AsGiven<TopologySpreadConstraint>>,
+    pub affinity: Option<AsGiven<Affinity>>,
     /// Absent: the restricted one.
-    pub pod_security_context: Option<PodSecurityContext>,
+    pub pod_security_context: Option<AsGiven<PodSecurityContext>>,
     pub priority_class: Option<String>,
     pub scheduler_name: Option<String>,
     pub image_pull_secrets: Vec<String>,
+    /// With what agents show who they are to the service of their model; absent, they bring their own.
+    pub auth_secret: Option<AuthSecret>,
+    /// With what agents show who they are to NATS; absent, they bring their own.
+    pub nats_auth: Option<NatsAuth>,
     /// How many more attempts a failed Job gets.
     pub backoff_limit: u32,
     /// How long a finished Job is kept; absent, until its run is deleted.
     pub job_ttl_seconds: Option<u32>,
     /// How long archived logs are kept; it does not change how long the Job is.
     pub log_retention_seconds: u32,
+}
+
+/// A file with credentials that every pod finds in a directory it can write to: agents keep their state beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthSecret {
+    /// Name of the Secret, in the namespace of the run.
+    pub name: String,
+    /// The key of the file in the Secret, and its name in the directory.
+    pub key: String,
+    /// The directory.
+    pub mount_path: String,
+}
+
+/// A Secret with a user and a password for NATS, in the namespace of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatsAuth {
+    pub secret: String,
+    pub username_key: String,
+    pub password_key: String,
 }
 
 /// The init container that puts agent-runner into the pod.
@@ -57,6 +80,8 @@ impl Default for RunnerSettings {
             priority_class: None,
             scheduler_name: None,
             image_pull_secrets: Vec::new(),
+            auth_secret: None,
+            nats_auth: None,
             backoff_limit: 0,
             job_ttl_seconds: Some(600),
             log_retention_seconds: 604_800,

@@ -44,6 +44,12 @@ pub(super) const RETRY_PERIOD: &str = "JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECON
 pub(super) const RUN_RETENTION: &str = "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS";
 pub(super) const JOB_TTL: &str = "JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS";
 
+/// What holds of the credentials of agents where only the Secret is named.
+pub(super) const AUTH_SECRET_KEY: &str = "auth.json";
+pub(super) const AUTH_SECRET_MOUNT_PATH: &str = "/root/.codex";
+pub(super) const NATS_USERNAME_KEY: &str = "username";
+pub(super) const NATS_PASSWORD_KEY: &str = "password";
+
 /// What stands for every namespace.
 const ALL: &str = "*";
 
@@ -81,6 +87,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "The pods of runs",
         variables: PODS,
+    },
+    Section {
+        title: "Credentials of agents",
+        variables: CREDENTIALS,
     },
     Section {
         title: "The Jobs of runs",
@@ -184,6 +194,12 @@ const RUNS: &[Variable] = &[
         unset: Unset::Is("true"),
         meaning: "Whether a run whose accepted spec was changed is stopped, or only warned about.",
         reader: Reader::Switch(|draft, on| draft.settings.runs.immutability_enforced = on),
+    },
+    Variable {
+        name: "JANGAR_ORCHESTRATION_CANCEL_ENABLED",
+        unset: Unset::Is("true"),
+        meaning: "Whether runs are cancelled on request; without it the request is answered with `CancelDisabled`.",
+        reader: Reader::Switch(|draft, on| draft.settings.runs.cancel_enabled = on),
     },
     Variable {
         name: "JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS",
@@ -384,6 +400,51 @@ const PODS: &[Variable] = &[
                 Ok(())
             },
         },
+    },
+];
+
+const CREDENTIALS: &[Variable] = &[
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME",
+        unset: Unset::Means("none"),
+        meaning: "The Secret with the credentials file of agents, in the namespace of each run.",
+        reader: Reader::Text(Rule::Name, |draft, name| draft.auth_secret.name = Some(name)),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY",
+        unset: Unset::Is(AUTH_SECRET_KEY),
+        meaning: "The key of that file in the Secret, and its name in the pod.",
+        reader: Reader::Text(Rule::DataKey, |draft, key| draft.auth_secret.key = Some(key)),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH",
+        unset: Unset::Is(AUTH_SECRET_MOUNT_PATH),
+        meaning: "The directory of that file in the pod, to which the pod's user must have a way.",
+        reader: Reader::Text(Rule::Directory, |draft, path| {
+            draft.auth_secret.mount_path = Some(path)
+        }),
+    },
+    Variable {
+        name: "JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME",
+        unset: Unset::Means("none"),
+        meaning: "The Secret with user and password for NATS, in the namespace of each run.",
+        reader: Reader::Text(Rule::Name, |draft, name| draft.nats_auth.secret = Some(name)),
+    },
+    Variable {
+        name: "JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY",
+        unset: Unset::Is(NATS_USERNAME_KEY),
+        meaning: "The key of the user in that Secret.",
+        reader: Reader::Text(Rule::DataKey, |draft, key| {
+            draft.nats_auth.username_key = Some(key)
+        }),
+    },
+    Variable {
+        name: "JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY",
+        unset: Unset::Is(NATS_PASSWORD_KEY),
+        meaning: "The key of the password in that Secret.",
+        reader: Reader::Text(Rule::DataKey, |draft, key| {
+            draft.nats_auth.password_key = Some(key)
+        }),
     },
 ];
 

@@ -2,14 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{
-    Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSecurityContext,
-    Toleration,
-};
 use proptest::{collection, prelude::Strategy, prop_oneof, proptest, sample};
 use serde_json::json;
 
 use super::*;
+use crate::as_given::AsGiven;
 
 const REQUIRED_NODES: &str = r#"{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
     {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]}}}"#;
@@ -32,6 +29,7 @@ const ALL_SET: &[(&str, &str)] = &[
         "1.2096e+06",
     ),
     ("JANGAR_AGENTRUN_IMMUTABILITY_ENFORCED", "no"),
+    ("JANGAR_ORCHESTRATION_CANCEL_ENABLED", "off"),
     ("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "1500"),
     ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "7"),
     ("JANGAR_AGENTRUN_ARTIFACTS_STRICT", "TRUE"),
@@ -74,6 +72,15 @@ const ALL_SET: &[(&str, &str)] = &[
         "JANGAR_AGENT_RUNNER_IMAGE_PULL_SECRETS",
         r#"["one", {"name": "two"}]"#,
     ),
+    ("JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME", "codex-auth"),
+    ("JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY", "login.json"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH",
+        "/home/agent/.codex",
+    ),
+    ("JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME", "nats"),
+    ("JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY", "user"),
+    ("JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY", "pass"),
     ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "2"),
     ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
     ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "86400"),
@@ -126,9 +133,16 @@ fn every_variable_changes_something_by_itself() {
         "ALL_SET has every variable"
     );
     for (name, value) in ALL_SET {
-        // Rights in the whole cluster matter to those only who want every namespace.
+        // Some say something only beside another one: what a Secret holds, for instance, without a Secret.
         let before = match *name {
             "JANGAR_RBAC_CLUSTER_SCOPED" => vec![("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*")],
+            "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY"
+            | "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH" => {
+                vec![("JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME", "secret")]
+            }
+            "JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY" | "JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY" => {
+                vec![("JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME", "secret")]
+            }
             _ => Vec::new(),
         };
         let after = [before.clone(), vec![(*name, *value)]].concat();
@@ -153,6 +167,7 @@ fn every_variable_is_read() {
             reference_grace: Duration::ZERO,
             retention: Some(Duration::from_hours(14 * 24)),
             immutability_enforced: false,
+            cancel_enabled: false,
             cancel_timeout: Duration::from_millis(1500),
             artifacts_max: 7,
             artifacts_strict: true,
@@ -173,22 +188,25 @@ fn every_variable_is_read() {
             },
             service_account: Some("runner".to_owned()),
             node_selector: BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]),
-            tolerations: vec![Toleration {
-                key: Some("spot".to_owned()),
-                operator: Some("Exists".to_owned()),
-                ..Toleration::default()
-            }],
-            topology_spread_constraints: vec![
-                json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}),
-            ],
-            affinity: Some(node_must_have("gpu")),
-            pod_security_context: Some(PodSecurityContext {
-                run_as_user: Some(1000),
-                ..PodSecurityContext::default()
-            }),
+            tolerations: vec![given(&json!({"key": "spot", "operator": "Exists"}))],
+            topology_spread_constraints: vec![given(
+                &json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}),
+            )],
+            affinity: Some(given(&serde_json::from_str(REQUIRED_NODES).expect("JSON"))),
+            pod_security_context: Some(given(&json!({"runAsUser": 1000}))),
             priority_class: Some("batch".to_owned()),
             scheduler_name: Some("packer".to_owned()),
             image_pull_secrets: words(&["one", "two"]),
+            auth_secret: Some(AuthSecret {
+                name: "codex-auth".to_owned(),
+                key: "login.json".to_owned(),
+                mount_path: "/home/agent/.codex".to_owned(),
+            }),
+            nats_auth: Some(NatsAuth {
+                secret: "nats".to_owned(),
+                username_key: "user".to_owned(),
+                password_key: "pass".to_owned(),
+            }),
             backoff_limit: 2,
             job_ttl_seconds: None,
             log_retention_seconds: 86_400,
@@ -198,22 +216,30 @@ fn every_variable_is_read() {
     assert_eq!(read(ALL_SET).map(|parsed| parsed.settings), Ok(expected));
 }
 
-fn node_must_have(key: &str) -> Affinity {
-    Affinity {
-        node_affinity: Some(NodeAffinity {
-            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
-                node_selector_terms: vec![NodeSelectorTerm {
-                    match_expressions: Some(vec![NodeSelectorRequirement {
-                        key: key.to_owned(),
-                        operator: "Exists".to_owned(),
-                        values: None,
-                    }]),
-                    match_fields: None,
-                }],
-            }),
-            ..NodeAffinity::default()
-        }),
-        ..Affinity::default()
+fn given<T: serde::de::DeserializeOwned + serde::Serialize>(json: &serde_json::Value) -> AsGiven<T> {
+    AsGiven::read(json).expect("a legal value")
+}
+
+#[test]
+fn a_field_that_this_version_does_not_know_passes_through_with_a_warning() {
+    let parsed = read(&[
+        (
+            "JANGAR_AGENT_RUNNER_TOLERATIONS",
+            r#"[{"key": "a"}, {"key": "b", "newer": 3}]"#,
+        ),
+        (
+            "JANGAR_AGENT_RUNNER_AFFINITY",
+            r#"{"nodeAffinity": {"newer": 1}}"#,
+        ),
+    ])
+    .expect("it is no mistake");
+    assert_eq!(parsed.settings.runner.tolerations[1].json()["newer"], json!(3));
+    assert_eq!(parsed.warnings.len(), 2, "{:?}", parsed.warnings);
+    for (warning, place) in parsed.warnings.iter().zip([
+        "JANGAR_AGENT_RUNNER_TOLERATIONS has `[1].newer`",
+        "JANGAR_AGENT_RUNNER_AFFINITY has `nodeAffinity.newer`",
+    ]) {
+        assert!(warning.starts_with(place), "{warning}");
     }
 }
 
@@ -270,7 +296,7 @@ fn every_mistake_is_listed_at_once() {
         ("JANGAR_AGENT_RUNNER_NODE_SELECTOR", r#"{"zone": 1}"#),
         (
             "JANGAR_AGENT_RUNNER_TOLERATIONS",
-            r#"[{"key": "spot", "effects": "NoSchedule"}]"#,
+            r#"[{"key": "spot", "effect": 5}]"#,
         ),
         (
             "JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS",

@@ -3,8 +3,11 @@
 mod acting;
 mod barrier;
 mod controllers;
+mod illegible;
 mod life;
+mod occupied;
 mod queueing;
+mod refused;
 mod stage;
 mod tap;
 mod waking;

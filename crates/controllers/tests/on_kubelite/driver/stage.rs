@@ -21,6 +21,7 @@ use jangar_controllers::{
     events::Reporter,
     halt::{Halter, halt},
     lease::{Elector, Leadership},
+    metrics::Metrics,
 };
 use jangar_engine::{
     agent_run::Observed,
@@ -35,6 +36,7 @@ use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -89,6 +91,7 @@ pub(super) struct Stage {
     pub(super) halter: Halter,
     pub(super) term: Option<Term>,
     planned: Arc<Mutex<Vec<Planned>>>,
+    registry: Registry,
     _leadership: Leadership,
 }
 
@@ -128,6 +131,7 @@ impl Stage {
         );
         let leadership = elector.lead().await;
         let (halter, halt) = halt();
+        let mut registry = Registry::default();
         let setup = TermSetup {
             reporter: Reporter::new(
                 client.clone(),
@@ -139,7 +143,7 @@ impl Stage {
             settings: Arc::new(settings()),
             clock,
             gate: leadership.gate(),
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
         };
         let term = Term::begin(setup, vec![station(script)]);
@@ -150,8 +154,17 @@ impl Stage {
             halter,
             term: Some(term),
             planned,
+            registry,
             _leadership: leadership,
         }
+    }
+
+    /// How often something was counted, by the name and labels of the time series.
+    pub(super) fn counted(&self, series: &str) -> Option<u64> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(series));
+        line.map(|number| number.trim().parse().unwrap())
     }
 
     pub(super) fn props(&self) -> Props<'_> {
@@ -182,6 +195,13 @@ pub(super) struct Props<'a> {
 
 impl Props<'_> {
     pub(super) async fn run(&self, name: &str, agent: &str) -> AgentRun {
+        let run = self.new_run(name, agent);
+        self.runs().create(&PostParams::default(), &run).await.unwrap()
+    }
+
+    /// A run that is not there yet.
+    #[expect(clippy::unused_self, reason = "it is found beside its neighbour")]
+    pub(super) fn new_run(&self, name: &str, agent: &str) -> AgentRun {
         let run = json!({
             "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
             "metadata": { "name": name },
@@ -191,8 +211,7 @@ impl Props<'_> {
                 "runtime": { "type": "job" },
             },
         });
-        let run: AgentRun = serde_json::from_value(run).unwrap();
-        self.runs().create(&PostParams::default(), &run).await.unwrap()
+        serde_json::from_value(run).unwrap()
     }
 
     pub(super) async fn agent(&self, name: &str, provider: &str) {
@@ -317,7 +336,7 @@ pub(super) fn job(name: &str, run: &str) -> Job {
 }
 
 pub(super) fn create_job(name: &str, run: &str) -> Effect {
-    Effect::CreateJob(Box::new(job(name, run)))
+    Effect::CreateJob(Box::new(job(name, run).into()))
 }
 
 pub(super) fn phase(phase: RunPhase) -> AgentRunStatus {

@@ -1,5 +1,6 @@
 //! The life of a run, played on values.
 
+mod bad_input;
 mod ends;
 mod starts;
 mod stops;

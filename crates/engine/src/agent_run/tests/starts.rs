@@ -1,5 +1,7 @@
 //! From a new run to a working pod.
 
+use std::collections::BTreeMap;
+
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
     phase::RunPhase,
@@ -10,7 +12,10 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::{World, object};
-use crate::decision::{Question, Refusal, Sight};
+use crate::{
+    decision::{Effect, KeyHolder, Keys, Occupant, Owner, Question, Refusal, Sight},
+    settings::NatsAuth,
+};
 
 #[test]
 fn a_new_run_gets_its_job_and_then_says_so() {
@@ -227,6 +232,8 @@ fn an_image_that_cannot_be_had_fails_the_run_after_its_pod_is_gone() {
     world.wait(1).settle();
     assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
     assert_eq!(world.phase(), Some(RunPhase::Running), "its pod is still there");
+    // A warning is for people: something else may be worth one meanwhile.
+    world.edit(|run| run.status.as_mut().expect("a status").common.conditions.clear());
     world.pods_vanish().settle();
     let failed = world.condition(&ConditionType::Failed);
     assert_eq!(failed.reason, Reason::ImageUnavailable);
@@ -360,4 +367,165 @@ fn an_attempt_that_was_made_is_not_made_again_when_the_status_forgot_it() {
         .settle();
     assert!(!world.observed.jobs.contains_key("mend-job"));
     assert_eq!(world.deeds().len(), 3);
+}
+
+#[test]
+fn a_reference_that_cannot_be_read_is_named_with_its_field_and_waited_for() {
+    let mut world = World::new();
+    let mended = world.observed.references.agent.clone();
+    let words = "spec.env[0].value: invalid type: integer `5`, expected a string";
+    world.observed.references.agent = Sight::Illegible(words.to_owned());
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Pending));
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(blocked.reason, Reason::UnreadableReference);
+    for part in ["spec.agentRef.name", "Agent fixer", words, "mend it before"] {
+        assert!(blocked.message.contains(part), "{}", blocked.message);
+    }
+    assert!(world.questions.is_empty(), "it is known to be there");
+
+    world.observed.references.agent = mended;
+    world.wait(30).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+#[test]
+fn a_reference_that_stays_illegible_ends_the_run_after_its_grace() {
+    let mut world = World::new();
+    world.observed.references.provider = Some(Sight::Illegible("spec.binary: missing".to_owned()));
+    world.settle();
+    world.now = world.wake_at.expect("the grace has an end");
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Failed));
+    let invalid = world.condition(&ConditionType::InvalidSpec);
+    assert_eq!(invalid.reason, Reason::UnreadableReference);
+    assert!(
+        invalid.message.contains("AgentProvider scripted"),
+        "{}",
+        invalid.message
+    );
+}
+
+#[test]
+fn files_of_somebody_else_are_named_and_waited_for() {
+    for (owner, part) in [
+        (None, "delete that ConfigMap"),
+        (Some(("Deployment", "web")), "belongs to Deployment web"),
+        (Some(("AgentRun", "mend")), "an earlier run of this name"),
+    ] {
+        let mut world = World::new();
+        world.observed.occupant = Some(Occupant {
+            name: "mend-spec".to_owned(),
+            owner: owner.map(|(kind, name)| Owner {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+            }),
+        });
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Pending));
+        let blocked = world.condition(&ConditionType::Blocked);
+        assert_eq!(blocked.reason, Reason::NameTaken);
+        assert!(blocked.message.contains("mend-spec"), "{}", blocked.message);
+        assert!(blocked.message.contains(part), "{}", blocked.message);
+
+        world.now = world.wake_at.expect("it is looked for again");
+        world.observed.occupant = None;
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Running));
+    }
+}
+
+fn keys(names: &[&str]) -> Keys {
+    let hash = |name: &&str| ((*name).to_owned(), format!("hash of {name}"));
+    Keys::Of(names.iter().map(hash).collect::<BTreeMap<_, _>>())
+}
+
+/// A run whose system prompt is kept in a ConfigMap.
+fn prompted() -> (World, KeyHolder) {
+    let mut world = World::new();
+    world.edit(|run| {
+        run.spec.system_prompt_ref = Some(object(
+            json!({"kind": "ConfigMap", "name": "prompts", "key": "careful"}),
+        ));
+    });
+    (world, KeyHolder::ConfigMap("prompts".to_owned()))
+}
+
+#[test]
+fn a_system_prompt_that_is_not_there_is_waited_for_and_its_hash_is_recorded() {
+    for (there, part) in [
+        (None, "ConfigMap prompts, which does not exist"),
+        (
+            Some(keys(&["hasty"])),
+            "careful of ConfigMap prompts, which has no such key",
+        ),
+    ] {
+        let (mut world, holder) = prompted();
+        world.key_holders.extend(there.map(|keys| (holder.clone(), keys)));
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Pending));
+        let blocked = world.condition(&ConditionType::Blocked);
+        assert_eq!(blocked.reason, Reason::MissingSystemPromptRef);
+        assert!(blocked.message.contains(part), "{}", blocked.message);
+        assert!(world.deeds().is_empty());
+
+        world.key_holders.insert(holder, keys(&["careful"]));
+        world.now = world.wake_at.expect("nothing tells when it comes");
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Running));
+        assert_eq!(
+            world.status().system_prompt_hash.as_deref(),
+            Some("hash of careful")
+        );
+    }
+}
+
+#[test]
+fn a_system_prompt_that_does_not_come_ends_the_run_after_its_grace() {
+    let (mut world, _) = prompted();
+    world.settle();
+    while world.phase() == Some(RunPhase::Pending) {
+        world.now = world.wake_at.expect("the grace has an end");
+        world.settle();
+    }
+    assert_eq!(world.phase(), Some(RunPhase::Failed));
+    let invalid = world.condition(&ConditionType::InvalidSpec);
+    assert_eq!(invalid.reason, Reason::MissingSystemPromptRef);
+    assert!(world.status().finished_at.is_some());
+}
+
+#[test]
+fn a_system_prompt_that_we_may_not_look_at_is_left_to_the_pod() {
+    let (mut world, holder) = prompted();
+    world.key_holders.insert(holder, Keys::Forbidden);
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    assert_eq!(world.status().system_prompt_hash, None);
+}
+
+#[test]
+fn the_user_for_nats_is_given_only_if_the_secret_has_both_of_its_keys() {
+    for (there, given) in [
+        (keys(&["username", "password"]), true),
+        (keys(&["username"]), false),
+        (Keys::Absent, false),
+        (Keys::Forbidden, false),
+    ] {
+        let mut world = World::new();
+        world.settings.runner.nats_auth = Some(NatsAuth {
+            secret: "nats".to_owned(),
+            username_key: "username".to_owned(),
+            password_key: "password".to_owned(),
+        });
+        world
+            .key_holders
+            .insert(KeyHolder::Secret("nats".to_owned()), there);
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Running));
+        let Effect::CreateJob(job) = &world.done[0] else {
+            panic!("{:?}", world.done);
+        };
+        let text = serde_json::to_string(job).expect("JSON");
+        assert_eq!(text.contains("NATS_PASSWORD"), given);
+    }
 }

@@ -287,3 +287,40 @@ fn a_job_that_was_orphaned_on_purpose_goes_on_and_is_not_held() {
     world.settle();
     assert_eq!(world.deeds(), ["create mend-job", "release mend-job"]);
 }
+
+#[test]
+fn a_cancel_that_the_settings_do_not_allow_is_answered_and_honoured_when_they_do() {
+    let mut world = World::new();
+    world.settings.runs.cancel_enabled = false;
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    world.edit(|run| run.spec.stop.cancel = true).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    let answer = world.condition(&ConditionType::Cancelled);
+    assert_eq!(answer.status, ConditionStatus::False);
+    assert_eq!(answer.reason, Reason::CancelDisabled);
+    assert!(
+        answer.message.contains("JANGAR_ORCHESTRATION_CANCEL_ENABLED"),
+        "{}",
+        answer.message
+    );
+    let before = world.status();
+    world.wait(60).settle();
+    assert_eq!(world.status(), before, "it is answered once");
+
+    world.settings.runs.cancel_enabled = true;
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+}
+
+#[test]
+fn a_run_that_ended_before_a_cancel_was_allowed_keeps_its_answer() {
+    let mut world = World::new();
+    world.settings.runs.cancel_enabled = false;
+    world.edit(|run| run.spec.stop.cancel = true).settle();
+    world.pod_ended("mend-job", 0, &json!({"version": 1})).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+    assert_eq!(
+        world.condition(&ConditionType::Cancelled).reason,
+        Reason::CancelDisabled
+    );
+}

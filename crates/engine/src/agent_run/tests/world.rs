@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::super::{Observed, References, plan};
 use crate::{
-    decision::{Decision, Effect, Key, Notice, Plan, PodSight, Question, Sight, Uid},
+    decision::{Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, Uid},
     settings::Settings,
 };
 
@@ -35,6 +35,8 @@ pub(super) struct World {
     pub now: Timestamp,
     /// What exists although the caches do not show it.
     pub hidden_pods: BTreeMap<Uid, Vec<Arc<Pod>>>,
+    /// What exists and is not watched.
+    pub key_holders: BTreeMap<KeyHolder, Keys>,
     pub done: Vec<Effect>,
     pub notices: Vec<Notice>,
     pub questions: Vec<Question>,
@@ -81,11 +83,14 @@ impl World {
                 jobs: BTreeMap::new(),
                 live_jobs: std::collections::BTreeSet::new(),
                 pods: BTreeMap::new(),
+                keys: BTreeMap::new(),
                 refusal: None,
+                occupant: None,
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
             hidden_pods: BTreeMap::new(),
+            key_holders: BTreeMap::new(),
             done: Vec::new(),
             notices: Vec::new(),
             questions: Vec::new(),
@@ -136,6 +141,7 @@ impl World {
                     self.wake_at = plan.wake_at;
                     if self.carry_out(plan) {
                         self.observed.live_jobs.clear();
+                        self.observed.keys.clear();
                         for (uid, sight) in &mut self.observed.pods {
                             let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
                             if matches!(sight, PodSight::Live(_)) {
@@ -180,6 +186,10 @@ impl World {
             Question::AgentProvider(_) => self.observed.references.provider = Some(Sight::Absent),
             Question::ImplementationSpec(_) => self.observed.references.implementation = Some(Sight::Absent),
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
+            Question::Keys(holder) => {
+                let keys = self.key_holders.get(holder).cloned().unwrap_or(Keys::Absent);
+                self.observed.keys.insert(holder.clone(), keys);
+            }
         }
         self.questions.push(question);
     }
@@ -187,9 +197,9 @@ impl World {
     fn execute(&mut self, effect: &Effect) {
         match effect {
             Effect::CreateConfigMap(_) => {}
-            Effect::CreateJob(job) => {
+            Effect::CreateJob(new) => {
                 self.made += 1;
-                let mut job = (**job).clone();
+                let mut job = new.job.clone();
                 job.metadata.uid = Some(format!("job-{}", self.made));
                 job.metadata.creation_timestamp = Some(Time(self.now));
                 let name = job.metadata.name.clone().expect("a Job has a name");
@@ -293,7 +303,9 @@ impl World {
                 Effect::CreateConfigMap(map) => {
                     format!("files {}", map.metadata.name.clone().unwrap_or_default())
                 }
-                Effect::CreateJob(job) => format!("create {}", job.metadata.name.clone().unwrap_or_default()),
+                Effect::CreateJob(new) => {
+                    format!("create {}", new.job.metadata.name.clone().unwrap_or_default())
+                }
                 Effect::StopJob { job } => format!("stop {}", job.name),
                 Effect::DeletePod { pod, grace_seconds } => match grace_seconds {
                     Some(grace) => format!("delete {} within {grace} s", pod.name),

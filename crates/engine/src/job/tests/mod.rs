@@ -1,5 +1,6 @@
 //! What holds for the Job as a whole. Each rule that has a module of its own is tested there.
 
+mod credentials;
 mod golden;
 mod mounts;
 mod pods;
@@ -72,6 +73,7 @@ impl World {
             implementation: &self.implementation.spec,
             implementation_ref: self.implementation.metadata.name.as_deref(),
             memory: self.memory.as_deref(),
+            nats_auth: super::nats_auth(&self.agent, &self.settings),
             spec_hash: "hash-of-the-spec",
             admitted_at: Timestamp::UNIX_EPOCH,
         }

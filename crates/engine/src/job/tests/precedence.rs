@@ -15,7 +15,7 @@ fn outspoken() -> World {
         runner.service_account = Some("of-settings".to_owned());
         runner.node_selector = [("pool".to_owned(), "of-settings".to_owned())].into();
         runner.tolerations = serde_json::from_value(json!([{"key": "of-settings"}])).unwrap();
-        runner.topology_spread_constraints = vec![constraint(&json!({}))];
+        runner.topology_spread_constraints = vec![serde_json::from_value(constraint(&json!({}))).unwrap()];
         runner.affinity = Some(serde_json::from_value(json!({"nodeAffinity": {}})).unwrap());
         runner.pod_security_context = Some(serde_json::from_value(json!({"runAsUser": 5})).unwrap());
         runner.priority_class = Some("of-settings".to_owned());
@@ -161,7 +161,8 @@ fn a_constraint_that_selects_nothing_counts_the_pods_of_all_runs() {
         let constraints = json!([constraint(&given)]);
         let of_run = World::minimal().with_config(&json!({"topologySpreadConstraints": constraints}));
         let of_settings = World::minimal().with_settings(|settings| {
-            settings.runner.topology_spread_constraints = vec![constraint(&given)];
+            settings.runner.topology_spread_constraints =
+                vec![serde_json::from_value(constraint(&given)).unwrap()];
         });
         for world in [of_run, of_settings] {
             let written = field(&world, "topologySpreadConstraints");
@@ -325,5 +326,36 @@ fn logs_are_kept_as_the_run_says() {
     assert_eq!(
         retention(&World::minimal().with_config(&json!({"logRetentionSeconds": 60}))),
         60
+    );
+}
+
+#[test]
+fn a_field_that_our_types_do_not_know_is_sent_as_it_was_given() {
+    let affinity = json!({"nodeAffinity": {"newer": [1]}});
+    let tolerations = json!([{"key": "gpu"}, {"key": "spot", "newer": true}]);
+    let constraints = json!([constraint(&json!({"newer": {"deep": 1}}))]);
+    let security = json!({"runAsUser": 5, "newer": 1});
+    let built = World::minimal()
+        .with_config(&json!({
+            "affinity": affinity, "tolerations": tolerations, "topologySpreadConstraints": constraints,
+            "podSecurityContext": security,
+        }))
+        .built();
+
+    let mut spread = constraints;
+    spread[0]["labelSelector"] = json!({
+        "matchExpressions": [{"key": "agents.proompteng.ai/agent-run", "operator": "Exists"}],
+    });
+    assert_eq!(
+        as_json(&built.pod_fields),
+        json!({
+            "affinity": affinity, "tolerations": tolerations, "topologySpreadConstraints": spread,
+            "securityContext": security,
+        })
+    );
+    let known = World::minimal().with_config(&json!({"tolerations": [{"key": "gpu"}]}));
+    assert!(
+        known.built().pod_fields.is_empty(),
+        "what is known needs no second form"
     );
 }

@@ -1,0 +1,126 @@
+//! What the API server refuses for good: it is not sent for ever, and nothing is lost over it.
+
+use jangar_api::{
+    agents::{agent_run::AgentRunStatus, agent_run_status::RunOutcome},
+    condition::{CommonStatus, ConditionType},
+    phase::RunPhase,
+    reason::Reason,
+    values::{AnyMap, FreeForm, Int32, Timestamp},
+};
+use kube::api::PostParams;
+use serde_json::json;
+
+use super::{
+    life::controllers,
+    stage::{Props, Stage, act, cluster_with_kinds, idle, phase_of},
+    tap::{Answer, Tap, failure},
+};
+use crate::support::{seconds, settle};
+
+const PATCH: &str = "PATCH agentruns/a/status";
+const REFUSED: &str = "jangar_statuses_refused_total{controller=\"AgentRun\"}";
+
+/// An end with more in it than its phase.
+fn ended() -> AgentRunStatus {
+    let outputs = json!({ "answer": 42 });
+    AgentRunStatus {
+        common: CommonStatus {
+            updated_at: Some(Timestamp("2026-03-01T10:00:01Z".parse().unwrap())),
+            ..CommonStatus::default()
+        },
+        phase: Some(RunPhase::Succeeded),
+        finished_at: Some(Timestamp("2026-03-01T10:00:00Z".parse().unwrap())),
+        outcome: Some(RunOutcome {
+            exit_code: Some(Int32::from(0)),
+            outputs: outputs.as_object().cloned().map(FreeForm),
+            ..RunOutcome::default()
+        }),
+        ..AgentRunStatus::default()
+    }
+}
+
+/// A driver that reports the end of a run to an API server which refuses the first so many statuses.
+async fn refusing(code: u16, times: usize) -> Stage {
+    let tap = Tap::new();
+    let mut left = times;
+    tap.answer(move |request| match request {
+        PATCH if left > 0 => {
+            left -= 1;
+            failure(code, "Invalid", &json!({}))
+        }
+        _ => Answer::Server,
+    });
+    Stage::on_tap(
+        tap,
+        async |props| {
+            props.run("a", "coder").await;
+        },
+        |observed| match phase_of(observed) {
+            None => act(vec![], Some(ended())),
+            Some(_) => idle(),
+        },
+    )
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_refused_for_good_is_written_in_a_plainer_form() {
+    for code in [400, 413, 422] {
+        let stage = refusing(code, 1).await;
+
+        assert_eq!(stage.tap.requests(), [PATCH, PATCH], "{code}");
+        let run = stage.props().runs().get("a").await.unwrap();
+        let status = run.status.unwrap();
+        assert_eq!(status.phase, Some(RunPhase::Succeeded));
+        assert_eq!(status.finished_at, ended().finished_at);
+        let outcome = status.outcome.unwrap();
+        assert_eq!(outcome.exit_code, Some(Int32::from(0)));
+        assert_eq!(outcome.outputs, None);
+        let warning = status.common.condition(&ConditionType::Warning).unwrap();
+        assert_eq!(warning.reason, Reason::StatusRefused);
+        assert!(
+            warning.message.contains("the test says Invalid"),
+            "{}",
+            warning.message
+        );
+        assert_eq!(stage.counted(REFUSED), Some(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_refused_in_every_form_is_tried_again_rarely() {
+    let stage = refusing(422, usize::MAX).await;
+
+    tokio::time::sleep(seconds(3600)).await;
+
+    let tries = stage.tap.requests().len();
+    assert!((4..=30).contains(&tries), "{tries} in an hour");
+    stage.tap.answer(|_| Answer::Server);
+    stage.props().touch_run("a").await;
+    tokio::time::sleep(seconds(1)).await;
+    let run = stage.props().runs().get("a").await.unwrap();
+    let outcome = run.status.unwrap().outcome.unwrap();
+    assert!(outcome.outputs.is_some(), "nothing was lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_nobody_knows_is_refused_by_the_api_server_and_not_dropped() {
+    let cluster = cluster_with_kinds().await;
+    let props = Props { cluster: &cluster };
+    props.provider("shell").await;
+    props.agent("coder", "shell").await;
+    let _controllers = controllers(&cluster, &Tap::new(), "one");
+    settle().await;
+
+    let mut run = props.new_run("a", "coder");
+    let config = json!({ "tolerations": [{ "key": "gpu", "operater": "Exists" }] });
+    run.spec.runtime.config = config.as_object().cloned().map(AnyMap);
+    props.runs().create(&PostParams::default(), &run).await.unwrap();
+    settle().await;
+
+    let status = props.runs().get("a").await.unwrap().status.unwrap();
+    assert_eq!(status.phase, Some(RunPhase::Failed));
+    let invalid = status.common.condition(&ConditionType::InvalidSpec).unwrap();
+    assert_eq!(invalid.reason, Reason::JobRejected);
+    assert!(invalid.message.contains("operater"), "{}", invalid.message);
+}
