@@ -421,7 +421,7 @@ const CREDENTIALS: &[Variable] = &[
         unset: Unset::Is(AUTH_SECRET_MOUNT_PATH),
         meaning: "The directory of that file in the pod, to which the pod's user must have a way.",
         reader: Reader::Text(Rule::Directory, |draft, path| {
-            draft.auth_secret.mount_path = Some(path)
+            draft.auth_secret.mount_path = Some(path);
         }),
     },
     Variable {
@@ -435,7 +435,7 @@ const CREDENTIALS: &[Variable] = &[
         unset: Unset::Is(NATS_USERNAME_KEY),
         meaning: "The key of the user in that Secret.",
         reader: Reader::Text(Rule::DataKey, |draft, key| {
-            draft.nats_auth.username_key = Some(key)
+            draft.nats_auth.username_key = Some(key);
         }),
     },
     Variable {
@@ -443,7 +443,7 @@ const CREDENTIALS: &[Variable] = &[
         unset: Unset::Is(NATS_PASSWORD_KEY),
         meaning: "The key of the password in that Secret.",
         reader: Reader::Text(Rule::DataKey, |draft, key| {
-            draft.nats_auth.password_key = Some(key)
+            draft.nats_auth.password_key = Some(key);
         }),
     },
 ];
