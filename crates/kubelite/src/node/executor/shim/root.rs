@@ -5,7 +5,7 @@
 //! nothing can be created in the machine's own.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::{fd::OwnedFd, unix::fs::symlink},
@@ -94,9 +94,11 @@ pub(super) fn enter(files: &Files, sandbox: &Sandbox, working_dir: Option<&Path>
     tmpfs(&inside(&root, Path::new("/run")), c"mode=755")?;
     change_root(&root)?;
 
+    let mut attached = BTreeMap::new();
     for (source, mount) in sources {
-        attach(&source, mount)?;
+        attached.insert(attach(&source, mount)?, mount.read_only);
     }
+    protect(&attached)?;
     if let Some(directory) = working_dir {
         // Container runtimes make it. If it cannot be made, entering it says so.
         let _ = fs::create_dir_all(directory);
@@ -228,19 +230,47 @@ fn bind(path: &Path, target: &Path) -> Result<(), ShimError> {
 
 /// Makes everything mounted below a path read-only.
 fn make_read_only(path: &Path) -> Result<(), ShimError> {
-    let table = fs::read_to_string("/proc/self/mountinfo").doing(|| "reading the mounts".to_owned())?;
-    let below = |point: &Path| point.starts_with(path) && point != path;
-    for (point, flags) in table
-        .lines()
-        .filter_map(mount_in)
-        .filter(|(point, _)| below(point))
-    {
-        match remount_read_only(&point, flags) {
-            Ok(()) | Err(Errno::ACCESS | Errno::NOENT) => {}
-            Err(error) => return Err(error).doing(|| format!("making {} read-only", point.display())),
+    for (point, flags) in mounts()? {
+        if point.starts_with(path) && point != path {
+            protect_one(&point, flags)?;
         }
     }
     Ok(())
+}
+
+/// Makes the mounts read-only that shall be, with whatever is mounted in what they show. The table of mounts is long and dear
+/// to read, so this looks at it once for all of them.
+fn protect(attached: &BTreeMap<PathBuf, bool>) -> Result<(), ShimError> {
+    if !attached.values().any(|read_only| *read_only) {
+        return Ok(());
+    }
+    for (point, flags) in mounts()? {
+        if is_protected(attached, &point) {
+            protect_one(&point, flags)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is mounted at `point` belongs to a mount that shall be read-only: the innermost one decides.
+fn is_protected(attached: &BTreeMap<PathBuf, bool>, point: &Path) -> bool {
+    point
+        .ancestors()
+        .find_map(|path| attached.get(path).copied())
+        .unwrap_or(false)
+}
+
+fn protect_one(point: &Path, flags: MountFlags) -> Result<(), ShimError> {
+    match remount_read_only(point, flags) {
+        Ok(()) | Err(Errno::ACCESS | Errno::NOENT) => Ok(()),
+        Err(error) => Err(error).doing(|| format!("making {} read-only", point.display())),
+    }
+}
+
+/// Every place where something is mounted, with the options of the newest mount there, which is the one that is seen.
+fn mounts() -> Result<BTreeMap<PathBuf, MountFlags>, ShimError> {
+    let table = fs::read_to_string("/proc/self/mountinfo").doing(|| "reading the mounts".to_owned())?;
+    Ok(table.lines().filter_map(mount_in).collect())
 }
 
 /// The options that a mount already has may not be dropped by somebody less privileged than who set them.
@@ -372,8 +402,8 @@ fn open_below(directory: &Path, path: &Path) -> Result<OwnedFd, io::Error> {
     Ok(at)
 }
 
-/// Mounts a source at its place. The root has changed, so no link can lead out of it.
-fn attach(source: &OwnedFd, mount: &Mount) -> Result<(), ShimError> {
+/// Mounts a source at its place, and says where that really is. The root has changed, so no link can lead out of it.
+fn attach(source: &OwnedFd, mount: &Mount) -> Result<PathBuf, ShimError> {
     let mounting = || format!("mounting at {}", mount.target.display());
     let stat = rustix::fs::statat(source, "", AtFlags::EMPTY_PATH).doing(mounting)?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory {
@@ -392,19 +422,7 @@ fn attach(source: &OwnedFd, mount: &Mount) -> Result<(), ShimError> {
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
     )
     .doing(mounting)?;
-    if mount.read_only {
-        let target = mount.target.canonicalize().doing(mounting)?;
-        make_read_only(&target)?;
-        let table = fs::read_to_string("/proc/self/mountinfo").doing(mounting)?;
-        // The newest of several mounts at one place is the one that is seen.
-        let newest = table
-            .lines()
-            .filter_map(mount_in)
-            .rfind(|(point, _)| *point == target);
-        let flags = newest.map_or(MountFlags::empty(), |(_, flags)| flags);
-        remount_read_only(&target, flags).doing(mounting)?;
-    }
-    Ok(())
+    mount.target.canonicalize().doing(mounting)
 }
 
 #[cfg(test)]
@@ -418,6 +436,24 @@ mod tests {
         assert_eq!(point, Path::new(r"/mnt/a b\c"));
         assert_eq!(flags, MountFlags::NOSUID | MountFlags::RELATIME);
         assert_eq!(mount_in("36 35"), None);
+    }
+
+    #[test]
+    fn the_innermost_mount_decides_whether_a_place_is_read_only() {
+        let attached = [("/a", true), ("/a/b", false), ("/a/b/c", true), ("/d", false)];
+        let attached = BTreeMap::from(attached.map(|(path, read_only)| (PathBuf::from(path), read_only)));
+        for (point, expected) in [
+            ("/a", true),
+            ("/a/x", true),
+            ("/a/b", false),
+            ("/a/b/x", false),
+            ("/a/b/c/x", true),
+            ("/d", false),
+            ("/e", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_protected(&attached, Path::new(point)), expected, "{point}");
+        }
     }
 
     #[test]
