@@ -1,22 +1,31 @@
 # The way into this repository for people and for CI alike: `.ci/run` is `make test` and nothing else.
 .DEFAULT_GOAL := help
 
-LINTS := fmt clippy deny typos
-# The tests with kubectl need its binary, which is built once into a cache and takes minutes: its time has a line of its own.
-TESTS := tests kubectl kubectl-tests:kubectl
+# NAME@MINUTES:NEEDS, as scripts/suites.sh reads it. The minutes are for two cores and a machine that has nothing built yet.
+LINTS := fmt@1 clippy@10 deny@6 typos@1 shellcheck@1
+FAST := fmt@1 clippy@10 tests@25
+# What a suite needs and what takes minutes to build once has a line of its own.
+TESTS := tests@25 kubectl@12 kubectl-tests@8:kubectl cluster@4 cluster-image@10 cluster-tests@5:cluster conformance-tests@5:cluster
 
-.PHONY: help demo test bench lint generate build kubectl audit fmt clippy deny typos tests kubectl-tests need-cargo
+.PHONY: help demo test test-fast bench lint generate build image kubectl audit cluster-up cluster-shell cluster-down
+.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests conformance-tests need-cargo
 
 help: # Print the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, tests or kubectl-tests"
+	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, cluster-tests or conformance-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 	cargo run --locked --release --package jangar -- demo
 
 test: need-cargo ## Run everything that must hold, install what that needs, and say how long each suite took
 	@scripts/suites.sh $(LINTS) $(TESTS)
+
+test-fast: need-cargo ## Run what needs neither root nor Go nor Linux, and say what that leaves out
+	@scripts/suites.sh $(FAST); status=$$?; \
+	echo 'left out: $(strip $(foreach suite,$(filter-out $(FAST),$(LINTS) $(TESTS)),$(firstword $(subst @, ,$(suite)))))'; \
+	echo 'make test runs them: they install tools, or need Go, and Linux with root'; \
+	exit $$status
 
 bench: need-cargo ## Measure kubelite and runs, and print the settings beside the figures
 	cargo bench --locked --package kubelite --bench api
@@ -25,14 +34,27 @@ bench: need-cargo ## Measure kubelite and runs, and print the settings beside th
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)
 
-generate: need-cargo ## Write the files that are made from the code: the CRDs of charts/agents
+generate: need-cargo ## Write the files that are made from the code: the CRDs of charts/agents, docs/settings.md
 	cargo run --locked --package jangar -- crds --dir charts/agents/crds
+	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine settings::
 
 build: need-cargo ## Build the programs, optimised, into target/release
 	cargo build --locked --release --workspace --bins
 
+image: need-cargo ## Build the image of Jangar as an OCI archive, optimised and static
+	@scripts/image.sh release
+
 kubectl: ## Print the path of a kubectl 1.35, built from its Go module if there is none
 	@scripts/tools.sh kubectl
+
+cluster-up: ## Boot a real Kubernetes in namespaces of its own and leave it up: docs/testing.md
+	@tests/cluster/bench.sh up
+
+cluster-shell: ## Open a shell in the network of that cluster, with kubectl
+	@tests/cluster/bench.sh shell
+
+cluster-down: ## End that cluster and remove what it left
+	@tests/cluster/bench.sh down
 
 audit: need-cargo ## Look the dependencies up in the RustSec advisory database (fetches it)
 	@tool=$$(scripts/tools.sh cargo-deny) && "$$tool" --locked check advisories
@@ -42,10 +64,10 @@ audit: need-cargo ## Look the dependencies up in the RustSec advisory database (
 fmt: need-cargo
 	cargo fmt --all --check
 
-# The tests with kubectl are not among the default targets (see crates/kubelite/Cargo.toml), so they are named.
+# The tests with kubectl and on a cluster are not among the default targets (see their Cargo.toml), so they are named.
 clippy: need-cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --test kubectl -- -D warnings
+	cargo clippy --locked --workspace --test kubectl --test cluster --test conformance_cluster -- -D warnings
 
 # Advisories change without a change here, so they are `make audit`: docs/decisions/0008-advisories-outside-make-test.md.
 deny: need-cargo
@@ -54,6 +76,10 @@ deny: need-cargo
 typos:
 	@tool=$$(scripts/tools.sh typos) && "$$tool"
 
+# Files that are sourced are checked with those that source them.
+shellcheck:
+	@tool=$$(scripts/tools.sh shellcheck) && "$$tool" --check-sourced .ci/run scripts/*.sh tests/cluster/*.sh tests/cluster/lib/packages.sh
+
 tests: need-cargo
 	cargo test --locked --workspace --no-fail-fast
 
@@ -61,6 +87,23 @@ tests: need-cargo
 kubectl-tests: need-cargo
 	kubectl=$$(scripts/tools.sh kubectl) && \
 	JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl
+
+cluster:
+	@tests/cluster/bench.sh build
+
+# The image that the tests give to the real node. It need not be fast, so it is quick to build.
+cluster-image: need-cargo
+	@scripts/image.sh dev
+
+# Compiled before it runs: inside the network of a cluster there is no registry.
+cluster-tests: need-cargo
+	cargo test --locked --workspace --test cluster --no-run
+	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
+
+# That kubelite gives the same answers is among `tests`.
+conformance-tests: need-cargo
+	cargo test --locked --workspace --test conformance_cluster --no-run
+	tests/cluster/bench.sh run cargo test --locked --workspace --test conformance_cluster
 
 need-cargo:
 	@scripts/tools.sh need cargo

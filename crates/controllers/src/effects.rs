@@ -1,6 +1,6 @@
 //! Carries effects out. Each is one request that is safe to repeat, and its answer is learned.
 
-use jangar_api::agents::agent_run::AgentRun;
+use jangar_api::{agents::agent_run::AgentRun, labels};
 use jangar_engine::decision::{Effect, Key, ObjectId, Refusal};
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -98,16 +98,10 @@ async fn send(
         }
         Effect::ReleaseJob {
             job,
-            other_finalizers,
-            resource_version,
+            finalizers,
             ttl_seconds_after_finished,
         } => {
-            let patch = release(
-                job,
-                other_finalizers,
-                resource_version,
-                *ttl_seconds_after_finished,
-            );
+            let patch = release(job, finalizers, *ttl_seconds_after_finished)?;
             release_job(context, namespace, job, patch, work).await
         }
         Effect::DeleteRun { run } => {
@@ -201,38 +195,43 @@ async fn delete<K: Cached>(
 }
 
 /// One patch that sets how long a Job is kept and takes our finalizer away.
+///
+/// It holds only for this very Job with these very finalizers. The version of the Job is no precondition: the Job controller
+/// writes its status at about the same time, and that must not get into the way.
 fn release(
     job: &ObjectId,
-    other_finalizers: &[String],
-    resource_version: &str,
+    finalizers: &[String],
     ttl_seconds_after_finished: Option<u32>,
-) -> Value {
-    let finalizers = (!other_finalizers.is_empty()).then_some(other_finalizers);
-    let mut patch = json!({
-        "metadata": {
-            "uid": job.uid.0,
-            "resourceVersion": resource_version,
-            "finalizers": finalizers,
-        },
+) -> Result<json_patch::Patch, serde_json::Error> {
+    let others: Vec<&String> = finalizers
+        .iter()
+        .filter(|name| *name != labels::JOB_STATUS_FINALIZER)
+        .collect();
+    let mut operations = vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": job.uid}),
+        json!({"op": "test", "path": "/metadata/finalizers", "value": finalizers}),
+    ];
+    operations.push(if others.is_empty() {
+        json!({"op": "remove", "path": "/metadata/finalizers"})
+    } else {
+        json!({"op": "replace", "path": "/metadata/finalizers", "value": others})
     });
-    if let Some(seconds) = ttl_seconds_after_finished
-        && let Some(patch) = patch.as_object_mut()
-    {
-        let spec = json!({ "ttlSecondsAfterFinished": seconds });
-        patch.insert("spec".to_owned(), spec);
+    if let Some(seconds) = ttl_seconds_after_finished {
+        let path = "/spec/ttlSecondsAfterFinished";
+        operations.push(json!({"op": "add", "path": path, "value": seconds}));
     }
-    patch
+    serde_json::from_value(Value::Array(operations))
 }
 
 async fn release_job(
     context: &Context,
     namespace: &str,
     id: &ObjectId,
-    patch: Value,
+    patch: json_patch::Patch,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
     let api = Api::<Job>::namespaced(context.client.clone(), namespace);
-    let patch = Patch::Merge(patch);
+    let patch: Patch<()> = Patch::Json(patch);
     match context
         .write::<Job, _>(Verb::Patch, api.patch(&id.name, &patching(), &patch))
         .await
@@ -251,7 +250,8 @@ async fn release_job(
             work.went::<Job>(namespace, id);
             Ok(Outcome::Otherwise)
         }
-        Err(error) if status(&error).is_some_and(Status::is_conflict) => {
+        // A test of a JSON patch that does not hold makes the patch invalid.
+        Err(error) if status(&error).is_some_and(|status| status.is_conflict() || status.code == 422) => {
             find_out::<Job>(context, namespace, &id.name, work).await
         }
         Err(error) => Err(ReconcileError::write("release a Job".to_owned(), error)),
@@ -322,26 +322,34 @@ mod tests {
         }
     }
 
+    fn operations(finalizers: &[&str], ttl: Option<u32>) -> Value {
+        let finalizers: Vec<String> = finalizers.iter().map(|name| (*name).to_owned()).collect();
+        serde_json::to_value(release(&job(), &finalizers, ttl).expect("a patch")).expect("JSON")
+    }
+
     #[test]
     fn a_release_sets_the_time_to_live_and_keeps_the_finalizers_of_others() {
-        let patch = release(&job(), &["others/finalizer".to_owned()], "7", Some(60));
-
+        let all = ["others/finalizer", labels::JOB_STATUS_FINALIZER];
         assert_eq!(
-            patch,
-            json!({
-                "metadata": { "uid": "u-1", "resourceVersion": "7", "finalizers": ["others/finalizer"] },
-                "spec": { "ttlSecondsAfterFinished": 60 },
-            })
+            operations(&all, Some(60)),
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u-1"},
+                {"op": "test", "path": "/metadata/finalizers", "value": all},
+                {"op": "replace", "path": "/metadata/finalizers", "value": ["others/finalizer"]},
+                {"op": "add", "path": "/spec/ttlSecondsAfterFinished", "value": 60},
+            ])
         );
     }
 
     #[test]
     fn a_release_without_a_time_to_live_leaves_the_spec_alone() {
-        let patch = release(&job(), &[], "7", None);
-
         assert_eq!(
-            patch,
-            json!({ "metadata": { "uid": "u-1", "resourceVersion": "7", "finalizers": null } })
+            operations(&[labels::JOB_STATUS_FINALIZER], None),
+            json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u-1"},
+                {"op": "test", "path": "/metadata/finalizers", "value": [labels::JOB_STATUS_FINALIZER]},
+                {"op": "remove", "path": "/metadata/finalizers"},
+            ])
         );
     }
 }

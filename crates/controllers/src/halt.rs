@@ -1,37 +1,39 @@
 //! The request to stop, as everybody sees it who has to end.
 
-use tokio::sync::watch;
+use std::sync::Arc;
 
-/// Asks everybody who holds the other end to stop.
+use crate::signal::Signal;
+
+/// Asks everybody who holds the other end to stop. Dropping it is no request: who drops it ends the tasks as well.
 #[derive(Debug)]
-pub struct Halter(watch::Sender<bool>);
+pub struct Halter(Arc<Signal<bool>>);
 
 /// Whether to stop.
 #[derive(Clone, Debug)]
-pub struct Halt(watch::Receiver<bool>);
+pub struct Halt(Arc<Signal<bool>>);
 
-/// The two ends of a request to stop. Dropping the one that asks is no request: who drops it ends the tasks as well.
+/// The two ends of a request to stop.
 pub fn halt() -> (Halter, Halt) {
-    let (sender, receiver) = watch::channel(false);
-    (Halter(sender), Halt(receiver))
+    let signal = Arc::new(Signal::new(false));
+    (Halter(Arc::clone(&signal)), Halt(signal))
 }
 
 impl Halter {
     pub fn request(&self) {
-        self.0.send_replace(true);
+        self.0.change(|requested| {
+            *requested = true;
+            true
+        });
     }
 }
 
 impl Halt {
     pub fn is_requested(&self) -> bool {
-        *self.0.borrow()
+        *self.0.read()
     }
 
     /// Returns when it is time to stop.
-    pub async fn requested(&mut self) {
-        if self.0.wait_for(|requested| *requested).await.is_err() {
-            // Nobody is left who could ask.
-            std::future::pending::<()>().await;
-        }
+    pub async fn requested(&self) {
+        self.0.until(|requested| *requested).await;
     }
 }

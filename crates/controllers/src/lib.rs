@@ -30,6 +30,7 @@ mod live;
 pub mod metrics;
 pub mod queue;
 mod served;
+mod signal;
 mod start;
 mod status;
 

@@ -135,7 +135,6 @@ enum End {
 
 impl Office {
     async fn run(self) {
-        let mut halt = self.halt.clone();
         let mut elector = Elector::new(
             self.client.clone(),
             self.settings.lease.clone(),
@@ -146,7 +145,7 @@ impl Office {
         loop {
             let leadership = tokio::select! {
                 biased;
-                () = halt.requested() => break,
+                () = self.halt.requested() => break,
                 leadership = self.await_leadership(&mut elector) => leadership,
             };
             match self.lead(leadership).await {
@@ -192,7 +191,7 @@ impl Office {
 
     /// Leads until it no longer may, or is stopped. The caches are listed anew: what an earlier leader did last is seen before
     /// anything is decided.
-    async fn lead(&self, mut leadership: Leadership) -> End {
+    async fn lead(&self, leadership: Leadership) -> End {
         let setup = TermSetup {
             client: self.client.clone(),
             settings: Arc::clone(&self.settings),
@@ -208,11 +207,10 @@ impl Office {
             halt: self.halt.clone(),
         };
         let term = Term::begin(setup, stations(&self.settings));
-        let mut halt = self.halt.clone();
         let end = tokio::select! {
             biased;
             () = leadership.lost() => End::Lost,
-            () = halt.requested() => End::Stopped,
+            () = self.halt.requested() => End::Stopped,
             () = self.announce(&term) => End::Stopped,
         };
         match end {

@@ -8,7 +8,7 @@ use jangar_api::{
 
 /// Where an object stands as a whole: what `Ready`, `Progressing` and `Degraded` say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Health {
     /// Checked, in effect, or ended with success.
     Ready,
     /// Under way.
@@ -16,6 +16,10 @@ pub enum Standing {
     /// Wrong, failed or cancelled.
     Degraded,
 }
+
+/// The most characters of a message: the API server refuses longer ones, and with them everything else in the status. Ours
+/// grow only by the words of others.
+const MESSAGE_MAX: usize = 32_768;
 
 /// The conditions of one object while its next status is made.
 #[derive(Clone, Debug)]
@@ -43,7 +47,10 @@ impl Conditions {
         reason: Reason,
         message: impl Into<String>,
     ) {
-        let message = message.into();
+        let mut message: String = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MESSAGE_MAX) {
+            message.truncate(end);
+        }
         let next = Condition {
             type_,
             status,
@@ -67,11 +74,11 @@ impl Conditions {
     }
 
     /// Sets `Ready`, `Progressing` and `Degraded`, which every kind has.
-    pub fn stand(&mut self, standing: Standing, reason: &Reason, message: &str) {
+    pub fn stand(&mut self, standing: Health, reason: &Reason, message: &str) {
         for (type_, when) in [
-            (ConditionType::Ready, Standing::Ready),
-            (ConditionType::Progressing, Standing::Progressing),
-            (ConditionType::Degraded, Standing::Degraded),
+            (ConditionType::Ready, Health::Ready),
+            (ConditionType::Progressing, Health::Progressing),
+            (ConditionType::Degraded, Health::Degraded),
         ] {
             // What does not hold needs no words: they stand beside what does.
             let (status, message) = if standing == when {
@@ -124,7 +131,7 @@ mod tests {
 
     fn ready(second: i64, before: &CommonStatus, message: &str) -> CommonStatus {
         let mut conditions = Conditions::of(before, Some(1), at(second));
-        conditions.stand(Standing::Ready, &Reason::ValidSpec, message);
+        conditions.stand(Health::Ready, &Reason::ValidSpec, message);
         conditions.into_status(before)
     }
 

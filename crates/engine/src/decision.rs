@@ -116,10 +116,8 @@ pub enum Effect {
     /// Lets a Job go whose end is recorded: one patch sets how long it is kept and takes our finalizer away.
     ReleaseJob {
         job: ObjectId,
-        /// The finalizers that stay, which the patch has to spell out.
-        other_finalizers: Vec<String>,
-        /// The version the list of finalizers was read at: it must not have changed since.
-        resource_version: String,
+        /// All its finalizers as they were seen, with ours among them: the list must not have changed since.
+        finalizers: Vec<String>,
         /// Absent: it is kept until somebody deletes it.
         ttl_seconds_after_finished: Option<u32>,
     },

@@ -7,7 +7,7 @@ use jangar_api::{
 use jiff::Timestamp;
 
 use crate::{
-    conditions::{Conditions, Standing},
+    conditions::{Conditions, Health},
     decision::Rejection,
 };
 
@@ -22,7 +22,7 @@ pub(crate) fn report(
     match checked {
         Ok(()) => {
             conditions.clear(ConditionType::InvalidSpec, Reason::ValidSpec, "");
-            conditions.stand(Standing::Ready, &Reason::ValidSpec, "");
+            conditions.stand(Health::Ready, &Reason::ValidSpec, "");
         }
         Err(Rejection { reason, message }) => {
             conditions.set(
@@ -31,7 +31,7 @@ pub(crate) fn report(
                 reason.clone(),
                 message.clone(),
             );
-            conditions.stand(Standing::Degraded, &reason, &message);
+            conditions.stand(Health::Degraded, &reason, &message);
         }
     }
     conditions.into_status(before)

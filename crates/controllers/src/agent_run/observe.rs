@@ -16,7 +16,7 @@ pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed
         references: references(scene, run.as_deref()),
         run,
         jobs: scene.jobs(),
-        absent_jobs: scene.absent_jobs(),
+        live_jobs: scene.live_jobs(),
         pods: scene.pods(),
         refusal: scene.refusal(),
     }

@@ -37,13 +37,9 @@ impl Scene<'_> {
         known.collect()
     }
 
-    /// The names at which a live read of this reconcile found no Job.
-    pub fn absent_jobs(&self) -> BTreeSet<String> {
-        let names = self.learned.jobs.names();
-        names
-            .filter(|name| matches!(self.sight::<Job>(name), Sight::Absent))
-            .cloned()
-            .collect()
+    /// The names of the Jobs that the API server has spoken about in this reconcile.
+    pub fn live_jobs(&self) -> BTreeSet<String> {
+        self.learned.jobs.names().cloned().collect()
     }
 
     /// The pods that carry the label of the run of this key, and those that were listed live, by the UID of the Job that

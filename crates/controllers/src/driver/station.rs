@@ -97,14 +97,13 @@ impl<C: Controller> Station for Bench<C> {
 impl<C: Controller> Bench<C> {
     async fn work(&self, context: Arc<Context>) {
         let slots = Arc::new(Semaphore::new(CONCURRENCY_MAX));
-        let mut halt = context.halt.clone();
         let mut tasks = JoinSet::new();
         // Which key a task works on, for the case that it panics.
         let mut keys: BTreeMap<Id, Key> = BTreeMap::new();
         loop {
             tokio::select! {
                 biased;
-                () = halt.requested() => break,
+                () = context.halt.requested() => break,
                 Some(ended) = tasks.join_next_with_id() => {
                     match ended {
                         Ok((id, ended)) => {
@@ -210,11 +209,11 @@ async fn work_on<C: Controller>(
     let took = start.elapsed();
     drop(slot);
     if context.settings.safeguards.barrier {
-        let (kind, mut halt) = (kind::<C>(), context.halt.clone());
+        let kind = kind::<C>();
         tokio::select! {
             biased;
             () = barrier::settle(&context, &kind, &work.written) => {}
-            () = halt.requested() => {}
+            () = context.halt.requested() => {}
         }
     }
     Ended { key, result, took }

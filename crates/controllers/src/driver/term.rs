@@ -70,10 +70,9 @@ impl Term {
         for station in controllers {
             let context = Arc::clone(&context);
             stations.spawn(async move {
-                let mut halt = context.halt.clone();
                 tokio::select! {
                     biased;
-                    () = halt.requested() => return,
+                    () = context.halt.requested() => return,
                     () = context.world.until(Caches::are_ready) => {}
                 }
                 station.run(context).await;

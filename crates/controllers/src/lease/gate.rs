@@ -8,11 +8,14 @@ use std::{
 
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::{
-    sync::{RwLock, RwLockReadGuard, watch},
+    sync::{RwLock, RwLockReadGuard},
     time::{Instant, sleep_until, timeout_at},
 };
 
-use crate::metrics::{Metrics, RequestResult, WriteStop};
+use crate::{
+    metrics::{Metrics, RequestResult, WriteStop},
+    signal::Signal,
+};
 
 /// How long a write may take, whatever is left of the lease. The API server gives an admission webhook ten seconds unless
 /// it is told otherwise; what takes longer than that and its own work is not going to come.
@@ -92,7 +95,7 @@ pub(super) struct Confirmed {
 /// takes the lease before `d`. The last sixth is for what a cut-off leaves on the way to the API server.
 #[derive(Clone)]
 pub struct Gate {
-    standing: watch::Receiver<Standing>,
+    standing: Arc<Signal<Standing>>,
     writes: Arc<Writes>,
     duration: Duration,
     metrics: Arc<Metrics>,
@@ -100,7 +103,7 @@ pub struct Gate {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let phase = self.standing.borrow().phase;
+        let phase = self.standing.read().phase;
         f.debug_struct("Gate")
             .field("phase", &phase)
             .finish_non_exhaustive()
@@ -109,7 +112,7 @@ impl fmt::Debug for Gate {
 
 impl Gate {
     pub(super) fn new(
-        standing: watch::Receiver<Standing>,
+        standing: Arc<Signal<Standing>>,
         writes: Arc<Writes>,
         duration: Duration,
         metrics: Arc<Metrics>,
@@ -136,11 +139,9 @@ impl Gate {
             return Err(WriteError::NotLeading);
         };
         under_way.sent();
-        let mut standing = self.standing.clone();
         let answer = tokio::select! {
             biased;
-            // Either it is over, or those who would say so are gone.
-            _ = standing.wait_for(|standing| standing.phase == Phase::Over) => None,
+            () = self.standing.until(|standing| standing.phase == Phase::Over) => None,
             answer = timeout_at(cut_off, request) => answer.ok(),
         };
         let Some(answer) = answer else {
@@ -155,7 +156,7 @@ impl Gate {
 
     /// When a write that starts now is cut off; `None` if none may start.
     fn cut_off(&self, now: Instant) -> Option<Instant> {
-        let standing = self.standing.borrow();
+        let standing = self.standing.read();
         match (standing.phase, &standing.hold) {
             (Phase::Closing | Phase::Over, _) => None,
             (Phase::Leading, Hold::Unchallenged) => Some(now + REQUEST_TIMEOUT),

@@ -4,7 +4,6 @@ use std::{fmt, sync::Arc};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::{
-    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
 };
@@ -15,7 +14,10 @@ use super::{
     gate::{Confirmed, Gate, Hold, Phase, Standing, Writes},
     record::{self, Sighting},
 };
-use crate::metrics::{Metrics, RenewalResult, Role};
+use crate::{
+    metrics::{Metrics, RenewalResult, Role},
+    signal::Signal,
+};
 
 /// The right to write, for as long as it lasts. A task renews it.
 ///
@@ -30,7 +32,7 @@ pub struct Leadership {
 
 impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let phase = self.tenure.standing.borrow().phase;
+        let phase = self.tenure.standing.read().phase;
         f.debug_struct("Leadership")
             .field("phase", &phase)
             .finish_non_exhaustive()
@@ -53,7 +55,7 @@ impl Leadership {
     /// What every write goes through.
     pub fn gate(&self) -> Gate {
         Gate::new(
-            self.tenure.standing.subscribe(),
+            Arc::clone(&self.tenure.standing),
             Arc::clone(&self.writes),
             self.election.settings.duration,
             Arc::clone(&self.election.metrics),
@@ -94,7 +96,7 @@ impl Leadership {
 
     /// The Lease as this process last wrote it, which it has seen unchanged since.
     pub(super) fn last_sighting(&self) -> LastSighting {
-        LastSighting(self.tenure.standing.subscribe())
+        LastSighting(Arc::clone(&self.tenure.standing))
     }
 }
 
@@ -109,11 +111,11 @@ impl Drop for Leadership {
 
 /// Remembers the Lease as a leadership last wrote it, beyond its end.
 #[derive(Debug)]
-pub(super) struct LastSighting(watch::Receiver<Standing>);
+pub(super) struct LastSighting(Arc<Signal<Standing>>);
 
 impl LastSighting {
     pub(super) fn get(&self) -> Option<Sighting> {
-        match &self.0.borrow().hold {
+        match &self.0.read().hold {
             Hold::Unchallenged => None,
             Hold::Lease(confirmed) => Some(Sighting::new(confirmed.lease.clone(), confirmed.sent)),
         }
@@ -123,7 +125,7 @@ impl LastSighting {
 /// What a leadership, its gates and the task that renews it have in common.
 #[derive(Debug)]
 struct Tenure {
-    standing: watch::Sender<Standing>,
+    standing: Arc<Signal<Standing>>,
     metrics: Arc<Metrics>,
 }
 
@@ -132,14 +134,14 @@ impl Tenure {
         metrics.role(Role::Leader);
         let phase = Phase::Leading;
         Self {
-            standing: watch::Sender::new(Standing { phase, hold }),
+            standing: Arc::new(Signal::new(Standing { phase, hold })),
             metrics,
         }
     }
 
     /// A renewal was confirmed. One that comes too late opens nothing again.
     fn confirm(&self, confirmed: Confirmed) {
-        self.standing.send_if_modified(|standing| {
+        self.standing.change(|standing| {
             let leading = standing.phase == Phase::Leading;
             if leading {
                 standing.hold = Hold::Lease(Box::new(confirmed));
@@ -151,7 +153,7 @@ impl Tenure {
     /// Lets no write start any more. `None` if it is over already.
     fn close(&self) -> Option<Hold> {
         let mut hold = None;
-        self.standing.send_if_modified(|standing| {
+        self.standing.change(|standing| {
             let leading = standing.phase == Phase::Leading;
             if leading {
                 standing.phase = Phase::Closing;
@@ -173,7 +175,7 @@ impl Tenure {
     }
 
     fn end_if(&self, condition: impl FnOnce(Phase) -> bool) {
-        self.standing.send_if_modified(|standing| {
+        self.standing.change(|standing| {
             let ends = condition(standing.phase);
             if ends {
                 standing.phase = Phase::Over;
@@ -184,13 +186,13 @@ impl Tenure {
     }
 
     async fn over(&self) {
-        let mut standing = self.standing.subscribe();
-        // The sender lives in `self`, so that waiting ends only when it is over.
-        let _ = standing.wait_for(|standing| standing.phase == Phase::Over).await;
+        self.standing
+            .until(|standing| standing.phase == Phase::Over)
+            .await;
     }
 
     fn confirmed(&self) -> Option<Confirmed> {
-        match &self.standing.borrow().hold {
+        match &self.standing.read().hold {
             Hold::Unchallenged => None,
             Hold::Lease(confirmed) => Some(confirmed.as_ref().clone()),
         }

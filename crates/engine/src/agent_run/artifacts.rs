@@ -1,46 +1,43 @@
 //! What a run left behind, within the bounds of a status.
 
-use jangar_api::{
-    condition::{ConditionStatus, ConditionType},
-    reason::Reason,
-    refs::ArtifactRef,
-};
+use jangar_api::{reason::Reason, refs::ArtifactRef};
 
-use super::standing::Standing;
-use crate::settings::RunSettings;
+use super::NextStatus;
+use crate::{decision::Rejection, settings::RunSettings};
 
 /// The most characters of an address.
 const URL_MAX: usize = 2048;
 
-/// Adds what the agent reported to what the status lists already. Of too many, the last are kept.
-pub(super) fn record(standing: &mut Standing<'_>, reported: &[ArtifactRef], settings: &RunSettings) {
+/// Adds what the agent reported to what the status lists already. Of too many, the last are kept. The error is that the
+/// limits were exceeded and the settings make that a failure.
+pub(super) fn record(
+    next: &mut NextStatus<'_>,
+    reported: &[ArtifactRef],
+    settings: &RunSettings,
+) -> Result<(), Rejection> {
     if reported.is_empty() {
-        return;
+        return Ok(());
     }
-    let mut listed = std::mem::take(&mut standing.next.artifacts);
+    let mut listed = std::mem::take(&mut next.status.artifacts);
     listed.retain(|known| !reported.iter().any(|new| new.name == known.name));
     listed.extend_from_slice(reported);
     let (kept, limited) = within_limits(listed, settings.artifacts_max);
-    standing.next.artifacts = kept;
-    if let Some((reason, message)) = limited {
-        standing.conditions.set(
-            ConditionType::ArtifactsLimited,
-            ConditionStatus::True,
-            reason,
-            message,
-        );
-    } else {
-        standing
-            .conditions
-            .clear(ConditionType::ArtifactsLimited, Reason::WithinLimits, "");
+    next.status.artifacts = kept;
+    next.artifacts_limited(limited.as_ref());
+    match limited {
+        Some(exceeded) if settings.artifacts_strict => {
+            next.artifacts_exceeded(&exceeded);
+            Err(exceeded)
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
 /// The artifacts that may be listed, and the first thing that was wrong with the others.
-fn within_limits(listed: Vec<ArtifactRef>, max: usize) -> (Vec<ArtifactRef>, Option<(Reason, String)>) {
-    let mut limited: Option<(Reason, String)> = None;
+fn within_limits(listed: Vec<ArtifactRef>, max: usize) -> (Vec<ArtifactRef>, Option<Rejection>) {
+    let mut limited: Option<Rejection> = None;
     let mut note = |reason: Reason, message: String| {
-        limited.get_or_insert((reason, message));
+        limited.get_or_insert(Rejection::new(reason, message));
     };
     let mut kept: Vec<ArtifactRef> = Vec::with_capacity(listed.len());
     for mut artifact in listed {

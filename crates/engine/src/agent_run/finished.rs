@@ -7,96 +7,123 @@ use jangar_api::{
     values,
 };
 use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    Scene, jobs,
-    leftovers::{self, Stopping},
+    NextStatus, Situation, jobs,
+    leftovers::{self, Stopping, sooner},
 };
 use crate::decision::{Decision, Effect, Plan};
 
-pub(super) fn plan(scene: &Scene<'_>) -> Decision<AgentRunStatus> {
-    let mut standing = scene.standing();
-    if standing.next.finished_at.is_none() {
-        // Somebody else wrote the phase. Without a time the run would be kept for ever.
-        standing.next.finished_at = Some(values::Timestamp(scene.now));
-    }
-    too_late_to_cancel(scene, &mut standing);
-    let status = standing.into_status();
-
-    let mut effects = Vec::new();
+pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    let mut plan = Plan {
+        status: settled_status(situation),
+        ..Plan::nothing()
+    };
     let mut held = false;
-    for job in scene.own_jobs().filter(|job| jobs::is_held(job)) {
+    for job in situation.own_jobs().filter(|job| jobs::is_held(job)) {
         held = true;
-        let pods = scene.observed.pods_of(&jobs::uid(job.as_ref()));
-        let ended_by_itself = scene.status.phase != Some(RunPhase::Cancelled)
-            && pods.pods().iter().all(|pod| jobs::has_ended(pod));
-        if ended_by_itself {
-            effects.push(leftovers::let_go(job, scene.run, scene.settings));
+        if ended_by_itself(situation, job) {
+            plan.effects
+                .push(leftovers::let_go(job, situation.run, situation.settings));
             continue;
         }
         // Something of it may still be there, whatever the phase says.
-        match leftovers::stop(job, scene.observed) {
+        match leftovers::stop(job, situation.observed, situation.now) {
             Stopping::Unsure(question) => return Decision::look(question),
-            Stopping::Act(next) => effects.extend(next),
-            Stopping::Stopped => effects.push(leftovers::let_go(job, scene.run, scene.settings)),
+            Stopping::Going { effects, wake_at } => {
+                plan.effects.extend(effects);
+                plan.wake_at = sooner(plan.wake_at, wake_at);
+            }
+            Stopping::Stopped => {
+                plan.effects
+                    .push(leftovers::let_go(job, situation.run, situation.settings));
+                if timed_out(situation) {
+                    let message = format!("Job {} and its pod have stopped at last", job.name_any());
+                    plan.notices.push(situation.normal(Reason::Stopped, message));
+                }
+            }
         }
     }
-    let mut wake_at = None;
     if !held
-        && status.is_none()
-        && let Some(due) = kept_until(scene)
+        && plan.status.is_none()
+        && let Some(due) = kept_until(situation)
     {
-        if scene.now >= due {
-            effects.push(Effect::DeleteRun {
-                run: jobs::id(scene.run),
+        if situation.now >= due {
+            plan.effects.push(Effect::DeleteRun {
+                run: jobs::id(situation.run),
             });
         } else {
-            wake_at = Some(due);
+            plan.wake_at = Some(due);
         }
     }
-    Decision::Act(Plan {
-        effects,
-        status,
-        notices: Vec::new(),
-        wake_at,
-    })
+    Decision::Act(plan)
+}
+
+/// What is missing in the status of a run that has ended.
+fn settled_status(situation: &Situation<'_>) -> Option<AgentRunStatus> {
+    let mut next = situation.next_status();
+    if next.status.finished_at.is_none() {
+        // Somebody else wrote the phase. Without a time the run would be kept for ever.
+        next.status.finished_at = Some(values::Timestamp(situation.now));
+    }
+    too_late_to_cancel(situation, &mut next);
+    next.into_status()
+}
+
+/// Whether a Job is over without anybody having stopped it. That no pod is known proves nothing: the first may be on its way.
+fn ended_by_itself(situation: &Situation<'_>, job: &Job) -> bool {
+    let sight = situation.observed.pods_of(&jobs::uid(job));
+    let pods = sight.pods();
+    situation.status.phase != Some(RunPhase::Cancelled)
+        && pods.iter().all(|pod| jobs::has_ended(pod))
+        && (!pods.is_empty() || jobs::end(job).is_some())
+}
+
+/// Whether the cancel was given up while something was still there.
+fn timed_out(situation: &Situation<'_>) -> bool {
+    let cancelled = situation.status.common.condition(&ConditionType::Cancelled);
+    cancelled.is_some_and(|cancelled| cancelled.reason == Reason::CancelTimedOut)
 }
 
 /// A cancel of a run that had already ended is answered, and changes nothing.
-fn too_late_to_cancel(scene: &Scene<'_>, standing: &mut super::Standing<'_>) {
-    if !scene.run.spec.stop.is_requested()
-        || scene.status.common.condition(&ConditionType::Cancelled).is_some()
-    {
+fn too_late_to_cancel(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
+    let answered = situation
+        .status
+        .common
+        .condition(&ConditionType::Cancelled)
+        .is_some();
+    if !situation.run.spec.stop.is_requested() || answered {
         return;
     }
-    let (reason, how) = match &scene.status.phase {
+    let (reason, how) = match &situation.status.phase {
         Some(RunPhase::Succeeded) => (Reason::AlreadySucceeded, "succeeded"),
         Some(RunPhase::Failed) => (Reason::AlreadyFailed, "failed"),
         _ => return,
     };
-    standing.cancelled_too_late(
+    next.cancelled_too_late(
         &reason,
         &format!("the run had already {how} when the cancel was asked for"),
     );
 }
 
 /// When the run may be deleted, if ever.
-fn kept_until(scene: &Scene<'_>) -> Option<Timestamp> {
-    let retained = [scene.run.labels(), scene.run.annotations()]
+fn kept_until(situation: &Situation<'_>) -> Option<Timestamp> {
+    let retained = [situation.run.labels(), situation.run.annotations()]
         .iter()
         .any(|keys| keys.get(labels::RETAIN).is_some_and(|value| value == "true"));
     if retained {
         return None;
     }
-    let kept = match scene.run.spec.ttl_seconds_after_finished {
+    let kept = match situation.run.spec.ttl_seconds_after_finished {
         // The schema admits no negative number; a larger program might.
         Some(seconds) => u64::try_from(seconds.get())
             .ok()
             .filter(|seconds| *seconds > 0)
             .map(Duration::from_secs)?,
-        None => scene.settings.runs.retention?,
+        None => situation.settings.runs.retention?,
     };
-    let finished = scene.status.finished_at?.0;
+    let finished = situation.status.finished_at?.0;
     finished.checked_add(kept).ok()
 }

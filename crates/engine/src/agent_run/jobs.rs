@@ -1,5 +1,7 @@
 //! What a Job and its pods tell about themselves.
 
+use std::sync::Arc;
+
 use jangar_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -8,7 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt};
 
-use super::AgentRun;
+use super::{AgentRun, Observed};
 use crate::decision::{Effect, ObjectId, Uid};
 
 /// The finalizer by which Kubernetes shows that dependents go first.
@@ -52,23 +54,59 @@ pub(super) fn owner_run(job: &Job, run: &str) -> Option<Uid> {
         .map(|owner| Uid(owner.uid.clone()))
 }
 
+/// The Jobs that belong to a run.
+pub(super) fn of_run<'a>(observed: &'a Observed, run: &AgentRun) -> impl Iterator<Item = &'a Arc<Job>> {
+    let uid = uid(run);
+    observed
+        .jobs
+        .values()
+        .filter(move |job| owner_run(job, &observed.key.name).as_ref() == Some(&uid))
+}
+
+/// Which attempt a Job is, if it says so.
+pub(super) fn attempt(job: &Job) -> Option<u32> {
+    job.annotations().get(labels::ATTEMPT)?.parse().ok()
+}
+
+/// Whether nobody controls a Job, as after a deletion that orphans.
+pub(super) fn is_orphan(job: &Job) -> bool {
+    !job.owner_references()
+        .iter()
+        .any(|owner| owner.controller == Some(true))
+}
+
+/// Whether the Job controller has ever counted a pod of it.
+pub(super) fn had_a_pod(job: &Job) -> bool {
+    let Some(status) = &job.status else { return false };
+    [status.active, status.failed, status.succeeded, status.terminating]
+        .iter()
+        .any(|count| count.is_some_and(|count| count > 0))
+}
+
 /// Lets a Job go: takes our finalizer away, and says how long it is kept.
 pub(super) fn release(job: &Job, ttl_seconds_after_finished: Option<u32>) -> Effect {
     Effect::ReleaseJob {
         job: id(job),
-        other_finalizers: job
-            .finalizers()
-            .iter()
-            .filter(|name| *name != labels::JOB_STATUS_FINALIZER)
-            .cloned()
-            .collect(),
-        resource_version: job.resource_version().unwrap_or_default(),
+        finalizers: job.finalizers().to_vec(),
         ttl_seconds_after_finished,
     }
 }
 
+/// How a Job ended, by its own conditions. Counters prove nothing: they are ahead of the pods.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum JobEnd<'a> {
+    Complete(&'a JobCondition),
+    Failed(&'a JobCondition),
+}
+
+pub(super) fn end(job: &Job) -> Option<JobEnd<'_>> {
+    condition(job, "Complete")
+        .map(JobEnd::Complete)
+        .or_else(|| condition(job, "Failed").map(JobEnd::Failed))
+}
+
 /// A condition of a Job that holds.
-pub(super) fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
+fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
     job.status
         .as_ref()?
         .conditions

@@ -11,8 +11,8 @@
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start |
 //! | has none yet | `start`: `references` and the Job of the next attempt |
 //!
-//! `outcome` reads what a pod or a Job says about its end, `standing` writes the status, and `attempt` is what the status
-//! remembers of Jobs.
+//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `next_status`
+//! writes the status, and `attempt` is what the status remembers of Jobs.
 
 mod abort;
 mod artifacts;
@@ -22,15 +22,18 @@ mod finished;
 mod follow;
 mod jobs;
 mod leftovers;
+mod next_status;
 mod outcome;
 mod references;
+mod retry;
 mod spec_hash;
 mod stamp;
-mod standing;
+
 mod start;
 #[cfg(test)]
 mod tests;
 
+mod vanished;
 mod waiting;
 
 use std::{
@@ -53,7 +56,7 @@ use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
 pub use self::spec_hash::spec_hash;
-use self::{attempt::Attempt, standing::Standing};
+use self::{attempt::Attempt, next_status::NextStatus};
 use crate::{
     decision::{Decision, Key, PodSight, Refusal, Sight, Uid},
     job,
@@ -64,15 +67,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub key: Key,
-    /// The run itself; absent if it is gone, which is known from the cache of runs alone: what is left of it may have to
-    /// be cleaned up.
+    /// The run itself; absent if a live read found it gone: what is left of it may have to be cleaned up.
     pub run: Option<Arc<AgentRun>>,
     pub references: References,
     /// The Jobs that carry the run's label, and those that were asked for, by name. One of them may belong to another run
     /// of the same name that is gone.
     pub jobs: BTreeMap<String, Arc<Job>>,
-    /// The names at which a live read found no Job.
-    pub absent_jobs: BTreeSet<String>,
+    /// The names of Jobs that the API server itself has spoken about: if there is none in `jobs`, there is none.
+    pub live_jobs: BTreeSet<String>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
     /// What the API server said to the effects of the plan before.
@@ -86,6 +88,11 @@ impl Observed {
             .get(job)
             .cloned()
             .unwrap_or_else(|| PodSight::Cached(Vec::new()))
+    }
+
+    /// Whether the API server itself said that there is no Job of this name.
+    fn is_absent(&self, job: &str) -> bool {
+        self.live_jobs.contains(job) && !self.jobs.contains_key(job)
     }
 }
 
@@ -102,7 +109,7 @@ pub struct References {
 }
 
 /// A run that is there, and all that a decision about it depends on.
-struct Scene<'a> {
+struct Situation<'a> {
     observed: &'a Observed,
     run: &'a AgentRun,
     uid: Uid,
@@ -118,7 +125,7 @@ struct Scene<'a> {
 pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<AgentRunStatus> {
     // Finer than anybody needs, and shorter to read.
     let now = now.round(Unit::Millisecond).unwrap_or(now);
-    let leftovers = match leftovers::clean_up(observed, settings) {
+    let leftovers = match leftovers::clean_up(observed, settings, now) {
         Ok(plan) => plan,
         Err(question) => return Decision::look(question),
     };
@@ -131,26 +138,44 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     }
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
-    let scene = Scene {
+    let situation = Situation {
         observed,
         run,
         uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
         status,
-        attempt: Attempt::remembered(status),
+        attempt: attempt(observed, run, status),
         settings,
         now,
     };
-    match scene.decide() {
+    match situation.decide() {
         Decision::Act(mut plan) => {
             plan.effects.splice(0..0, leftovers.effects);
             plan.notices.extend(leftovers.notices);
+            plan.wake_at = leftovers::sooner(plan.wake_at, leftovers.wake_at);
             Decision::Act(plan)
         }
         look @ Decision::Look(_) => look,
     }
 }
 
-impl Scene<'_> {
+/// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
+/// never made twice.
+fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Attempt {
+    let remembered = Attempt::remembered(status);
+    let made = jobs::of_run(observed, run)
+        .filter_map(|job| jobs::attempt(job))
+        .max();
+    match made {
+        Some(number) if number > remembered.number => Attempt {
+            number,
+            job: None,
+            ..remembered
+        },
+        Some(_) | None => remembered,
+    }
+}
+
+impl Situation<'_> {
     fn decide(&self) -> Decision<AgentRunStatus> {
         let phase = self.status.phase.as_ref();
         if phase.is_some_and(RunPhase::is_terminal) {
@@ -166,14 +191,15 @@ impl Scene<'_> {
     }
 
     /// The status, ready to be changed.
-    fn standing(&self) -> Standing<'_> {
-        let mut standing = Standing::of(self.run, self.status, self.now);
+    fn next_status(&self) -> NextStatus<'_> {
+        let mut next = NextStatus::of(self.run, self.status, self.now);
         if !self.settings.runs.immutability_enforced
+            && !next.is_warned()
             && let Some(message) = abort::edited(self)
         {
-            standing.warn(&Reason::SpecImmutableViolation, &message);
+            next.warn(&Reason::SpecImmutableViolation, &message);
         }
-        standing
+        next
     }
 
     /// The name of the Job of the current attempt.
@@ -188,11 +214,9 @@ impl Scene<'_> {
             .filter(move |job| jobs::is_held(job) || job.metadata.name.as_ref() == Some(&current))
     }
 
-    /// The Jobs that belong to this run.
+    /// The Jobs of this run, without those of earlier attempts, which `leftovers` sees to.
     fn own_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
-        self.observed
-            .jobs
-            .values()
-            .filter(|job| jobs::owner_run(job, &self.observed.key.name).as_ref() == Some(&self.uid))
+        jobs::of_run(self.observed, self.run)
+            .filter(|job| jobs::attempt(job).is_none_or(|number| number >= self.attempt.number))
     }
 }

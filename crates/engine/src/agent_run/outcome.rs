@@ -10,10 +10,9 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ContainerStateTerminated, ContainerStatus, Pod},
 };
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::jobs;
+use super::jobs::{self, JobEnd};
 use crate::job::CONTAINER;
 
 /// How an attempt ended.
@@ -40,8 +39,7 @@ pub(super) enum Verdict {
 }
 
 /// What agent-runner wrote as its container's last words.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 struct LastWords {
     reason: Option<String>,
     message: Option<String>,
@@ -116,11 +114,14 @@ pub(super) fn of_job(job: &Job) -> Option<Ending> {
         },
         artifacts: Vec::new(),
     };
-    if let Some(complete) = jobs::condition(job, "Complete") {
-        let message = "the Job completed, but its pod was gone before its result could be read".to_owned();
-        return Some(ending(Verdict::SucceededUnseen, complete, message));
-    }
-    let failed = jobs::condition(job, "Failed")?;
+    let failed = match jobs::end(job)? {
+        JobEnd::Complete(complete) => {
+            let message =
+                "the Job completed, but its pod was gone before its result could be read".to_owned();
+            return Some(ending(Verdict::SucceededUnseen, complete, message));
+        }
+        JobEnd::Failed(failed) => failed,
+    };
     let why = failed.reason.as_deref().unwrap_or("no reason given");
     let words = failed.message.as_deref().unwrap_or_default();
     // The one rule that the failure policy of our Jobs has is about disruptions.
@@ -153,12 +154,42 @@ fn first_failure(statuses: Option<&[ContainerStatus]>) -> Option<&ContainerState
         .find(|state| state.exit_code != 0)
 }
 
-/// Reads what agent-runner wrote. Anything else, such as the words of a node, is taken as a message.
+/// Reads what agent-runner wrote, one field at a time, so that a bad one does not cost the others. Anything else, such as
+/// the words of a node, is taken as a message.
 fn last_words(text: &str) -> LastWords {
-    serde_json::from_str(text).unwrap_or_else(|_| LastWords {
-        message: Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-        ..LastWords::default()
-    })
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(text) else {
+        return LastWords {
+            message: Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            ..LastWords::default()
+        };
+    };
+    let artifacts = match fields.remove("artifacts") {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    };
+    let mut text = |field: &str| match fields.remove(field) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    };
+    LastWords {
+        reason: text("reason"),
+        message: text("message"),
+        summary: text("summary"),
+        commit: text("commit"),
+        usage: object(fields.remove("usage")),
+        outputs: object(fields.remove("outputs")),
+        artifacts: artifacts
+            .into_iter()
+            .filter_map(|artifact| serde_json::from_value(artifact).ok())
+            .collect(),
+    }
+}
+
+fn object(value: Option<Value>) -> Option<Map<String, Value>> {
+    match value {
+        Some(Value::Object(fields)) => Some(fields),
+        _ => None,
+    }
 }
 
 fn container_failure(state: &ContainerStateTerminated, words: &LastWords) -> String {

@@ -8,7 +8,7 @@ use jangar_api::{
     reason::Reason,
 };
 
-use super::Scene;
+use super::Situation;
 use crate::{
     decision::{Question, Rejection, Sight},
     implementation_spec,
@@ -36,9 +36,9 @@ pub(super) enum Unresolved {
 }
 
 /// Finds what the run refers to.
-pub(super) fn resolve<'a>(scene: &Scene<'a>) -> Result<Resolved<'a>, Unresolved> {
-    let spec = &scene.run.spec;
-    let references = &scene.observed.references;
+pub(super) fn resolve<'a>(situation: &Situation<'a>) -> Result<Resolved<'a>, Unresolved> {
+    let spec = &situation.run.spec;
+    let references = &situation.observed.references;
     let agent_name = named(
         "Agent",
         "spec.agentRef.name",
@@ -68,7 +68,7 @@ pub(super) fn resolve<'a>(scene: &Scene<'a>) -> Result<Resolved<'a>, Unresolved>
         &provider_field,
         Question::AgentProvider,
     )?;
-    let (implementation, implementation_ref) = implementation(scene)?;
+    let (implementation, implementation_ref) = implementation(situation)?;
     let memory_name = spec.memory_ref.as_ref().or(agent.spec.memory_ref.as_ref());
     let memory = match memory_name {
         Some(memory) => Some(found(
@@ -92,9 +92,9 @@ pub(super) fn resolve<'a>(scene: &Scene<'a>) -> Result<Resolved<'a>, Unresolved>
 
 /// What is to be done: described in the run itself, or in an object of its own.
 fn implementation<'a>(
-    scene: &Scene<'a>,
+    situation: &Situation<'a>,
 ) -> Result<(&'a ImplementationSpecSpec, Option<&'a str>), Unresolved> {
-    let spec = &scene.run.spec;
+    let spec = &situation.run.spec;
     let (implementation, reference, at) = match (&spec.implementation, &spec.implementation_spec_ref) {
         (Some(implementation), _) => (
             &implementation.inline,
@@ -103,7 +103,7 @@ fn implementation<'a>(
         ),
         (None, Some(reference)) => {
             let object = found(
-                scene.observed.references.implementation.as_ref(),
+                situation.observed.references.implementation.as_ref(),
                 Reason::MissingImplementation,
                 "ImplementationSpec",
                 &reference.name,

@@ -12,13 +12,13 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    Scene, jobs,
+    References, Situation, jobs,
     references::{self, Resolved, Unresolved},
-    spec_hash,
+    retry, spec_hash,
     stamp::Stamp,
 };
 use crate::{
-    decision::{Decision, Effect, Plan, Refusal, Rejection},
+    decision::{Decision, Effect, Plan, Refusal, Rejection, Sight},
     job::{self, JobRequest},
 };
 
@@ -28,41 +28,41 @@ const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 const TERMINATING_RETRY: Duration = Duration::from_secs(5);
 
 /// Makes the Job of the next attempt.
-pub(super) fn plan(scene: &Scene<'_>) -> Decision<AgentRunStatus> {
-    if let Some(due) = scene.attempt.not_before.filter(|due| *due > scene.now) {
+pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    if let Some(due) = retry::waits_until(&situation.attempt, situation.now) {
         return Decision::Act(Plan {
             wake_at: Some(due),
             ..Plan::nothing()
         });
     }
-    if let Some(refusal) = &scene.observed.refusal {
-        return refused(scene, refusal);
+    if let Some(refusal) = &situation.observed.refusal {
+        return refused(situation, refusal);
     }
-    let resolved = match acceptable(scene)
+    let resolved = match acceptable(situation)
         .map_err(Unresolved::Wrong)
-        .and_then(|()| references::resolve(scene))
+        .and_then(|()| references::resolve(situation))
     {
         Ok(resolved) => resolved,
         Err(Unresolved::Unsure(question)) => return Decision::look(question),
-        Err(Unresolved::Missing(missing)) => return missing_reference(scene, missing),
-        Err(Unresolved::Wrong(rejection)) => return reject(scene, &rejection),
+        Err(Unresolved::Missing(missing)) => return missing_reference(situation, missing),
+        Err(Unresolved::Wrong(rejection)) => return reject(situation, &rejection),
     };
-    if let Err(rejection) = version_control(scene, &resolved) {
-        return reject(scene, &rejection);
+    if let Err(rejection) = version_control(situation) {
+        return reject(situation, &rejection);
     }
-    match build(scene, &resolved) {
+    match build(situation, &resolved) {
         Ok(effects) => Decision::Act(Plan {
             effects,
             ..Plan::nothing()
         }),
-        Err(rejection) => reject(scene, &rejection),
+        Err(rejection) => reject(situation, &rejection),
     }
 }
 
 /// Whether the run makes sense by itself, and this version can execute it.
-fn acceptable(scene: &Scene<'_>) -> Result<(), Rejection> {
-    match &scene.run.spec.runtime.type_ {
-        RuntimeType::Job => job::check_run(scene.run, scene.settings),
+fn acceptable(situation: &Situation<'_>) -> Result<(), Rejection> {
+    match &situation.run.spec.runtime.type_ {
+        RuntimeType::Job => job::check_run(situation.run, situation.settings),
         other @ (RuntimeType::Workflow
         | RuntimeType::Temporal
         | RuntimeType::Custom
@@ -74,10 +74,10 @@ fn acceptable(scene: &Scene<'_>) -> Result<(), Rejection> {
 }
 
 /// Version control is not executed yet. A run that insists on it must not go on without.
-fn version_control(scene: &Scene<'_>, resolved: &Resolved<'_>) -> Result<(), Rejection> {
-    let policy = scene.run.spec.vcs_policy.clone().unwrap_or_default();
+fn version_control(situation: &Situation<'_>) -> Result<(), Rejection> {
+    let policy = situation.run.spec.vcs_policy.clone().unwrap_or_default();
     let required = policy.required == Some(true) && policy.mode != Some(VcsMode::None);
-    if required && wants_version_control(scene, resolved) {
+    if required && wants_version_control(situation) {
         return Err(Rejection::new(
             Reason::VcsUnavailable,
             "spec.vcsPolicy.required is true, and this version has no version control: set it to false, or let the agent \
@@ -87,28 +87,43 @@ fn version_control(scene: &Scene<'_>, resolved: &Resolved<'_>) -> Result<(), Rej
     Ok(())
 }
 
-fn wants_version_control(scene: &Scene<'_>, resolved: &Resolved<'_>) -> bool {
-    scene.run.spec.vcs_ref.is_some()
-        || resolved.implementation.vcs_ref.is_some()
-        || resolved.agent.spec.vcs_ref.is_some()
+/// Whether the run, its implementation or its Agent names a VersionControlProvider, as far as they are known.
+pub(super) fn wants_version_control(situation: &Situation<'_>) -> bool {
+    let spec = &situation.run.spec;
+    let References {
+        agent,
+        implementation,
+        ..
+    } = &situation.observed.references;
+    let inline = spec
+        .implementation
+        .as_ref()
+        .map(|implementation| &implementation.inline);
+    let referenced = implementation
+        .as_ref()
+        .and_then(Sight::seen)
+        .map(|object| &object.spec);
+    spec.vcs_ref.is_some()
+        || inline.or(referenced).is_some_and(|work| work.vcs_ref.is_some())
+        || agent.seen().is_some_and(|agent| agent.spec.vcs_ref.is_some())
 }
 
-fn build(scene: &Scene<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Rejection> {
-    let spec_hash = spec_hash(&scene.run.spec);
+fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Rejection> {
+    let spec_hash = spec_hash(&situation.run.spec);
     let request = JobRequest {
-        run: scene.run,
-        attempt: scene.attempt.current(),
+        run: situation.run,
+        attempt: situation.attempt.current(),
         agent: resolved.agent,
         provider: resolved.provider,
         implementation: resolved.implementation,
         implementation_ref: resolved.implementation_ref,
         memory: resolved.memory,
         spec_hash: &spec_hash,
-        admitted_at: scene.now,
+        admitted_at: situation.now,
     };
-    let mut built = job::build(&request, scene.settings)?;
+    let mut built = job::build(&request, situation.settings)?;
     let stamp = Stamp {
-        attempts_allowed: job::attempts_allowed(scene.run, Some(resolved.agent), scene.settings)?,
+        attempts_allowed: job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)?,
         system_prompt_hash: built.system_prompt_hash,
         contract: built.contract,
     };
@@ -121,34 +136,34 @@ fn build(scene: &Scene<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Reje
 }
 
 /// Something the run refers to is not there: it has the grace to come.
-fn missing_reference(scene: &Scene<'_>, missing: Rejection) -> Decision<AgentRunStatus> {
-    let grace = scene.settings.runs.reference_grace;
-    let since = waiting_since(scene, &missing.reason).unwrap_or(scene.now);
+fn missing_reference(situation: &Situation<'_>, missing: Rejection) -> Decision<AgentRunStatus> {
+    let grace = situation.settings.runs.reference_grace;
+    let since = waiting_since(situation, &missing.reason).unwrap_or(situation.now);
     let deadline = since.saturating_add(grace).unwrap_or(Timestamp::MAX);
-    if scene.now >= deadline {
+    if situation.now >= deadline {
         let message = format!(
             "{}; it did not appear within {} s: create it and submit the run again",
             missing.message,
             grace.as_secs()
         );
-        return reject(scene, &Rejection::new(missing.reason, message));
+        return reject(situation, &Rejection::new(missing.reason, message));
     }
-    let mut standing = scene.standing();
+    let mut next = situation.next_status();
     let message = format!(
         "{}: create it before {deadline}, or the run fails",
         missing.message
     );
-    standing.blocked(&missing.reason, &message);
+    next.blocked(&missing.reason, &message);
     Decision::Act(Plan {
-        status: standing.into_status(),
+        status: next.into_status(),
         wake_at: Some(deadline),
         ..Plan::nothing()
     })
 }
 
 /// Since when the run has been blocked for this reason.
-fn waiting_since(scene: &Scene<'_>, reason: &Reason) -> Option<Timestamp> {
-    scene
+fn waiting_since(situation: &Situation<'_>, reason: &Reason) -> Option<Timestamp> {
+    situation
         .status
         .common
         .condition(&ConditionType::Blocked)
@@ -158,13 +173,16 @@ fn waiting_since(scene: &Scene<'_>, reason: &Reason) -> Option<Timestamp> {
 }
 
 /// The API server does not take the Job.
-fn refused(scene: &Scene<'_>, refusal: &Refusal) -> Decision<AgentRunStatus> {
+fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Decision<AgentRunStatus> {
     if refusal.code != 403 {
-        let message = format!("the API server refused the Job of the run: {}", refusal.message);
-        return reject(scene, &Rejection::new(Reason::JobRejected, message));
+        let message = format!(
+            "the API server refused the Job of the run or its files: {}",
+            refusal.message
+        );
+        return reject(situation, &Rejection::new(Reason::JobRejected, message));
     }
-    let mut standing = scene.standing();
-    standing.blocked(
+    let mut next = situation.next_status();
+    next.blocked(
         &Reason::JobForbidden,
         &format!(
             "the API server does not let the Job of the run in: {}; it is tried again every {} s",
@@ -173,25 +191,25 @@ fn refused(scene: &Scene<'_>, refusal: &Refusal) -> Decision<AgentRunStatus> {
         ),
     );
     Decision::Act(Plan {
-        status: standing.into_status(),
-        wake_at: scene.now.checked_add(FORBIDDEN_RETRY).ok(),
+        status: next.into_status(),
+        wake_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
         ..Plan::nothing()
     })
 }
 
 /// Another Job has the name.
-pub(super) fn name_taken(scene: &Scene<'_>, job: &Job) -> Decision<AgentRunStatus> {
+pub(super) fn name_taken(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
     let name = job.name_any();
-    let of_earlier_run = jobs::owner_run(job, &scene.observed.key.name).is_some();
-    let mut standing = scene.standing();
+    let of_earlier_run = jobs::owner_run(job, &situation.observed.key.name).is_some();
+    let mut next = situation.next_status();
     if of_earlier_run || jobs::is_deleting(job) {
         let message = format!(
             "Job {name} is still there and belongs to something else that is going away; the run starts when it has gone"
         );
-        standing.blocked(&Reason::PreviousJobTerminating, &message);
+        next.blocked(&Reason::PreviousJobTerminating, &message);
         return Decision::Act(Plan {
-            status: standing.into_status(),
-            wake_at: scene.now.checked_add(TERMINATING_RETRY).ok(),
+            status: next.into_status(),
+            wake_at: situation.now.checked_add(TERMINATING_RETRY).ok(),
             ..Plan::nothing()
         });
     }
@@ -199,21 +217,21 @@ pub(super) fn name_taken(scene: &Scene<'_>, job: &Job) -> Decision<AgentRunStatu
         "the run needs a Job called {name}, and there is one that does not belong to it: delete that Job, or choose another \
          name for the run"
     );
-    standing.failed(scene.now, &Reason::NameTaken, &message);
+    next.failed(situation.now, &Reason::NameTaken, &message);
     Decision::Act(Plan {
-        status: standing.into_status(),
-        notices: vec![scene.warning(Reason::NameTaken, message)],
+        status: next.into_status(),
+        notices: vec![situation.warning(Reason::NameTaken, message)],
         ..Plan::nothing()
     })
 }
 
 /// The run can never start as it was written.
-pub(super) fn reject(scene: &Scene<'_>, rejection: &Rejection) -> Decision<AgentRunStatus> {
-    let mut standing = scene.standing();
-    standing.rejected(rejection);
+pub(super) fn reject(situation: &Situation<'_>, rejection: &Rejection) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    next.rejected(rejection);
     Decision::Act(Plan {
-        status: standing.into_status(),
-        notices: vec![scene.warning(rejection.reason.clone(), rejection.message.clone())],
+        status: next.into_status(),
+        notices: vec![situation.warning(rejection.reason.clone(), rejection.message.clone())],
         ..Plan::nothing()
     })
 }

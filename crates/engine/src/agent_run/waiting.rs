@@ -6,11 +6,11 @@ use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ContainerStateWaiting, Pod},
+    core::v1::{ContainerStateWaiting, Pod, PodCondition},
 };
 use kube::ResourceExt;
 
-use super::{Scene, follow, jobs};
+use super::{NextStatus, Situation, follow, jobs, leftovers::after};
 use crate::decision::{Decision, Plan, PodSight};
 
 /// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
@@ -21,104 +21,136 @@ const UNAVAILABLE_MAX: Duration = Duration::from_mins(5);
 /// What a pod waits for that does not run.
 struct Wait {
     since: Timestamp,
+    cause: Cause,
     message: String,
-    /// Whether waiting longer than [`UNAVAILABLE_MAX`] makes no sense.
-    ends: bool,
+}
+
+/// Why a pod waits, and whether that can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// A place, a volume, or just its turn. Somebody or something will give it.
+    NotReady,
+    /// An image or a configuration that is not there, and will not come by itself.
+    Unavailable,
+}
+
+impl Cause {
+    const fn reason(self) -> Reason {
+        match self {
+            Self::NotReady => Reason::PodWaiting,
+            Self::Unavailable => Reason::ImageUnavailable,
+        }
+    }
 }
 
 /// The pod works, or does not start.
-pub(super) fn plan(scene: &Scene<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
-    let (mut standing, first) = follow::recorded(scene, job);
-    let notices = if first {
-        vec![scene.normal(Reason::Submitted, format!("Job {} was created", job.name_any()))]
-    } else {
-        Vec::new()
-    };
-    let mut wake_at = None;
-    match wait(scene, job, sight) {
-        None => standing.unblocked(),
-        Some(wait) => {
-            let patience = after(wait.since, PATIENCE);
-            let end = after(wait.since, UNAVAILABLE_MAX);
-            if wait.ends && scene.now >= end {
-                // The intent comes first: once the pod is deleted, nothing else would tell why.
-                standing.warn(&Reason::ImageUnavailable, &wait.message);
-            } else if scene.now >= patience {
-                standing.blocked(&Reason::PodWaiting, &wait.message);
-                wake_at = wait.ends.then_some(end);
-            } else {
-                wake_at = Some(patience);
-            }
+pub(super) fn plan(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
+    let mut next = follow::recorded(situation, job);
+    let first = situation.attempt.job.is_none() && situation.attempt.current() == 1;
+    let submitted = || situation.normal(Reason::Submitted, format!("Job {} was created", job.name_any()));
+    let wake_at = match wait(situation, job, sight) {
+        None => {
+            next.unblocked();
+            None
         }
-    }
+        Some(wait) => tell(situation, &mut next, &wait),
+    };
     Decision::Act(Plan {
-        status: standing.into_status(),
-        notices,
+        effects: Vec::new(),
+        status: next.into_status(),
+        notices: first.then(submitted).into_iter().collect(),
         wake_at,
-        ..Plan::nothing()
     })
 }
 
-fn after(since: Timestamp, wait: Duration) -> Timestamp {
-    since.saturating_add(wait).unwrap_or(Timestamp::MAX)
+/// Says what the pod waits for, once it is worth saying, and when to look again.
+fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Option<Timestamp> {
+    let patience = after(wait.since, PATIENCE);
+    let end = after(wait.since, UNAVAILABLE_MAX);
+    if situation.now < patience {
+        return Some(patience);
+    }
+    match wait.cause {
+        Cause::Unavailable if situation.now >= end => {
+            // The intent comes first: once the pod is deleted, nothing else would tell why.
+            next.warn(&Reason::ImageUnavailable, &wait.message);
+            None
+        }
+        Cause::Unavailable => {
+            // A node alternates between two wordings of the same trouble; each change would be a write.
+            if !next.is_blocked(&wait.cause.reason()) {
+                next.blocked(&wait.cause.reason(), &wait.message);
+            }
+            Some(end)
+        }
+        Cause::NotReady => {
+            next.blocked(&wait.cause.reason(), &wait.message);
+            None
+        }
+    }
 }
 
 /// What the pod of a Job waits for, if it does.
-fn wait(scene: &Scene<'_>, job: &Job, sight: &PodSight) -> Option<Wait> {
+fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> {
     let Some(pod) = sight.pods().first() else {
         let name = job.name_any();
         return Some(Wait {
-            since: jobs::created_at(job).unwrap_or(scene.now),
+            since: jobs::created_at(job).unwrap_or(situation.now),
+            cause: Cause::NotReady,
             message: format!("Job {name} has no pod yet: kubectl describe job {name} shows why"),
-            ends: false,
         });
     };
     if !jobs::is_pending(pod) {
         return None;
     }
-    let since = jobs::created_at(pod.as_ref()).unwrap_or(scene.now);
     let name = pod.name_any();
-    if let Some(message) = unschedulable(pod) {
+    let created = jobs::created_at(pod.as_ref()).unwrap_or(situation.now);
+    let scheduled = condition(pod, "PodScheduled");
+    if let Some(refused) = scheduled.filter(|condition| condition.status == "False") {
+        let words = refused
+            .message
+            .as_deref()
+            .unwrap_or("the scheduler gives no reason");
         return Some(Wait {
-            since,
-            message: format!("pod {name} cannot be placed on a node: {message}"),
-            ends: false,
+            since: created,
+            cause: Cause::NotReady,
+            message: format!("pod {name} cannot be placed on a node: {words}"),
         });
     }
+    // Its time on the node counts, not the one it waited for it.
+    let since = scheduled
+        .and_then(|condition| condition.last_transition_time.as_ref())
+        .map_or(created, |time| time.0);
     let waiting = container_waiting(pod);
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
     let words = waiting
         .and_then(|waiting| waiting.message.as_deref())
         .unwrap_or("no more is known");
+    let (cause, message) = match reason {
+        Some(reason) if is_unavailable(reason) => (
+            Cause::Unavailable,
+            format!(
+                "pod {name} cannot start ({reason}): {words}; check spec.workload.image, and the Secrets and volumes that the \
+                 run names"
+            ),
+        ),
+        Some(_) | None => (
+            Cause::NotReady,
+            format!(
+                "pod {name} is being started by its node: kubectl describe pod {name} shows what it waits for"
+            ),
+        ),
+    };
     Some(Wait {
         since,
-        message: match reason {
-            None | Some("ContainerCreating" | "PodInitializing") => {
-                format!("pod {name} is being started by its node")
-            }
-            Some(reason) => format!(
-                "pod {name} cannot start ({reason}): {words}; check spec.workload.image, and the Secrets and volumes that \
-                 the run names"
-            ),
-        },
-        ends: reason.is_some_and(is_unavailable),
+        cause,
+        message,
     })
 }
 
-/// The words of the scheduler about a pod that it cannot place.
-fn unschedulable(pod: &Pod) -> Option<&str> {
-    pod.status
-        .as_ref()?
-        .conditions
-        .as_ref()?
-        .iter()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
-        .map(|condition| {
-            condition
-                .message
-                .as_deref()
-                .unwrap_or("the scheduler gives no reason")
-        })
+fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Why the first container that waits does so; init containers come first.

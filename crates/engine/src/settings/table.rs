@@ -51,8 +51,8 @@ const ALL: &str = "*";
 const LONGEST: u32 = 0x7fff_ffff;
 /// A leader that died holds everything up for as long as its lease lasts, so more than an hour is taken for a slip.
 const LEASE_SECONDS_MAX: u32 = 3_600;
-/// A status must stay well below the 1.5 MiB that etcd takes, and an artifact can have an address of 2 KiB.
-const ARTIFACTS_MAX: u32 = 400;
+/// The schema of the status admits no more.
+const ARTIFACTS_MAX: u32 = 50;
 /// Every further attempt is a whole run of an agent: more than a hundred are taken for a slip.
 const BACKOFF_LIMIT_MAX: u32 = 100;
 /// A Job that vanishes sooner than this can hardly be looked at.

@@ -63,6 +63,10 @@ async fn agent(client: &Client, name: &str, provider: Value) {
 }
 
 /// A run of the Agent of the same name, with these changes to its spec.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
 fn run(name: &str, changes: Value) -> Value {
     let mut run = json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
@@ -145,6 +149,7 @@ async fn an_agent_does_its_work_and_its_report_is_the_status() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "it is read as a table")]
 async fn bad_input_ends_the_run_and_says_what_to_do() {
     let (_directory, _up, client) = up().await;
     agent(&client, "fine", json!({"binary": "/bin/true"})).await;

@@ -117,5 +117,7 @@ async fn after_a_kill_pods_go_on_and_the_next_start_finds_them() {
     let up = Setup::on(directory.path()).ready();
     let pods: Api<Pod> = Api::default_namespaced(up.client().await);
     let log = pods.logs("p", &LogParams::default()).await.unwrap();
-    assert_eq!(log, "started\nasked\n", "it was started once, and asked once");
+    // Some shells tell of their own child that it was terminated.
+    let lines: Vec<&str> = log.lines().filter(|line| *line != "Terminated").collect();
+    assert_eq!(lines, ["started", "asked"], "it was started once, and asked once");
 }

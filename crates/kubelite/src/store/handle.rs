@@ -188,9 +188,14 @@ impl Store {
 
     /// Waits until a revision has been published.
     pub async fn wait_for(&self, revision: u64) {
-        let mut published = self.0.shared.published.subscribe();
-        // The sender lives as long as this handle, so the wait ends only when the revision is there.
-        let _reached = published.wait_for(|newest| *newest >= revision).await;
+        loop {
+            // Asked for before the revision is read: a publication in between ends the wait below.
+            let published = self.0.shared.published.notified();
+            if self.revision() >= revision {
+                return;
+            }
+            published.await;
+        }
     }
 
     /// A collection as it is, or as it was at an older revision that the history still reaches.
@@ -227,7 +232,7 @@ impl Store {
 
     /// Every event of every collection from now on.
     pub fn follow(&self) -> Follow {
-        let changed = self.0.shared.published.subscribe();
+        let changed = Arc::clone(&self.0.shared.published);
         Follow::new(Arc::clone(&self.0.shared), self.revision(), changed)
     }
 

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::{
     Collection, Event,
@@ -99,12 +99,7 @@ pub struct Lagged {
 pub struct Watch(Reader);
 
 impl Watch {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        collection: Collection,
-        after: u64,
-        changed: watch::Receiver<u64>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, collection: Collection, after: u64, changed: Arc<Notify>) -> Self {
         Self(Reader {
             shared,
             source: Source::One(collection),
@@ -136,7 +131,7 @@ impl Watch {
 pub struct Follow(Reader);
 
 impl Follow {
-    pub(super) fn new(shared: Arc<Shared>, after: u64, changed: watch::Receiver<u64>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, after: u64, changed: Arc<Notify>) -> Self {
         Self(Reader {
             shared,
             source: Source::All,
@@ -163,7 +158,7 @@ struct Reader {
     shared: Arc<Shared>,
     source: Source,
     at: u64,
-    changed: watch::Receiver<u64>,
+    changed: Arc<Notify>,
     lagged: bool,
 }
 
@@ -179,15 +174,14 @@ impl fmt::Debug for Reader {
 impl Reader {
     async fn next(&mut self) -> Result<Batch, Lagged> {
         loop {
-            // Marked as seen before the history is read: events are in the history before the mark moves, so an event
-            // that this read misses wakes the wait below.
-            self.changed.borrow_and_update();
+            // Asked for before the history is read: events are in the history before anybody is told, so an event that
+            // this read misses ends the wait below.
+            let changed = Arc::clone(&self.changed);
+            let changed = changed.notified();
             if let Some(batch) = self.read()? {
                 return Ok(batch);
             }
-            if self.changed.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            changed.await;
         }
     }
 

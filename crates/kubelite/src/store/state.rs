@@ -9,7 +9,7 @@ use std::{
 };
 
 use imbl::OrdMap;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::{Collection, Event, EventKind, Key, Limits, Object, history::History};
 
@@ -18,8 +18,9 @@ use super::{Collection, Event, EventKind, Key, Limits, Object, history::History}
 pub(super) struct Shared {
     state: RwLock<State>,
     pub(super) limits: Limits,
-    /// The newest published revision. Moves after the state did.
-    pub(super) published: watch::Sender<u64>,
+    /// Told after each publication. It wakes who waits in the order of their coming, so that a simulation can be repeated;
+    /// tokio's `watch` does so in a random one.
+    pub(super) published: Arc<Notify>,
     pub(super) counters: Counters,
 }
 
@@ -61,8 +62,8 @@ pub(super) struct Address {
 pub(super) struct Shelf {
     objects: OrdMap<Key, Object>,
     history: History,
-    /// Moves after each publication that concerns this collection.
-    changed: watch::Sender<u64>,
+    /// Told after each publication that concerns this collection.
+    changed: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Shared {
     pub(super) fn new(state: State) -> Self {
         Self {
             limits: state.limits.clone(),
-            published: watch::Sender::new(state.revision),
+            published: Arc::default(),
             state: RwLock::new(state),
             counters: Counters::default(),
         }
@@ -98,7 +99,7 @@ impl Shared {
         let Some(revision) = events.last().map(|event| event.revision) else {
             return;
         };
-        let mut touched: BTreeMap<Collection, watch::Sender<u64>> = BTreeMap::new();
+        let mut touched: BTreeMap<Collection, Arc<Notify>> = BTreeMap::new();
         {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             for event in events {
@@ -110,19 +111,19 @@ impl Shared {
             state.revision = revision;
         }
         for changed in touched.values() {
-            changed.send_replace(revision);
+            changed.notify_waiters();
         }
-        self.published.send_replace(revision);
+        self.published.notify_waiters();
     }
 
     /// A place to wait for changes of a collection, which need not hold anything yet. Collections come from the table of
     /// served resources, so their number is bounded by it.
-    pub(super) fn subscribe(&self, collection: &Collection) -> watch::Receiver<u64> {
+    pub(super) fn subscribe(&self, collection: &Collection) -> Arc<Notify> {
         if let Some(shelf) = self.read().shelves.get(collection) {
-            return shelf.changed.subscribe();
+            return Arc::clone(&shelf.changed);
         }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        state.shelf(collection).changed.subscribe()
+        Arc::clone(&state.shelf(collection).changed)
     }
 }
 
@@ -226,12 +227,12 @@ impl State {
                 limits.history_events_per_collection,
                 limits.history_bytes_per_collection,
             ),
-            changed: watch::Sender::new(floor),
+            changed: Arc::default(),
         })
     }
 
     /// Applies one event and says whom to wake for it.
-    fn apply(&mut self, event: &Arc<Event>) -> watch::Sender<u64> {
+    fn apply(&mut self, event: &Arc<Event>) -> Arc<Notify> {
         let address = Address {
             collection: event.collection.clone(),
             key: event.key.clone(),
@@ -246,7 +247,7 @@ impl State {
             None => shelf.objects.remove(&address.key),
         };
         shelf.history.push(Arc::clone(event));
-        shelf.changed.clone()
+        Arc::clone(&shelf.changed)
     }
 
     fn index(&mut self, address: &Address, before: Option<&Object>, now: Option<&Object>) {

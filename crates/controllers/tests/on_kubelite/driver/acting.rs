@@ -176,7 +176,7 @@ async fn questions_are_answered_by_the_api_server() {
         },
         move |observed| {
             let agent = &observed.references.agent;
-            if observed.absent_jobs.is_empty() && observed.pods.is_empty() {
+            if observed.live_jobs.is_empty() && observed.pods.is_empty() {
                 assert!(matches!(agent, Sight::Unseen), "a cache proves nothing");
                 let questions = [
                     Question::Agent("coder".to_owned()),
@@ -188,7 +188,7 @@ async fn questions_are_answered_by_the_api_server() {
             let pods = observed.pods.get(&Uid("u".to_owned()));
             heard.lock().unwrap().extend([
                 matches!(agent, Sight::Absent),
-                observed.absent_jobs.contains("one"),
+                observed.live_jobs.contains("one"),
                 matches!(pods, Some(PodSight::Live(pods)) if pods.is_empty()),
             ]);
             idle()
@@ -228,11 +228,9 @@ async fn a_job_is_stopped_in_the_foreground_and_then_released() {
             if !held {
                 return idle();
             }
-            let others = job.finalizers().iter().filter(|held| *held != finalizer);
             let release = Effect::ReleaseJob {
                 job: id,
-                other_finalizers: others.cloned().collect(),
-                resource_version: job.resource_version().unwrap(),
+                finalizers: job.finalizers().to_vec(),
                 ttl_seconds_after_finished: Some(60),
             };
             act(vec![release], None)
@@ -241,7 +239,7 @@ async fn a_job_is_stopped_in_the_foreground_and_then_released() {
     .await;
 
     // There are no pods, so the API server takes its own finalizer of a foreground deletion off at once. The first patch
-    // names the version before that, and must not put it back.
+    // names the finalizers before that, and must not put it back.
     assert_eq!(
         stage.tap.requests(),
         [

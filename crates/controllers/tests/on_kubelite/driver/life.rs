@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::{Cluster, OddClock, identity, seconds, settle};
 
-fn controllers(cluster: &Cluster, tap: &Tap, name: &str) -> Controllers {
+pub(super) fn controllers(cluster: &Cluster, tap: &Tap, name: &str) -> Controllers {
     start(Setup {
         client: tap.client(&cluster.server),
         settings: Arc::new(settings()),

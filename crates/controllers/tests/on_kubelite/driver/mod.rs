@@ -2,6 +2,7 @@
 
 mod acting;
 mod barrier;
+mod controllers;
 mod life;
 mod queueing;
 mod stage;

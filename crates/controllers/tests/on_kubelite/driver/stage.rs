@@ -9,6 +9,7 @@ use jangar_api::{
     Kind,
     agents::{
         agent::Agent,
+        agent_provider::AgentProvider,
         agent_run::{AgentRun, AgentRunStatus},
     },
     phase::RunPhase,
@@ -24,7 +25,7 @@ use jangar_controllers::{
 use jangar_engine::{
     agent_run::Observed,
     decision::{Decision, Effect, Key, Plan},
-    settings::{LeaseSettings, Namespaces, Settings},
+    settings::{LeaseSettings, Namespaces, RunnerSettings, Settings},
 };
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -176,7 +177,7 @@ impl Stage {
 
 /// What a test can put on the stage, past the tap.
 pub(super) struct Props<'a> {
-    cluster: &'a Cluster,
+    pub(super) cluster: &'a Cluster,
 }
 
 impl Props<'_> {
@@ -203,6 +204,17 @@ impl Props<'_> {
         let agent: Agent = serde_json::from_value(agent).unwrap();
         let agents = Api::default_namespaced(self.cluster.client());
         agents.create(&PostParams::default(), &agent).await.unwrap();
+    }
+
+    pub(super) async fn provider(&self, name: &str) {
+        let provider = json!({
+            "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentProvider",
+            "metadata": { "name": name },
+            "spec": { "binary": "/bin/true" },
+        });
+        let provider: AgentProvider = serde_json::from_value(provider).unwrap();
+        let providers = Api::default_namespaced(self.cluster.client());
+        providers.create(&PostParams::default(), &provider).await.unwrap();
     }
 
     pub(super) async fn job(&self, job: &Job) -> Job {
@@ -264,7 +276,14 @@ pub(super) async fn cluster_with_kinds() -> Cluster {
 
 pub(super) async fn install_kinds(cluster: &Cluster) {
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
-    for kind in Kind::ALL {
+    // Those that are watched: each costs a test some milliseconds.
+    for kind in [
+        Kind::AgentRun,
+        Kind::Agent,
+        Kind::AgentProvider,
+        Kind::ImplementationSpec,
+        Kind::Memory,
+    ] {
         definitions
             .create(&PostParams::default(), &kind.crd())
             .await
@@ -276,6 +295,10 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
 pub(super) fn settings() -> Settings {
     Settings {
         namespaces: Namespaces::These(BTreeSet::from([NAMESPACE.to_owned()])),
+        runner: RunnerSettings {
+            image: Some("example.com/agent:1".to_owned()),
+            ..RunnerSettings::default()
+        },
         ..Settings::default()
     }
 }

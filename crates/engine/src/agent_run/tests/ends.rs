@@ -262,3 +262,57 @@ fn a_terminal_phase_does_not_change() {
     world.pods_vanish().wait(60).settle();
     assert_eq!(world.status(), ended);
 }
+
+#[test]
+fn a_run_that_has_ended_does_not_let_a_job_go_that_may_still_begin() {
+    let mut world = World::new();
+    world.settle();
+    world.edit(|run| {
+        run.status.as_mut().expect("a status").phase = Some(RunPhase::Failed);
+    });
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    assert!(world.is_held("mend-job"));
+}
+
+#[test]
+fn the_report_of_an_attempt_is_not_that_of_the_next() {
+    let mut world = World::new();
+    world.settings.runner.backoff_limit = 1;
+    world
+        .settle()
+        .pod_ended("mend-job", 1, &json!({"version": 1, "summary": "half done"}))
+        .settle();
+    assert_eq!(world.status().outcome, None);
+}
+
+#[test]
+fn one_bad_field_of_the_last_words_does_not_cost_the_others() {
+    let mut world = World::new();
+    let words = json!({"version": 1, "summary": "fine", "usage": 3, "artifacts": [{"path": "nameless"}, {"name": "a"}]});
+    world.settle().pod_ended("mend-job", 0, &words).settle();
+    let status = world.status();
+    assert_eq!(
+        status.outcome.expect("an outcome").summary.as_deref(),
+        Some("fine")
+    );
+    assert_eq!(status.artifacts.len(), 1);
+}
+
+#[test]
+fn too_many_artifacts_fail_a_run_only_where_that_is_set() {
+    for strict in [false, true] {
+        let mut world = World::new();
+        world.settings.runs.artifacts_max = 1;
+        world.settings.runs.artifacts_strict = strict;
+        let words = json!({"version": 1, "artifacts": [{"name": "a"}, {"name": "b"}]});
+        world.settle().pod_ended("mend-job", 0, &words).settle();
+        let expected = if strict {
+            RunPhase::Failed
+        } else {
+            RunPhase::Succeeded
+        };
+        assert_eq!(world.phase(), Some(expected));
+        assert_eq!(world.status().artifacts[0].name, "b", "the last is kept");
+    }
+}

@@ -222,7 +222,7 @@ fn an_image_that_cannot_be_had_fails_the_run_after_its_pod_is_gone() {
     world.settle().pod("mend-job", &waiting).wait(299).settle();
     assert_eq!(
         world.condition(&ConditionType::Blocked).reason,
-        Reason::PodWaiting
+        Reason::ImageUnavailable
     );
     world.wait(1).settle();
     assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
@@ -278,4 +278,86 @@ fn the_job_carries_what_keeps_it_from_vanishing_or_running_twice() {
     assert_eq!((owner.uid.as_str(), owner.controller), ("run-1", Some(true)));
     let created: Option<&Time> = job.metadata.creation_timestamp.as_ref();
     assert!(created.is_some());
+}
+
+#[test]
+fn the_two_wordings_of_one_trouble_are_one_write() {
+    let mut world = World::new();
+    let waiting = |reason: &str| {
+        json!({"phase": "Pending", "containerStatuses": [{
+            "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": reason, "message": reason}},
+        }]})
+    };
+    world
+        .settle()
+        .pod("mend-job", &waiting("ErrImagePull"))
+        .wait(20)
+        .settle();
+    let told = world.status();
+    world
+        .pod("mend-job", &waiting("ImagePullBackOff"))
+        .wait(20)
+        .settle();
+    assert_eq!(world.status(), told);
+}
+
+#[test]
+fn the_time_before_a_pod_had_a_node_does_not_count_against_its_image() {
+    let mut world = World::new();
+    world.settle().wait(600);
+    let scheduled = Time(world.now);
+    world.pod(
+        "mend-job",
+        &json!({"phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled}],
+            "containerStatuses": [{
+                "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": "ErrImagePull"}},
+            }],
+        }),
+    );
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job"]);
+    assert!(world.wake_at.is_some());
+}
+
+#[test]
+fn what_a_run_waited_for_is_not_said_of_it_any_more_when_it_works() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Pending"}))
+        .wait(20)
+        .settle();
+    assert_eq!(
+        world.condition(&ConditionType::Progressing).reason,
+        Reason::PodWaiting
+    );
+    world.pod("mend-job", &json!({"phase": "Running"})).settle();
+    let status = world.status();
+    let waiting = status.common.conditions.iter().filter(|condition| {
+        condition.reason == Reason::PodWaiting && condition.status == ConditionStatus::True
+    });
+    assert_eq!(waiting.count(), 0, "{status:#?}");
+}
+
+#[test]
+fn an_attempt_that_was_made_is_not_made_again_when_the_status_forgot_it() {
+    let mut world = World::new();
+    world.settings.runner.backoff_limit = 1;
+    world
+        .settle()
+        .pod_ended("mend-job", 1, &json!({"version": 1}))
+        .settle();
+    world.now = world.wake_at.expect("a retry has its time");
+    world
+        .settle()
+        .pod("mend-job-attempt-2", &json!({"phase": "Running"}));
+    world.observed.jobs.remove("mend-job");
+    world
+        .edit(|run| run.status.as_mut().expect("a status").runtime_ref = None)
+        .settle();
+    assert!(!world.observed.jobs.contains_key("mend-job"));
+    assert_eq!(world.deeds().len(), 3);
 }

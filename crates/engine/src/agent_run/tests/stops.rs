@@ -9,8 +9,8 @@ use jiff::ToSpan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::World;
-use crate::decision::PodSight;
+use super::{super::plan, World};
+use crate::decision::{Decision, PodSight};
 
 fn cancel(world: &mut World) {
     world.edit(|run| {
@@ -135,7 +135,9 @@ fn a_pod_with_more_grace_than_the_cancel_has_time_gets_less() {
     let killed_at = Time(world.now + 600.seconds());
     for sight in world.observed.pods.values_mut() {
         let mut pods = sight.pods().to_vec();
-        std::sync::Arc::make_mut(&mut pods[0]).metadata.deletion_timestamp = Some(killed_at.clone());
+        let metadata = &mut std::sync::Arc::make_mut(&mut pods[0]).metadata;
+        metadata.deletion_timestamp = Some(killed_at.clone());
+        metadata.deletion_grace_period_seconds = Some(600);
         *sight = PodSight::Cached(pods);
     }
     world.settle();
@@ -183,4 +185,80 @@ fn a_run_that_is_being_deleted_stops_its_job() {
     assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
     world.pods_vanish().settle();
     assert!(!world.is_held("mend-job"));
+}
+
+#[test]
+fn a_cancel_is_recorded_before_the_job_is_deleted() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    cancel(&mut world);
+    let Decision::Act(plan) = plan(&world.observed, &world.settings, world.now) else {
+        panic!("nothing has to be asked");
+    };
+    assert!(plan.effects.is_empty(), "{:#?}", plan.effects);
+    assert_eq!(
+        plan.status.and_then(|status| status.phase),
+        Some(RunPhase::Cancelling)
+    );
+}
+
+#[test]
+fn a_job_whose_pod_may_be_on_its_way_is_not_taken_for_stopped() {
+    let mut world = World::new();
+    world.settle();
+    cancel(&mut world);
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling), "no pod was ever seen");
+    assert!(world.is_held("mend-job"));
+    world.now = world.wake_at.expect("the wait has an end");
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+}
+
+#[test]
+fn a_cancel_looks_for_the_pod_of_a_job_that_vanished() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    world.observed.jobs.clear();
+    cancel(&mut world);
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+    assert_eq!(
+        world.deeds().last().map(String::as_str),
+        Some("delete mend-job-x")
+    );
+    world.pods_vanish().settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+}
+
+#[test]
+fn a_cancel_that_is_taken_back_says_that_it_cannot_be() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    cancel(&mut world);
+    world.settle().edit(|run| run.spec.stop.cancel = false).settle();
+    let message = world.condition(&ConditionType::Succeeded).message;
+    assert!(message.contains("cannot be taken back"), "{message}");
+}
+
+#[test]
+fn a_job_that_was_orphaned_on_purpose_goes_on_and_is_not_held() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    world.observed.run = None;
+    world.change_job("mend-job", |job, _| job.metadata.owner_references = None);
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job", "release mend-job"]);
 }

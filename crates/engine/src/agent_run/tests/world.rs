@@ -79,7 +79,7 @@ impl World {
                     memory: None,
                 },
                 jobs: BTreeMap::new(),
-                absent_jobs: std::collections::BTreeSet::new(),
+                live_jobs: std::collections::BTreeSet::new(),
                 pods: BTreeMap::new(),
                 refusal: None,
             },
@@ -135,7 +135,7 @@ impl World {
                 Decision::Act(plan) => {
                     self.wake_at = plan.wake_at;
                     if self.carry_out(plan) {
-                        self.observed.absent_jobs.clear();
+                        self.observed.live_jobs.clear();
                         for (uid, sight) in &mut self.observed.pods {
                             let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
                             if matches!(sight, PodSight::Live(_)) {
@@ -167,7 +167,7 @@ impl World {
     fn answer(&mut self, question: Question) {
         match &question {
             Question::Job(name) => {
-                self.observed.absent_jobs.insert(name.clone());
+                self.observed.live_jobs.insert(name.clone());
             }
             Question::PodsOf(uid) => {
                 let mut pods = self.hidden_pods.get(uid).cloned().unwrap_or_default();
@@ -203,23 +203,28 @@ impl World {
             }),
             Effect::ReleaseJob {
                 job,
-                other_finalizers,
+                finalizers,
                 ttl_seconds_after_finished,
                 ..
             } => {
                 let kept =
                     i32::try_from(ttl_seconds_after_finished.unwrap_or_default()).expect("a short time");
                 self.change_job(&job.name, |found, _| {
-                    found.metadata.finalizers = Some(other_finalizers.clone());
+                    let others = finalizers
+                        .iter()
+                        .filter(|name| *name != labels::JOB_STATUS_FINALIZER);
+                    found.metadata.finalizers = Some(others.cloned().collect());
                     found.spec.get_or_insert_default().ttl_seconds_after_finished = Some(kept);
                 });
             }
-            Effect::DeletePod { pod, .. } => {
+            Effect::DeletePod { pod, grace_seconds } => {
                 for sight in self.observed.pods.values_mut() {
                     let mut pods = sight.pods().to_vec();
                     for found in &mut pods {
                         if found.metadata.name.as_ref() == Some(&pod.name) {
-                            Arc::make_mut(found).metadata.deletion_timestamp = Some(Time(self.now));
+                            let metadata = &mut Arc::make_mut(found).metadata;
+                            metadata.deletion_timestamp = Some(Time(self.now));
+                            metadata.deletion_grace_period_seconds = grace_seconds.map(i64::from);
                         }
                     }
                     *sight = PodSight::Cached(pods);
@@ -238,6 +243,9 @@ impl World {
 
     /// The pod of a Job, in this state.
     pub(super) fn pod(&mut self, job: &str, status: &Value) -> &mut Self {
+        self.change_job(job, |found, _| {
+            found.status.get_or_insert_default().active = Some(1);
+        });
         let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
         let pod: Pod = object(json!({
             "metadata": {

@@ -10,24 +10,24 @@ use jangar_api::{
 use jiff::Timestamp;
 
 use crate::{
-    conditions::{self, Conditions, touched},
+    conditions::{Conditions, Health, touched},
     decision::{Notice, Rejection, Severity},
 };
 
 /// The next status of a run while it is made.
-pub(super) struct Standing<'a> {
+pub(super) struct NextStatus<'a> {
     before: &'a AgentRunStatus,
-    pub next: AgentRunStatus,
-    pub conditions: Conditions,
+    pub status: AgentRunStatus,
+    conditions: Conditions,
     now: Timestamp,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> NextStatus<'a> {
     /// Begins with the status as it is.
     pub(super) fn of(run: &AgentRun, status: &'a AgentRunStatus, now: Timestamp) -> Self {
         Self {
             before: status,
-            next: status.clone(),
+            status: status.clone(),
             conditions: Conditions::of(&status.common, run.metadata.generation, now),
             now,
         }
@@ -41,20 +41,42 @@ impl<'a> Standing<'a> {
             reason.clone(),
             message,
         );
-        self.next.phase.get_or_insert(RunPhase::Pending);
-        self.conditions
-            .stand(conditions::Standing::Progressing, reason, message);
+        self.status.phase.get_or_insert(RunPhase::Pending);
+        self.conditions.stand(Health::Progressing, reason, message);
     }
 
     /// Waits for nothing any more.
     pub(super) fn unblocked(&mut self) {
+        if !self.is_true(&ConditionType::Blocked) {
+            return;
+        }
         self.conditions.clear(ConditionType::Blocked, Reason::Running, "");
+        self.conditions.stand(Health::Progressing, &Reason::Running, "");
+    }
+
+    /// Whether the status that is there already says so.
+    fn is_true(&self, type_: &ConditionType) -> bool {
+        let condition = self.before.common.condition(type_);
+        condition.is_some_and(|condition| condition.status == ConditionStatus::True)
+    }
+
+    /// Whether it waits for this reason already.
+    pub(super) fn is_blocked(&self, reason: &Reason) -> bool {
+        let blocked = self.before.common.condition(&ConditionType::Blocked);
+        blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True && blocked.reason == *reason)
+    }
+
+    /// Whether something deserves attention already.
+    pub(super) fn is_warned(&self) -> bool {
+        self.is_true(&ConditionType::Warning)
     }
 
     /// Was accepted, and is under way.
     pub(super) fn running(&mut self, started_at: Timestamp, message: &str) {
-        self.next.phase = Some(RunPhase::Running);
-        self.next.started_at.get_or_insert(values::Timestamp(started_at));
+        self.status.phase = Some(RunPhase::Running);
+        self.status
+            .started_at
+            .get_or_insert(values::Timestamp(started_at));
         self.conditions.set(
             ConditionType::Accepted,
             ConditionStatus::True,
@@ -73,15 +95,71 @@ impl<'a> Standing<'a> {
             Reason::Running,
             message,
         );
-        self.conditions
-            .stand(conditions::Standing::Progressing, &Reason::Running, message);
         self.unblocked();
+        self.conditions
+            .stand(Health::Progressing, &Reason::Running, message);
+    }
+
+    /// Goes on with another attempt.
+    pub(super) fn retrying(&mut self, reason: &Reason, message: &str) {
+        for (type_, status) in [
+            (ConditionType::InProgress, ConditionStatus::True),
+            (ConditionType::Succeeded, ConditionStatus::Unknown),
+        ] {
+            self.conditions.set(type_, status, reason.clone(), message);
+        }
+        self.unblocked();
+    }
+
+    /// Goes on without version control, which this version does not have.
+    pub(super) fn without_version_control(&mut self) {
+        self.conditions.set(
+            ConditionType::VcsSkipped,
+            ConditionStatus::True,
+            Reason::VcsUnavailable,
+            "a vcsRef is set, and this version has no version control: the agent clones the repository itself",
+        );
+    }
+
+    /// Ended with success, but nothing was left to read the result from.
+    pub(super) fn without_result(&mut self, message: &str) {
+        self.conditions.set(
+            ConditionType::ResultUnavailable,
+            ConditionStatus::True,
+            Reason::ResultUnavailable,
+            message,
+        );
+    }
+
+    /// Says whether the list of artifacts is complete.
+    pub(super) fn artifacts_limited(&mut self, limited: Option<&Rejection>) {
+        match limited {
+            Some(Rejection { reason, message }) => self.conditions.set(
+                ConditionType::ArtifactsLimited,
+                ConditionStatus::True,
+                reason.clone(),
+                message.clone(),
+            ),
+            None => self
+                .conditions
+                .clear(ConditionType::ArtifactsLimited, Reason::WithinLimits, ""),
+        }
+    }
+
+    /// The limits on artifacts were exceeded, and that counts as a failure.
+    pub(super) fn artifacts_exceeded(&mut self, Rejection { reason, message }: &Rejection) {
+        self.conditions.set(
+            ConditionType::ArtifactsLimitExceeded,
+            ConditionStatus::True,
+            reason.clone(),
+            message.clone(),
+        );
     }
 
     /// Is being stopped because somebody asked for it.
     pub(super) fn cancelling(&mut self, deadline: Timestamp, message: &str) {
-        self.next.phase = Some(RunPhase::Cancelling);
-        self.next
+        self.status.phase = Some(RunPhase::Cancelling);
+        self.status
             .cancel_deadline
             .get_or_insert(values::Timestamp(deadline));
         self.conditions.set(
@@ -91,7 +169,7 @@ impl<'a> Standing<'a> {
             message,
         );
         self.conditions
-            .stand(conditions::Standing::Progressing, &Reason::Cancelling, message);
+            .stand(Health::Progressing, &Reason::Cancelling, message);
     }
 
     /// Something deserves attention.
@@ -107,8 +185,7 @@ impl<'a> Standing<'a> {
     /// Ended with success.
     pub(super) fn succeeded(&mut self, finished_at: Timestamp, message: &str) {
         self.ended(RunPhase::Succeeded, finished_at, &Reason::Completed, message);
-        self.conditions
-            .stand(conditions::Standing::Ready, &Reason::Completed, message);
+        self.conditions.stand(Health::Ready, &Reason::Completed, message);
     }
 
     /// Ended without success.
@@ -120,8 +197,7 @@ impl<'a> Standing<'a> {
             reason.clone(),
             message,
         );
-        self.conditions
-            .stand(conditions::Standing::Degraded, reason, message);
+        self.conditions.stand(Health::Degraded, reason, message);
     }
 
     /// Can never run as it was written.
@@ -144,8 +220,7 @@ impl<'a> Standing<'a> {
             reason.clone(),
             message,
         );
-        self.conditions
-            .stand(conditions::Standing::Degraded, reason, message);
+        self.conditions.stand(Health::Degraded, reason, message);
     }
 
     /// Was asked to stop after it had ended.
@@ -158,10 +233,10 @@ impl<'a> Standing<'a> {
         );
     }
 
-    /// What every end has in common.
+    /// What every end has in common. A result that was not reported for this end is not its result.
     fn ended(&mut self, phase: RunPhase, finished_at: Timestamp, reason: &Reason, message: &str) {
         let finished_at = self
-            .next
+            .status
             .started_at
             // Nodes report whole seconds, so that a short run would end before it started.
             .map_or(finished_at, |started| finished_at.max(started.0));
@@ -170,9 +245,9 @@ impl<'a> Standing<'a> {
         } else {
             ConditionStatus::False
         };
-        self.next.phase = Some(phase);
-        self.next.finished_at = Some(values::Timestamp(finished_at));
-        self.next.cancel_deadline = None;
+        self.status.phase = Some(phase);
+        self.status.finished_at = Some(values::Timestamp(finished_at));
+        self.status.cancel_deadline = None;
         self.conditions
             .set(ConditionType::Succeeded, succeeded, reason.clone(), message);
         self.conditions.set(
@@ -189,12 +264,12 @@ impl<'a> Standing<'a> {
 
     /// The status, if it differs from the one before.
     pub(super) fn into_status(mut self) -> Option<AgentRunStatus> {
-        self.next.common = self.conditions.into_status(&self.before.common);
-        touched(self.before, self.next, |status| &mut status.common, self.now)
+        self.status.common = self.conditions.into_status(&self.before.common);
+        touched(self.before, self.status, |status| &mut status.common, self.now)
     }
 }
 
-impl super::Scene<'_> {
+impl super::Situation<'_> {
     /// An Event about something that went as it should.
     pub(super) fn normal(&self, reason: Reason, message: impl Into<String>) -> Notice {
         self.notice(Severity::Normal, reason, message)

@@ -1,0 +1,178 @@
+//! What must hold, whatever goes wrong.
+//!
+//! A task follows every change of the store: after each it asks the rules of [`work`] and of [`runs`]. When nothing happens
+//! any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an undisturbed simulation.
+
+pub mod end;
+pub mod rest;
+pub mod runs;
+pub mod work;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kubelite::store::{Collection, Event, EventKind, Store};
+use tokio::{task::JoinSet, time::Instant};
+
+use self::{
+    end::{EndState, GeneratedNames},
+    runs::RunView,
+};
+use crate::{
+    node::Record,
+    trace::Trace,
+    world::{self, NAMESPACE, World},
+};
+
+/// What was found wrong, each once, in the order it was found.
+#[derive(Clone, Debug, Default)]
+pub struct Violations(Arc<Mutex<Found>>);
+
+#[derive(Debug, Default)]
+struct Found {
+    known: BTreeSet<String>,
+    ordered: Vec<String>,
+}
+
+impl Violations {
+    pub fn add(&self, trace: &Trace, found: impl IntoIterator<Item = String>) {
+        let mut list = self.lock();
+        for violation in found {
+            if list.known.insert(violation.clone()) {
+                trace.note("check", format_args!("VIOLATION: {violation}"));
+                list.ordered.push(violation);
+            }
+        }
+    }
+
+    pub fn any(&self) -> bool {
+        !self.lock().ordered.is_empty()
+    }
+
+    pub fn all(&self) -> Vec<String> {
+        self.lock().ordered.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The checks that follow a world. Dropping them ends them.
+#[derive(Debug)]
+pub struct Checks {
+    pub violations: Violations,
+    last_change: Arc<Mutex<Instant>>,
+    pods: Arc<Mutex<GeneratedNames>>,
+    _following: JoinSet<()>,
+}
+
+impl Checks {
+    pub fn start(world: &World, record: &Record) -> Self {
+        let violations = Violations::default();
+        let last_change = Arc::new(Mutex::new(Instant::now()));
+        let pods = Arc::default();
+        let look = Look {
+            store: world.store().clone(),
+            trace: Arc::clone(world.trace()),
+            record: record.clone(),
+            violations: violations.clone(),
+            last_change: Arc::clone(&last_change),
+            pods: Arc::clone(&pods),
+        };
+        let mut follow = world.store().follow();
+        let mut following = JoinSet::new();
+        following.spawn(async move {
+            loop {
+                let batch = follow.next().await.expect("the checks keep up");
+                for event in &batch.events {
+                    look.at(event);
+                }
+            }
+        });
+        Self {
+            violations,
+            last_change,
+            pods,
+            _following: following,
+        }
+    }
+
+    /// How the world stands.
+    pub fn end_state(&self, store: &Store) -> EndState {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        EndState::of(store, &pods)
+    }
+
+    /// When anything but a Lease or an Event changed last.
+    pub fn last_change(&self) -> Instant {
+        *self.last_change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Look {
+    store: Store,
+    trace: Arc<Trace>,
+    record: Record,
+    violations: Violations,
+    last_change: Arc<Mutex<Instant>>,
+    pods: Arc<Mutex<GeneratedNames>>,
+}
+
+impl Look {
+    fn at(&self, event: &Event) {
+        if *event.key.namespace != *NAMESPACE || !matters(&event.collection) {
+            return;
+        }
+        *self.last_change.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.note(event);
+        if event.collection == world::pods() && event.kind == EventKind::Added {
+            let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+            pods.add(&event.object.value());
+        }
+        let works = self.record.all();
+        let runs: Vec<RunView> = world::objects(&self.store, &world::runs())
+            .iter()
+            .map(RunView::of)
+            .collect();
+        self.violations.add(&self.trace, work::broken(&works, &runs));
+        if event.collection == world::runs() && event.kind != EventKind::Deleted {
+            let before = event.previous.as_ref().map(RunView::of);
+            let after = RunView::of(&event.object);
+            self.violations
+                .add(&self.trace, runs::broken(before.as_ref(), &after, &works));
+        }
+    }
+
+    fn note(&self, event: &Event) {
+        let deleting = if event.object.meta.deleting {
+            ", deleting"
+        } else {
+            ""
+        };
+        let phase = event.object.value()["status"]["phase"]
+            .as_str()
+            .map(|phase| format!(", {phase}"))
+            .unwrap_or_default();
+        self.trace.note(
+            "store",
+            format_args!(
+                "{} {} {:?}{phase}{deleting} @{}",
+                event.collection.as_str(),
+                event.key.name,
+                event.kind,
+                event.revision
+            ),
+        );
+    }
+}
+
+/// Leases are renewed all the time, and Events tell what happened; neither is part of the state.
+fn matters(collection: &Collection) -> bool {
+    !matches!(
+        collection.as_str(),
+        "coordination.k8s.io/leases" | "events.k8s.io/events" | "/events"
+    )
+}

@@ -1,0 +1,75 @@
+//! What must hold when nothing happens any more: nothing is left over, and nothing is stuck.
+
+use jangar_api::{labels::JOB_STATUS_FINALIZER, phase::RunPhase};
+use kubelite::store::{Object, Store};
+
+use super::runs::{RunView, has_done_its_work};
+use crate::{
+    node::Work,
+    world::{self, objects},
+};
+
+/// The rules that the world breaks at rest.
+pub fn broken(store: &Store, works: &[Work]) -> Vec<String> {
+    let mut found = Vec::new();
+    let runs: Vec<RunView> = objects(store, &world::runs()).iter().map(RunView::of).collect();
+    let jobs = objects(store, &world::jobs());
+    let unfinished = |uid: &str| runs.iter().any(|run| run.uid == uid && !run.phase.is_terminal());
+    for run in &runs {
+        if run.deleting {
+            found.push(format!("run {} is deleted, and does not go", run.name));
+        }
+        if run.phase == RunPhase::Failed && has_done_its_work(run, works) {
+            found.push(format!(
+                "run {} says that it failed, but its work ended well",
+                run.name
+            ));
+        }
+    }
+    for job in &jobs {
+        let name = name(job);
+        if job.meta.deleting {
+            found.push(format!("job {name} is deleted, and does not go"));
+        }
+        let held = job
+            .meta
+            .finalizers
+            .iter()
+            .any(|finalizer| finalizer == JOB_STATUS_FINALIZER);
+        let owner = job.meta.owners.iter().find(|owner| owner.controller);
+        if held && !owner.is_some_and(|owner| unfinished(&owner.uid)) {
+            found.push(format!("job {name} is held for a run that has ended or is gone"));
+        }
+    }
+    for pod in objects(store, &world::pods()) {
+        let phase = pod.value()["status"]["phase"].as_str().map(str::to_owned);
+        if matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
+            continue;
+        }
+        let owner = pod.meta.owners.iter().find(|owner| owner.controller);
+        let job = jobs
+            .iter()
+            .find(|job| owner.is_some_and(|owner| owner.uid == job.meta.uid));
+        let run = job.and_then(|job| job.meta.owners.iter().find(|owner| owner.controller));
+        if !run.is_some_and(|run| unfinished(&run.uid)) {
+            found.push(format!(
+                "pod {} lives for a run that has ended or is gone",
+                name(&pod)
+            ));
+        }
+    }
+    for work in works.iter().filter(|work| work.is_running()) {
+        if !unfinished(&work.assignment.run_uid) {
+            found.push(format!(
+                "pod {} still works for a run that has ended or is gone",
+                work.pod
+            ));
+        }
+    }
+    found
+}
+
+fn name(object: &Object) -> String {
+    let value = object.value();
+    value["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,130 @@
+//! What must hold for a run at each change of it.
+
+use jangar_api::{phase::RunPhase, reason::Reason};
+use kubelite::store::Object;
+use serde_json::Value;
+
+use crate::node::{Ending, Work};
+
+/// What the rules look at in a run.
+#[derive(Clone, Debug)]
+pub struct RunView {
+    pub name: String,
+    pub uid: String,
+    pub phase: RunPhase,
+    pub finished_at: Option<String>,
+    /// The controllers have taken it on.
+    pub accepted: bool,
+    /// Its cancel was given up with pods still alive.
+    pub cancel_timed_out: bool,
+    pub deleting: bool,
+}
+
+impl RunView {
+    pub fn of(object: &Object) -> Self {
+        let value = object.value();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let status = &value["status"];
+        let conditions = || status["conditions"].as_array().into_iter().flatten();
+        let cancelled = conditions().find(|condition| condition["type"] == "Cancelled");
+        Self {
+            name: text(&value["metadata"]["name"]).unwrap_or_default(),
+            uid: object.meta.uid.clone(),
+            phase: text(&status["phase"]).map_or(RunPhase::Pending, |phase| RunPhase::from(phase.as_str())),
+            finished_at: text(&status["finishedAt"]),
+            accepted: conditions()
+                .any(|condition| condition["type"] == "Accepted" && condition["status"] == "True"),
+            cancel_timed_out: cancelled
+                .is_some_and(|condition| condition["reason"] == Reason::CancelTimedOut.as_str()),
+            deleting: object.meta.deleting,
+        }
+    }
+}
+
+/// The rules that a change of a run breaks.
+pub fn broken(before: Option<&RunView>, after: &RunView, works: &[Work]) -> Vec<String> {
+    let mut found = Vec::new();
+    let name = &after.name;
+    if let Some(before) = before.filter(|before| before.phase.is_terminal()) {
+        if before.phase != after.phase {
+            let (was, is) = (before.phase.as_str(), after.phase.as_str());
+            found.push(format!("run {name} had ended as {was} and became {is}"));
+        } else if before.finished_at != after.finished_at {
+            found.push(format!("run {name} had ended, and ended again at another time"));
+        }
+    }
+    if after.phase.is_terminal() && after.finished_at.is_none() {
+        found.push(format!("run {name} has ended, and does not say when"));
+    }
+    if after.phase == RunPhase::Succeeded && !has_done_its_work(after, works) {
+        found.push(format!(
+            "run {name} says that it succeeded, but no work of its own has"
+        ));
+    }
+    found
+}
+
+/// Whether work that was started for this very run ended well.
+pub(super) fn has_done_its_work(run: &RunView, works: &[Work]) -> bool {
+    let ended_well = |work: &Work| {
+        matches!(work.ended, Some((_, Ending::Exited(0)))) && work.assignment.run_uid == run.uid
+    };
+    works.iter().any(ended_well)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::node::Assignment;
+
+    fn view(phase: RunPhase, finished_at: Option<&str>) -> RunView {
+        RunView {
+            name: "one".to_owned(),
+            uid: "u1".to_owned(),
+            phase,
+            finished_at: finished_at.map(str::to_owned),
+            accepted: true,
+            cancel_timed_out: false,
+            deleting: false,
+        }
+    }
+
+    fn work(run_uid: &str, code: i32) -> Work {
+        Work {
+            assignment: Assignment {
+                run: "one".to_owned(),
+                run_uid: run_uid.to_owned(),
+                attempt: 1,
+                job_uid: "j".to_owned(),
+            },
+            pod: "p".to_owned(),
+            pod_uid: "p".to_owned(),
+            started: Instant::now(),
+            ended: Some((Instant::now(), Ending::Exited(code))),
+        }
+    }
+
+    #[test]
+    fn an_end_is_for_good() {
+        let before = view(RunPhase::Failed, Some("1"));
+        assert!(broken(Some(&before), &before, &[]).is_empty());
+        assert_eq!(
+            broken(Some(&before), &view(RunPhase::Running, Some("1")), &[]).len(),
+            1
+        );
+        assert_eq!(
+            broken(Some(&before), &view(RunPhase::Failed, Some("2")), &[]).len(),
+            1
+        );
+        assert_eq!(broken(None, &view(RunPhase::Failed, None), &[]).len(), 1);
+    }
+
+    #[test]
+    fn success_needs_work_of_the_run_itself() {
+        let done = view(RunPhase::Succeeded, Some("1"));
+        assert!(broken(None, &done, &[work("u1", 0)]).is_empty());
+        assert_eq!(broken(None, &done, &[work("u1", 1), work("u2", 0)]).len(), 1);
+    }
+}

@@ -1,0 +1,75 @@
+//! What is put to the test: a program that speaks to the API through the one client it is given.
+
+use std::{any::Any, fmt, sync::Arc, time::Duration};
+
+use jangar_controllers::{Setup, lease::Identity};
+use jangar_engine::settings::{Safeguards, Settings};
+use kube::Client;
+use prometheus_client::registry::Registry;
+
+use crate::clock::WallClock;
+
+/// What a process finds when it starts.
+#[derive(Clone)]
+pub struct Surroundings {
+    pub client: Client,
+    pub wall: Arc<WallClock>,
+    /// What tells it from every other process, those before it included.
+    pub identity: String,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running process. Dropping it ends all its tasks at once, as a crash does.
+pub type Running = Box<dyn Any + Send>;
+
+/// Something that can be started, as often as it crashes.
+pub trait Program: Sync {
+    /// Starts one process, inside of the simulation's runtime.
+    fn start(&self, surroundings: Surroundings) -> Running;
+}
+
+/// The controllers as they are shipped.
+#[derive(Clone, Debug)]
+pub struct Shipped {
+    settings: Arc<Settings>,
+}
+
+impl Shipped {
+    /// With safeguards as they are, or with one taken away.
+    pub fn with(safeguards: Safeguards) -> Self {
+        let mut settings = Settings {
+            safeguards,
+            ..Settings::default()
+        };
+        // The same proportions as by default. Each renewal costs as much as any other request, and most of a simulation
+        // is waiting.
+        settings.lease.duration = Duration::from_mins(1);
+        settings.lease.renew_deadline = Duration::from_secs(40);
+        settings.lease.retry_period = Duration::from_secs(15);
+        // Whoever takes over waits for the lease first. What a restart delays must not run out of time because of it.
+        settings.runs.reference_grace = Duration::from_mins(10);
+        settings.runs.cancel_timeout = Duration::from_mins(10);
+        Self {
+            settings: Arc::new(settings),
+        }
+    }
+}
+
+impl Program for Shipped {
+    fn start(&self, surroundings: Surroundings) -> Running {
+        Box::new(jangar_controllers::start(Setup {
+            client: surroundings.client,
+            settings: Arc::clone(&self.settings),
+            clock: surroundings.wall,
+            identity: Identity::new(surroundings.identity).expect("a short name"),
+            registry: &mut Registry::default(),
+        }))
+    }
+}

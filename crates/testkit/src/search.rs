@@ -1,0 +1,203 @@
+//! Looks for trouble: at every write of a scenario, and in simulations that are drawn from seeds.
+
+use std::{
+    fmt,
+    num::NonZero,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::{
+    check::end::EndState,
+    faults::{Plan, Trouble},
+    program::Program,
+    scenario::Scenario,
+    simulation::{Report, Simulation, play},
+};
+
+/// How long an undisturbed world must stay quiet.
+const QUIET: Duration = Duration::from_hours(1);
+/// How many lines of the trace a failure shows: enough to see the last process start, few enough to be read.
+const TRACE_TAIL: usize = 120;
+
+/// The undisturbed end of a scenario.
+#[derive(Clone, Debug)]
+pub struct Clean {
+    pub scenario: Scenario,
+    pub writes: u32,
+    pub end: EndState,
+}
+
+/// What went wrong, and how to see it again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub scenario: &'static str,
+    pub seed: u64,
+    pub plan: Plan,
+    pub violations: Vec<String>,
+    trace: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            scenario, seed, plan, ..
+        } = self;
+        writeln!(f, "scenario {scenario}, seed {seed}, faults: {plan}")?;
+        for violation in &self.violations {
+            writeln!(f, "  VIOLATION: {violation}")?;
+        }
+        // Leases are renewed all the time.
+        let lines: Vec<&String> = self
+            .trace
+            .iter()
+            .filter(|line| !line.contains("/leases/"))
+            .collect();
+        let cut = lines.len().saturating_sub(TRACE_TAIL);
+        writeln!(f, "what happened last (the first {cut} lines are left out):")?;
+        for line in lines.into_iter().skip(cut) {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(
+            f,
+            "again: JANGAR_SIM_SCENARIO={scenario} JANGAR_SIM_SEED={seed} JANGAR_SIM_PLAN='{plan}' \
+             cargo test --package jangar-testkit --test simulation seeds -- --nocapture"
+        )
+    }
+}
+
+/// Plays a scenario without faults.
+pub fn clean(program: &dyn Program, scenario: &Scenario) -> Result<Clean, Box<Failure>> {
+    let simulation = Simulation {
+        scenario,
+        seed: 0,
+        plan: Plan::default(),
+        quiet: QUIET,
+    };
+    let report = judge(program, &simulation, None)?;
+    Ok(Clean {
+        scenario: scenario.clone(),
+        writes: report.writes,
+        end: report.end,
+    })
+}
+
+/// Plays a scenario with faults, and compares its end with the undisturbed one.
+pub fn disturbed(
+    program: &dyn Program,
+    clean: &Clean,
+    seed: u64,
+    plan: Plan,
+) -> Result<Report, Box<Failure>> {
+    let simulation = Simulation {
+        scenario: &clean.scenario,
+        seed,
+        plan,
+        quiet: Duration::ZERO,
+    };
+    judge(program, &simulation, Some(&clean.end))
+}
+
+/// Plays every scenario with each of some troubles at each of its writes. Returns how many simulations that took.
+pub fn at_every_write(
+    program: &dyn Program,
+    cleans: &[Clean],
+    troubles: &[Trouble],
+) -> (usize, Vec<Box<Failure>>) {
+    let mut all = Vec::new();
+    for clean in cleans {
+        for write in 0..clean.writes {
+            all.extend(
+                troubles
+                    .iter()
+                    .map(|trouble| (clean, Plan(vec![trouble.at(write)]))),
+            );
+        }
+    }
+    let results = in_parallel(&all, |(clean, plan)| {
+        disturbed(program, clean, 0, plan.clone()).err()
+    });
+    (all.len(), results.into_iter().flatten().collect())
+}
+
+/// What a seed stands for: a scenario, and what goes wrong in it.
+pub fn drawn(cleans: &[Clean], seed: u64) -> (&Clean, Plan) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let clean = &cleans[rng.random_range(0..cleans.len())];
+    (clean, Plan::random(&mut rng, clean.writes))
+}
+
+/// Plays what some seeds stand for.
+pub fn seeds(program: &dyn Program, cleans: &[Clean], seeds: std::ops::Range<u64>) -> Vec<Box<Failure>> {
+    let all: Vec<u64> = seeds.collect();
+    let results = in_parallel(&all, |seed| {
+        let (clean, plan) = drawn(cleans, *seed);
+        disturbed(program, clean, *seed, plan).err()
+    });
+    results.into_iter().flatten().collect()
+}
+
+/// Plays a simulation and says what is wrong about it.
+fn judge(
+    program: &dyn Program,
+    simulation: &Simulation<'_>,
+    undisturbed: Option<&EndState>,
+) -> Result<Report, Box<Failure>> {
+    let failure = |violations, trace| {
+        Box::new(Failure {
+            scenario: simulation.scenario.name,
+            seed: simulation.seed,
+            plan: simulation.plan.clone(),
+            violations,
+            trace,
+        })
+    };
+    let played = catch_unwind(AssertUnwindSafe(|| play(program, simulation)));
+    let mut report = played.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic");
+        failure(vec![format!("the simulation broke: {text}")], Vec::new())
+    })?;
+    if let Some(undisturbed) = undisturbed
+        && report.violations.is_empty()
+        && simulation.plan.leaves_no_mark()
+    {
+        report.violations = undisturbed.differences(&report.end);
+    }
+    if report.violations.is_empty() {
+        Ok(report)
+    } else {
+        Err(failure(report.violations, report.trace))
+    }
+}
+
+/// Does something for each item, on every core, and returns the results in the order of the items.
+pub fn in_parallel<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(items.len()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { return };
+                    let result = act(item);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((index, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,336 @@
+//! One simulation, from its beginning to its end.
+
+use std::{sync::Arc, time::Duration};
+
+use jangar_api::phase::RunPhase;
+use kube::Client;
+use kubelite::store::{Key, Object, Store};
+use serde_json::json;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    check::{Checks, end::EndState, rest, runs::RunView},
+    faults::{Line, Order, Plan, Process, Wire},
+    node::{Kubelet, Record, Work},
+    program::{Program, Running, Surroundings},
+    scenario::{End, Scenario, Step},
+    world::{Definitions, NAMESPACE, Person, World, jobs, objects, pods, runs},
+};
+
+/// The world is at rest when nothing works, nothing has changed and nothing was written for this long. Whatever still waits in a scenario
+/// waits for less.
+const CALM: Duration = Duration::from_secs(150);
+/// And for this long if some run has not ended as it should: longer than anything waits, the controllers included.
+const CALM_STUCK: Duration = Duration::from_mins(30);
+/// A world that does not come to rest within this is not going to.
+const PATIENCE: Duration = Duration::from_mins(90);
+/// How long somebody waits for what a step wants to see. Longer than anything takes that ever happens.
+const STEP_PATIENCE: Duration = Duration::from_mins(30);
+/// No scenario needs as many writes, however much goes wrong: something writes for ever.
+const WRITES_MAX: u32 = 500;
+/// How often the leader of the simulation looks around; it reads the store only, which disturbs nobody.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it looks whether the world has come to rest.
+const REST_LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How long a process that died is away.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// What is to be played.
+#[derive(Clone, Debug)]
+pub struct Simulation<'a> {
+    pub scenario: &'a Scenario,
+    pub seed: u64,
+    pub plan: Plan,
+    /// How long nothing at all may be written once the world is at rest, beyond what it takes to see that it is.
+    pub quiet: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was found wrong.
+    pub violations: Vec<String>,
+    /// How many writes the controllers sent, Leases apart.
+    pub writes: u32,
+    pub end: EndState,
+    pub works: Vec<Work>,
+    pub trace: Vec<String>,
+}
+
+/// Plays a simulation in a runtime of its own. Not to be called inside of one.
+pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
+    let definitions = Definitions::get();
+    // Watches spread their retries with this generator, which belongs to the thread.
+    fastrand::seed(simulation.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let Simulation { scenario, seed, .. } = simulation;
+        let world = World::start(definitions, *seed, &scenario.place).await;
+        let record = Record::default();
+        let checks = Checks::start(&world, &record);
+        let kubelet = Kubelet::start(&world, scenario.scripts.clone(), &record);
+        let (sender, orders) = mpsc::unbounded_channel();
+        let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone());
+        let story = Story {
+            person: world.person("user"),
+            store: world.store().clone(),
+            wire: Arc::new(wire),
+            record,
+            checks,
+            simulation,
+        };
+        let mut stage = Stage {
+            program,
+            world: &world,
+            wire: Arc::clone(&story.wire),
+            sender,
+            processes: Vec::new(),
+            started: 0,
+        };
+        stage.start_process();
+        tokio::select! {
+            biased;
+            () = story.tell() => {}
+            () = stage.obey(orders) => {}
+        }
+        drop(kubelet);
+        story.report(&world)
+    })
+}
+
+/// Runs the processes, and does what the faults ask for.
+struct Stage<'a> {
+    program: &'a dyn Program,
+    world: &'a World,
+    wire: Arc<Wire>,
+    sender: mpsc::UnboundedSender<Order>,
+    processes: Vec<(Arc<Process>, Running)>,
+    started: u32,
+}
+
+impl Stage<'_> {
+    async fn obey(&mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Restart => {
+                    self.processes.retain(|(process, _)| !process.is_dead());
+                    let sender = self.sender.clone();
+                    tokio::spawn(async move {
+                        sleep(RESTART_AFTER).await;
+                        // An error means that the simulation is over.
+                        let _over = sender.send(Order::Rival);
+                    });
+                }
+                Order::Rival => self.start_process(),
+                Order::DeleteJob(after) => self.delete_later(after, "/apis/batch/v1", "jobs"),
+                Order::DeletePod(after) => self.delete_later(after, "/api/v1", "pods"),
+                Order::SetClock(by) => self.world.wall().jump(by),
+            }
+        }
+    }
+
+    fn start_process(&mut self) {
+        self.started += 1;
+        let process = Process::new(self.started);
+        let api = self.world.api(&process.name);
+        let line = Line::new(Arc::clone(&self.wire), Arc::clone(&process), api);
+        self.world.trace().note(&process.name, format_args!("starts"));
+        let running = self.program.start(Surroundings {
+            client: Client::new(line, NAMESPACE),
+            wall: Arc::clone(self.world.wall()),
+            identity: process.name.clone(),
+        });
+        self.processes.push((process, running));
+    }
+
+    /// Somebody deletes the object of a kind that changed last, as kubectl does.
+    fn delete_later(&self, after: Duration, group: &'static str, plural: &'static str) {
+        let person = self.world.person("somebody");
+        let store = self.world.store().clone();
+        tokio::spawn(async move {
+            sleep(after).await;
+            let collection = if plural == "jobs" { jobs() } else { pods() };
+            let all = objects(&store, &collection);
+            let newest = all
+                .iter()
+                .filter(|object| !object.meta.deleting)
+                .max_by_key(|object| object.revision);
+            if let Some(object) = newest {
+                let path = format!("{group}/namespaces/{NAMESPACE}/{plural}/{}", name(object));
+                person
+                    .delete(&path, &json!({"propagationPolicy": "Background"}))
+                    .await;
+            }
+        });
+    }
+}
+
+/// What people do, and the wait for the end.
+struct Story<'a> {
+    person: Person,
+    store: Store,
+    wire: Arc<Wire>,
+    record: Record,
+    checks: Checks,
+    simulation: &'a Simulation<'a>,
+}
+
+impl Story<'_> {
+    async fn tell(&self) {
+        for step in &self.simulation.scenario.steps {
+            self.take(step).await;
+            if self.is_over() {
+                return;
+            }
+        }
+        if self.come_to_rest().await && !self.is_over() {
+            self.stay_quiet().await;
+        }
+    }
+
+    async fn take(&self, step: &Step) {
+        match step {
+            Step::Create(plural, object) => {
+                let path = format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/{plural}");
+                self.person.create(&path, object).await;
+            }
+            Step::Wait(time) => sleep(*time).await,
+            Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, *attempt)).await,
+            Step::AwaitAccepted(run) => {
+                self.until(|| self.run(run).is_some_and(|run| run.accepted)).await;
+            }
+            Step::AwaitEnd(run) => {
+                self.until(|| self.run(run).is_none_or(|run| run.phase.is_terminal()))
+                    .await;
+            }
+            Step::AwaitGone(run) => self.until(|| self.run(run).is_none()).await,
+            Step::Cancel(run) => {
+                let patch = json!({"spec": {"cancel": true}});
+                self.person.merge(&run_path(run), &patch).await;
+            }
+            Step::Delete(run) => {
+                let background = json!({"propagationPolicy": "Background"});
+                self.person.delete(&run_path(run), &background).await;
+            }
+        }
+    }
+
+    /// Waits until something is so. What never comes is missed at the end.
+    async fn until(&self, holds: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !holds() && begin.elapsed() < STEP_PATIENCE && !self.is_over() {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn run(&self, name: &str) -> Option<RunView> {
+        let object = self.store.get(&runs(), &Key::new(NAMESPACE, name))?;
+        Some(RunView::of(&object))
+    }
+
+    /// Waits until nothing happens any more; says whether that came to be.
+    async fn come_to_rest(&self) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE && !self.is_over() {
+            let busy = self.checks.last_change().max(self.wire.last_write()).max(begin);
+            let calm = if self.wrong_ends().is_empty() {
+                CALM
+            } else {
+                CALM_STUCK
+            };
+            let left = calm.saturating_sub(busy.elapsed());
+            if left.is_zero() && !self.record.all().iter().any(Work::is_running) {
+                return true;
+            }
+            sleep(left.clamp(LOOK_EVERY, REST_LOOK_EVERY)).await;
+        }
+        self.violation("the world does not come to rest".to_owned());
+        false
+    }
+
+    async fn stay_quiet(&self) {
+        let writes = self.wire.writes();
+        sleep(self.simulation.quiet).await;
+        let more = self.wire.writes() - writes;
+        if more > 0 {
+            self.violation(format!("{more} writes although nothing changes any more"));
+        }
+    }
+
+    /// Whether there is no point in going on.
+    fn is_over(&self) -> bool {
+        let writes = self.wire.writes();
+        if writes > WRITES_MAX {
+            self.violation(format!("{writes} writes, and no end of them"));
+        }
+        self.checks.violations.any()
+    }
+
+    fn violation(&self, what: String) {
+        // Whatever was found before tells more than that it took too long.
+        if !self.checks.violations.any() {
+            self.checks.violations.add(self.person.trace(), [what]);
+        }
+    }
+
+    fn report(&self, world: &World) -> Report {
+        let works = self.record.all();
+        let violations = &self.checks.violations;
+        if !violations.any() {
+            violations.add(world.trace(), rest::broken(&self.store, &works));
+            violations.add(world.trace(), self.wrong_ends());
+        }
+        if world.trace().is_full() {
+            violations.add(world.trace(), ["more happens than a trace can hold".to_owned()]);
+        }
+        Report {
+            violations: violations.all(),
+            writes: self.wire.writes(),
+            end: self.checks.end_state(&self.store),
+            works,
+            trace: world.trace().take(),
+        }
+    }
+
+    /// The runs that did not end as the scenario says; if something left its mark on them, those that did not end.
+    fn wrong_ends(&self) -> Vec<String> {
+        let marked = !self.simulation.plan.leaves_no_mark();
+        let mut found = Vec::new();
+        for (name, end) in &self.simulation.scenario.ends {
+            let is = self.run(name).map_or(End::Gone, |run| End::Phase(run.phase));
+            let fine = match (&is, end) {
+                (is, end) if is == end => true,
+                (End::Phase(is), End::Phase(end)) => marked && is.is_terminal() == end.is_terminal(),
+                (End::Gone, End::Phase(_)) | (_, End::Gone) => false,
+            };
+            if !fine {
+                let word = |end: &End| match end {
+                    End::Gone => "gone".to_owned(),
+                    End::Phase(phase) => RunPhase::as_str(phase).to_owned(),
+                };
+                found.push(format!(
+                    "run {name} should be {}, and is {}",
+                    word(end),
+                    word(&is)
+                ));
+            }
+        }
+        found
+    }
+}
+
+fn run_path(name: &str) -> String {
+    format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/agentruns/{name}")
+}
+
+fn name(object: &Object) -> String {
+    let value = object.value();
+    value["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,109 @@
+//! kubelite answers as a real Kubernetes did, but for what is listed. `conformance_cluster.rs` holds that a real one still
+//! does.
+
+#![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+
+use jangar_testkit::conformance::{
+    Difference, RunError, Script, compare::differences, corpus, defect::DEFECTS, kept, known, run,
+};
+use kube::Client;
+use kubelite::{
+    clock::{Ids, TokioClock},
+    node::{Config as NodeConfig, Node},
+    server::{Config, Server, User},
+    store::{Limits, Store},
+};
+
+const START: &str = "2026-03-01T12:00:00Z";
+/// As long as that of a real cluster, because messages are cut by length.
+const RUN: &str = "00000000";
+/// As many as an area that is to say something needs, times the number of areas.
+const REQUESTS_MIN: usize = 300;
+
+/// Plays a script on a server of its own, while somebody overlooks a part of the requests.
+async fn on_kubelite(
+    script: &Script,
+    change: &(dyn Fn(&mut run::Outgoing) + Sync),
+) -> Result<Vec<Difference>, RunError> {
+    let server = Server::start(Config {
+        clock: Arc::new(TokioClock::starting_at(START.parse().expect("a time"))),
+        ids: Ids::seeded(7),
+        ..Config::new(Store::in_memory(Limits::default()))
+    })
+    .await
+    .expect("a server");
+    let node = Node::start(&server, &NodeConfig::default())
+        .await
+        .expect("a node");
+    let client = Client::new(server.local(User::system("kubernetes-admin")), "default");
+    let answers = run::play_through(&client, script, RUN, change).await;
+    node.stop().await;
+    server.stop().await;
+    let expected = kept(&script.area).expect("what a real cluster said is kept");
+    Ok(differences(&script.area, &expected, &answers?))
+}
+
+#[test]
+fn the_corpus_is_large_and_every_area_has_its_defect() {
+    let corpus = corpus().expect("the corpus can be read");
+
+    let requests: usize = corpus.iter().map(|script| script.steps.len()).sum();
+    assert!(requests >= REQUESTS_MIN, "only {requests} requests");
+    let areas: BTreeSet<_> = corpus.iter().map(|script| script.area.as_str()).collect();
+    let with_defects: BTreeSet<_> = DEFECTS.iter().map(|defect| defect.area).collect();
+    assert_eq!(areas, with_defects);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_differs_from_kubernetes_is_listed_and_no_more() {
+    let listed = known::listed().expect("the list can be read");
+    let mut found = Vec::new();
+    for script in corpus().expect("the corpus can be read") {
+        found.extend(
+            on_kubelite(&script, &|_| {})
+                .await
+                .expect("the script can be played"),
+        );
+    }
+
+    let disagreement = known::disagreement(&listed, &found);
+
+    let mut words = String::new();
+    for difference in &disagreement.unlisted {
+        let _ = writeln!(words, "not listed: {difference}");
+    }
+    for known in &disagreement.outlived {
+        let _ = writeln!(words, "listed, and no longer so: {known:?}");
+    }
+    assert!(
+        words.is_empty(),
+        "docs/kubelite-differences.md is not exact\n{words}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_defect_in_any_area_is_noticed() {
+    let listed = known::listed().expect("the list can be read");
+    let corpus = corpus().expect("the corpus can be read");
+    for defect in DEFECTS {
+        let script = corpus
+            .iter()
+            .find(|script| script.area == defect.area)
+            .expect("its area");
+
+        let found = on_kubelite(script, &|request| defect.apply(request)).await;
+
+        let noticed = match found {
+            Ok(found) => !known::disagreement(&listed, &found).unlisted.is_empty(),
+            // A script that cannot be played to its end has noticed as well.
+            Err(_) => true,
+        };
+        assert!(
+            noticed,
+            "{}: a server that overlooks {} passes",
+            defect.area, defect.overlooks
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! A real cluster gives the answers that are kept, so that kubelite is held to what is true.
+//!
+//! With `JANGAR_RECORD=1` the answers are written anew. `cargo test` leaves this file out, because it needs a cluster:
+//! `make conformance-tests` boots one.
+
+use std::{env, fmt::Write as _};
+
+use futures::{StreamExt, stream};
+use jangar_testkit::{
+    cluster::{Bench, Failure, User},
+    conformance::{Script, compare::differences, corpus, keep, kept, play},
+};
+use kube::Client;
+
+/// Much of a script is waiting. More at once would wait for the two cores of a small machine.
+const AT_ONCE: usize = 4;
+
+#[tokio::test]
+async fn a_real_cluster_gives_the_answers_that_are_kept() -> Result<(), Failure> {
+    let client = Bench::here()?.client(&User::Admin).await?;
+    // The garbage collector of a cluster stands still while kinds come and go, so those who need it are played first.
+    let (with_kinds, without): (Vec<_>, Vec<_>) = corpus()?.into_iter().partition(|script| script.needs_kind);
+    let mut words = String::new();
+    for scripts in [without, with_kinds] {
+        words += &play_all(&client, &scripts).await?;
+    }
+    assert!(
+        words.is_empty(),
+        "JANGAR_RECORD=1 make conformance-tests writes the answers anew\n{words}"
+    );
+    Ok(())
+}
+
+/// What is wrong with the answers, as sentences.
+async fn play_all(client: &Client, scripts: &[Script]) -> Result<String, Failure> {
+    let run = format!("{:06x}", rand::random::<u32>() >> 8);
+    let played = stream::iter(scripts.iter().enumerate())
+        .map(|(index, script)| {
+            let (client, run) = (client.clone(), format!("{run}{index:02}"));
+            async move { (script, play(&client, script, &run).await) }
+        })
+        .buffered(AT_ONCE)
+        .collect::<Vec<_>>()
+        .await;
+
+    let mut words = String::new();
+    for (script, answers) in played {
+        match answers {
+            Err(error) => {
+                let _ = writeln!(words, "{error}");
+            }
+            Ok(answers) if env::var_os("JANGAR_RECORD").is_some() => keep(&script.area, &answers)?,
+            Ok(answers) => {
+                for difference in differences(&script.area, &kept(&script.area)?, &answers) {
+                    let _ = writeln!(words, "{difference}");
+                }
+            }
+        }
+    }
+    Ok(words)
+}
