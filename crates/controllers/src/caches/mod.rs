@@ -1,6 +1,7 @@
 //! What the controllers know of the cluster: one cache for each kind, fed by watches.
 
 mod cache;
+mod delivered;
 mod index;
 mod kinds;
 mod version;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Client, Resource,
+    Client,
     core::DeserializeGuard,
     runtime::watcher::{self, Event, watcher},
 };
@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Scope, World,
+    delivered::Delivered,
     kinds::{Cached, CachedKind, with_kind},
 };
 use crate::{
@@ -44,7 +45,7 @@ pub(crate) fn spawn_watches(
 
 async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metrics: Arc<Metrics>) {
     // One object that cannot be read must not keep the others from being seen.
-    let api = scope.api::<DeserializeGuard<K>>(&client);
+    let api = scope.api::<Delivered<K>>(&client);
     let config = watcher::Config {
         label_selector: K::LABEL_SELECTOR.map(str::to_owned),
         ..watcher::Config::default()
@@ -61,9 +62,7 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
                 if let Some(delivered) = delivered(&event) {
                     metrics.watch_event(ObjectKind::of::<K>(), delivered);
                 }
-                // Who set which field is the larger half of many objects, and nobody here asks.
-                let event = event.modify(|object| object.meta_mut().managed_fields = None);
-                for broken in world.apply(&scope, event) {
+                for broken in world.apply(&scope, guarded(event)) {
                     metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Unreadable);
                     tracing::error!(
                         kind = %K::KIND,
@@ -81,6 +80,16 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
                 tokio::time::sleep(pause).await;
             }
         }
+    }
+}
+
+fn guarded<K>(event: Event<Delivered<K>>) -> Event<DeserializeGuard<K>> {
+    match event {
+        Event::Init => Event::Init,
+        Event::InitApply(Delivered(object)) => Event::InitApply(object),
+        Event::InitDone => Event::InitDone,
+        Event::Apply(Delivered(object)) => Event::Apply(object),
+        Event::Delete(Delivered(object)) => Event::Delete(object),
     }
 }
 
