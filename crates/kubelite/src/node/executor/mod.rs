@@ -75,6 +75,8 @@ pub struct Config {
     pub hidden: Vec<PathBuf>,
     /// Directories and files that pods see read-only although they lie in a hidden one.
     pub exposed: Vec<PathBuf>,
+    /// Files and directories of the machine that every container finds, read-only, at a path of its own: by that path.
+    pub provided: BTreeMap<PathBuf, PathBuf>,
     /// The home directory of whoever runs this: pods have an empty one in its place.
     pub home: Option<PathBuf>,
     pub sandbox: SandboxPolicy,
@@ -100,6 +102,7 @@ impl Config {
             data_dir: data_dir.to_owned(),
             hidden: Vec::new(),
             exposed: Vec::new(),
+            provided: BTreeMap::new(),
             home: std::env::home_dir(),
             sandbox: SandboxPolicy::default(),
             shim: own_program(),
@@ -216,7 +219,7 @@ impl Executor {
     pub async fn start(client: Client, config: Config, logs: PodLogStore) -> Result<Self, StartError> {
         let data_dir = usable(&config.data_dir)?;
         let mut config = Config { data_dir, ..config };
-        for path in &mut config.exposed {
+        for path in config.exposed.iter_mut().chain(config.provided.values_mut()) {
             *path = resolved(path)?;
             if config.data_dir.starts_with(&*path) {
                 return Err(StartError::ExposesData {
