@@ -259,6 +259,7 @@ impl Executor {
         for path in [settings.pods_dir(), settings.claims_dir()] {
             usable(&path)?;
         }
+        spread(&settings.pods_dir());
         let shared = Arc::new(Shared {
             client,
             settings,
@@ -335,6 +336,24 @@ fn usable(path: &Path) -> Result<PathBuf, StartError> {
             source,
         })
 }
+
+/// Asks the file system to keep what lies in different subdirectories apart.
+///
+/// ext4 gives away the number of a deleted file again only after minutes, and to find another it walks over all that were
+/// deleted near by since. Pods make and remove some thirty files each; next to each other, a thousand short ones spent more
+/// time on that walk than on all other files and directories together.
+#[cfg(target_os = "linux")]
+fn spread(directory: &Path) {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
+    // Most other file systems do not know this wish, and work without it.
+    let _ = std::fs::File::open(directory).map(|directory| {
+        ioctl_getflags(&directory).and_then(|flags| ioctl_setflags(&directory, flags | IFlags::TOPDIR))
+    });
+}
+
+#[cfg(not(target_os = "linux"))]
+fn spread(_directory: &Path) {}
 
 fn resolved(path: &Path) -> Result<PathBuf, StartError> {
     path.canonicalize().map_err(|source| StartError::Directory {
