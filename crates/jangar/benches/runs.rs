@@ -3,7 +3,8 @@
 //!
 //! Two figures have a bound, and the program fails beyond it: the median from the request that creates an AgentRun to its
 //! process, and the share of the slots' time in which agents work. The writes per run are counted by the controllers
-//! themselves and must be at most five.
+//! themselves and must be at most five. The processor time per run has no bound of its own, but hardly depends on what else the
+//! machine does, and so is the figure to compare two versions by.
 
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -40,6 +41,9 @@ const BUSY_BOUND: f64 = 0.95;
 const WRITES_BOUND: f64 = 5.0;
 /// How many runs are submitted at once.
 const SUBMITTERS: usize = 16;
+/// In how many parts of a second Linux counts the time of processes, on every platform that Rust knows.
+#[cfg(target_os = "linux")]
+const TICKS_PER_SECOND: f64 = 100.0;
 /// Only a broken program takes that long.
 const PATIENCE: Duration = Duration::from_mins(5);
 
@@ -65,8 +69,17 @@ async fn main() -> Result<()> {
     if let Err(error) = writes(&before, &up.writes()?) {
         missed.push(error);
     }
+    let before = up.processor_seconds();
     if let Err(error) = throughput(&client).await {
         missed.push(error);
+    }
+    if let (Some(before), Some(after)) = (before, up.processor_seconds()) {
+        let per_run = |before: f64, after: f64| 1e3 * (after - before) / f64::from(RUNS);
+        println!(
+            "processor time per run: {:.1} ms in jangar up, {:.1} ms in its pods",
+            per_run(before.0, after.0),
+            per_run(before.1, after.1)
+        );
     }
     for error in &missed {
         println!("MISSED: {error}");
@@ -273,6 +286,27 @@ impl Up {
         let file = Kubeconfig::read_from(&self.kubeconfig)?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         Ok(Client::try_from(config)?)
+    }
+
+    /// The processor time that the program and its ended pods have taken so far, where that can be known.
+    #[cfg(target_os = "linux")]
+    fn processor_seconds(&self) -> Option<(f64, f64)> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The name of the program may hold anything, so the fields are counted from its end.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse);
+        let mut next = || times.next()?.ok();
+        let (user, system, pods_user, pods_system): (f64, f64, f64, f64) =
+            (next()?, next()?, next()?, next()?);
+        Some((
+            (user + system) / TICKS_PER_SECOND,
+            (pods_user + pods_system) / TICKS_PER_SECOND,
+        ))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn processor_seconds(&self) -> Option<(f64, f64)> {
+        None
     }
 
     /// How many requests the controllers made that were not reads, by what they were.

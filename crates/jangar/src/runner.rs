@@ -1,20 +1,20 @@
 //! This program as agent-runner: on a laptop one file is enough.
 //!
-//! Started under the name `agent-runner`, or with that as its first argument, it is agent-runner. The init container of a
-//! pod uses the second form to make a link in the pod, and the pod's container uses that link, which is the first form.
+//! Started under the name `agent-runner`, or with that as its first argument, it is agent-runner. The node shows this program
+//! to every container under that name, at the place where an init container would put it elsewhere.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::{Context, Result};
-use jangar_engine::settings::{Install, RunnerSettings};
+use jangar_engine::{job, settings::RunnerSettings};
 
 /// The image of runs that name none. Images are recorded and not pulled: a container is a process of this machine.
 const IMAGE: &str = "localhost/this-machine";
-const INSTALL_IMAGE: &str = concat!("localhost/jangar:", env!("CARGO_PKG_VERSION"));
 
 /// Runs agent-runner if the program was started as such.
 pub(crate) fn main(arguments: &[OsString]) -> Option<ExitCode> {
@@ -34,20 +34,13 @@ pub(crate) fn program() -> Result<PathBuf> {
         .context("failed to find the file of this program, which pods run as agent-runner: was it moved or replaced?")
 }
 
-/// Lets pods take agent-runner from `program`, which is this one, and run without an image.
-pub(crate) fn use_own(settings: &mut RunnerSettings, program: &Path) -> Result<()> {
-    let path = program.to_str().with_context(|| {
-        format!(
-            "the path of this program, {}, is not UTF-8: move it",
-            program.display()
-        )
-    })?;
-    settings.install = Install {
-        image: INSTALL_IMAGE.to_owned(),
-        command: [path, agent_runner::NAME, "install", "--link"]
-            .map(str::to_owned)
-            .to_vec(),
-    };
+/// Lets pods run without an image, and without an init container, because the node brings agent-runner.
+pub(crate) fn use_own(settings: &mut RunnerSettings) {
+    settings.install = None;
     settings.image.get_or_insert_with(|| IMAGE.to_owned());
-    Ok(())
+}
+
+/// What the node shows to every container: `program`, which is this one, as agent-runner.
+pub(crate) fn provided(program: &Path) -> BTreeMap<PathBuf, PathBuf> {
+    BTreeMap::from([(PathBuf::from(job::RUNNER), program.to_owned())])
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Client, Resource,
+    Client,
     runtime::watcher::{self, Event, watcher},
 };
 use tokio::task::JoinSet;
@@ -65,8 +65,6 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
                 if let Some(delivered) = delivered(&event) {
                     metrics.watch_event(ObjectKind::of::<K>(), delivered);
                 }
-                // Who set which field is the larger half of many objects, and nobody here asks.
-                let event = event.modify(|object| object.meta_mut().managed_fields = None);
                 for broken in world.apply(&scope, event) {
                     metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Unreadable);
                     tracing::error!(

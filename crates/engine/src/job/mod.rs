@@ -69,6 +69,7 @@ use self::{
 pub use self::{
     config::{attempts_allowed, ttl_seconds},
     contract::contract_status,
+    paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
 };

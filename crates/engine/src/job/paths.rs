@@ -19,7 +19,7 @@ pub(super) const HOME: &str = "/home/agent";
 /// Where the init container puts agent-runner.
 pub(super) const RUNNER_DIR: &str = "/opt/agent-runner";
 /// The program that the main container starts.
-pub(super) const RUNNER: &str = "/opt/agent-runner/agent-runner";
+pub const RUNNER: &str = "/opt/agent-runner/agent-runner";
 
 /// Names of the pod's own volumes. They begin with the name of the run, so that a volume of the run's workload may be
 /// called `workspace` or `home`.

@@ -1,4 +1,5 @@
-//! The pod of one attempt: an init container that brings agent-runner, and the container in which it runs the agent.
+//! The pod of one attempt: an init container that brings agent-runner, unless the node does, and the container in which it
+//! runs the agent.
 
 use jangar_api::agents::workload::Workload;
 use k8s_openapi::{
@@ -59,7 +60,8 @@ pub(super) fn spec(
     let mut fields = PodFields::new();
     let names = VolumeNames::of(run);
     let workload = request.run.spec.workload.as_ref();
-    let (volumes, mounts) = layout(&names, workload, &parts)?.finish();
+    let installs = settings.install.as_ref();
+    let (volumes, mounts) = layout(&names, workload, &parts, installs.is_some())?.finish();
     let resources = workload.and_then(resources);
     let env_from = env::from_secrets(request);
     let main = Container {
@@ -77,7 +79,7 @@ pub(super) fn spec(
         ..Default::default()
     };
     let pod = PodSpec {
-        init_containers: Some(vec![install(&settings.install, &names, resources)]),
+        init_containers: installs.map(|from| vec![install(from, &names, resources)]),
         containers: vec![main],
         volumes: Some(volumes),
         restart_policy: Some("Never".to_owned()),
@@ -96,13 +98,22 @@ pub(super) fn spec(
 }
 
 /// Everything that is mounted into the main container.
-fn layout(names: &VolumeNames, workload: Option<&Workload>, parts: &Parts<'_>) -> Result<Layout, Rejection> {
+fn layout(
+    names: &VolumeNames,
+    workload: Option<&Workload>,
+    parts: &Parts<'_>,
+    installs: bool,
+) -> Result<Layout, Rejection> {
     let own = workload.map_or(&[][..], |workload| &workload.volumes);
     let mut layout = Layout::default();
-    layout.volume(volumes::empty_dir(&names.runner));
-    let mut runner = volumes::mount(&names.runner, paths::RUNNER_DIR);
-    runner.read_only = Some(true);
-    layout.mount(runner, Below::Nothing, "agent-runner", "")?;
+    if installs {
+        layout.volume(volumes::empty_dir(&names.runner));
+        let mut runner = volumes::mount(&names.runner, paths::RUNNER_DIR);
+        runner.read_only = Some(true);
+        layout.mount(runner, Below::Nothing, "agent-runner", "")?;
+    } else {
+        layout.reserve(paths::RUNNER_DIR, "agent-runner");
+    }
     layout.directory(&names.workspace, paths::WORKSPACE, own)?;
     if parts.environment.own_home {
         layout.directory(&names.home, paths::HOME, own)?;

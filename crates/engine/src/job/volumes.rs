@@ -67,6 +67,12 @@ impl Layout {
         self.mount(mount(name, path), Below::Mounts, "the pod's own directory", "")
     }
 
+    /// Keeps a place free of volumes: the node puts something there.
+    pub(super) fn reserve(&mut self, path: &str, holder: &str) {
+        let (by, below) = (holder.to_owned(), Below::Nothing);
+        self.claims.insert(path.to_owned(), Claim { by, below });
+    }
+
     /// Mounts a volume. `field` is where the mount comes from, and `holder` what it is, for messages.
     pub(super) fn mount(
         &mut self,

@@ -11,8 +11,8 @@ use crate::as_given::AsGiven;
 pub struct RunnerSettings {
     /// The image of runs that name none.
     pub image: Option<String>,
-    /// Where agent-runner comes from.
-    pub install: Install,
+    /// How agent-runner gets into a pod; absent where the node shows it to every container at its place.
+    pub install: Option<Install>,
     pub service_account: Option<String>,
     pub node_selector: BTreeMap<String, String>,
     pub tolerations: Vec<AsGiven<Toleration>>,
@@ -63,14 +63,21 @@ pub struct Install {
     pub command: Vec<String>,
 }
 
+impl Install {
+    /// Takes agent-runner from an image that has it on its path.
+    pub fn from_image(image: String) -> Self {
+        Self {
+            image,
+            command: vec!["agent-runner".to_owned(), "install".to_owned()],
+        }
+    }
+}
+
 impl Default for RunnerSettings {
     fn default() -> Self {
         Self {
             image: None,
-            install: Install {
-                image: "ghcr.io/proompteng/jangar:latest".to_owned(),
-                command: vec!["agent-runner".to_owned(), "install".to_owned()],
-            },
+            install: Some(Install::from_image("ghcr.io/proompteng/jangar:latest".to_owned())),
             service_account: None,
             node_selector: BTreeMap::new(),
             tolerations: Vec::new(),

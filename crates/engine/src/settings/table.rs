@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Namespaces,
+    Install, Namespaces,
     legal::Rule,
     mistakes::Wrong,
     parse::Draft,
@@ -302,7 +302,7 @@ const PODS: &[Variable] = &[
         unset: Unset::Is("ghcr.io/proompteng/jangar:latest"),
         meaning: "The image that agent-runner is copied from into every pod.",
         reader: Reader::Text(Rule::Image, |draft, image| {
-            draft.settings.runner.install.image = image;
+            draft.settings.runner.install = Some(Install::from_image(image));
         }),
     },
     Variable {

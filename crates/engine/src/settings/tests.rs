@@ -182,10 +182,7 @@ fn every_variable_is_read() {
         },
         runner: RunnerSettings {
             image: Some("registry.example.com/agent:1".to_owned()),
-            install: Install {
-                image: "registry.example.com/jangar:2".to_owned(),
-                ..RunnerSettings::default().install
-            },
+            install: Some(Install::from_image("registry.example.com/jangar:2".to_owned())),
             service_account: Some("runner".to_owned()),
             node_selector: BTreeMap::from([("kubernetes.io/os".to_owned(), "linux".to_owned())]),
             tolerations: vec![given(&json!({"key": "spot", "operator": "Exists"}))],

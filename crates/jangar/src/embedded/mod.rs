@@ -83,7 +83,7 @@ impl Embedded {
             manifests,
         } = options;
         let program = runner::program()?;
-        runner::use_own(&mut settings.runner, &program)?;
+        runner::use_own(&mut settings.runner);
         let directory = Directory::claim(&data_dir)?;
         let listener = probes::bind(api_listen, "--api-listen").await?;
         let logs = PodLogStore::default();
@@ -98,7 +98,7 @@ impl Embedded {
         }
         instruments.readiness.there(Part::Manifests);
 
-        let (node, executor) = start_node(&api, &directory, sandbox, pods, program, logs).await?;
+        let (node, executor) = start_node(&api, &directory, sandbox, pods, &program, logs).await?;
         lease::free(&admin, &settings.lease).await?;
         let controllers = jangar_controllers::start(Setup {
             client: api.client("jangar-controllers", &namespace),
@@ -174,7 +174,7 @@ async fn start_node(
     directory: &Directory,
     sandbox: SandboxPolicy,
     pods: u32,
-    program: PathBuf,
+    program: &Path,
     logs: PodLogStore,
 ) -> Result<(Node, Executor)> {
     let settings = node::Config {
@@ -186,7 +186,7 @@ async fn start_node(
         .context("failed to start the node")?;
     let mut config = executor::Config::new(&settings.name, &directory.path().join("pods"));
     config.hidden = vec![directory.path().to_owned()];
-    config.exposed = vec![program];
+    config.provided = runner::provided(program);
     config.sandbox = sandbox;
     config.pods_max = pods as usize;
     let kubelet = api.client(&format!("node:{}", settings.name), "default");

@@ -1,6 +1,6 @@
 //! Pods of `jangar up`.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, runtime::wait::await_condition};
@@ -29,8 +29,8 @@ fn message(pod: &Pod) -> Value {
     serde_json::from_str(ended.message.as_deref().unwrap()).unwrap()
 }
 
-/// A pod as the controllers make one: an init container puts agent-runner into a volume, the container runs it from there.
-fn pod(program: &Path) -> Value {
+/// A pod as the controllers make one.
+fn pod() -> Value {
     let runner = json!({
         "provider": "scripted",
         "providerSpec": {
@@ -43,25 +43,18 @@ fn pod(program: &Path) -> Value {
         "spec": {
             "restartPolicy": "Never",
             "securityContext": {"runAsNonRoot": true},
-            "initContainers": [{
-                "name": "install", "image": "none",
-                "command": [program, "agent-runner", "install", "--link", "/opt/runner"],
-                "volumeMounts": [{"name": "runner", "mountPath": "/opt/runner"}],
-            }],
             "containers": [{
                 "name": "agent-runner", "image": "none",
-                "command": ["/opt/runner/agent-runner"],
+                "command": ["/opt/agent-runner/agent-runner"],
                 "workingDir": "/workspace",
                 "env": [{"name": "SPEC", "value": runner.to_string()}],
                 "volumeMounts": [
-                    {"name": "runner", "mountPath": "/opt/runner", "readOnly": true},
                     {"name": "workspace", "mountPath": "/workspace"},
                     {"name": "files", "mountPath": "/workspace/agent-runner.json", "subPath": "agent-runner.json"},
                     {"name": "files", "mountPath": "/workspace/run.json", "subPath": "run.json"},
                 ],
             }],
             "volumes": [
-                {"name": "runner", "emptyDir": {}},
                 {"name": "workspace", "emptyDir": {}},
                 {"name": "files", "configMap": {"name": "files"}},
             ],
@@ -81,7 +74,7 @@ async fn a_pod_runs_this_very_program_as_agent_runner_although_it_lies_in_the_hi
         .program(&program)
         .variable("HOME", home.to_str().unwrap())
         .ready();
-    let pod = pod(&program.canonicalize().unwrap());
+    let pod = pod();
     let spec = &pod["spec"]["containers"][0]["env"][0]["value"];
     let files = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"},
@@ -110,8 +103,5 @@ async fn a_pod_runs_this_very_program_as_agent_runner_although_it_lies_in_the_hi
         (&json!("Completed"), &json!("it ran"))
     );
     let log = pods.logs("run", &kube::api::LogParams::default()).await.unwrap();
-    assert_eq!(
-        log, "bin\n",
-        "of the home there is the way to the program and nothing else"
-    );
+    assert_eq!(log, "", "of the home there is nothing");
 }

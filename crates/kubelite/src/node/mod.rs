@@ -25,8 +25,9 @@ use crate::{
     store::{Batch, Collection, Event},
 };
 
-/// How many writes of one controller are under way at once: enough to share the disk's commits.
-const AT_ONCE: usize = 64;
+/// How many objects a controller brings forward at once: enough to share the disk's commits, and few enough that it is soon
+/// the turn of the others. A crowd of new Jobs must not keep the scheduler from giving away a place that became free.
+const AT_ONCE: usize = 16;
 
 /// How a node is set up.
 #[derive(Clone, Debug)]
@@ -156,8 +157,8 @@ impl Controllers {
 
     /// Sleeps until something is due.
     async fn sleep(&self) {
-        let times = [self.jobs.next(), self.ttl.next()].into_iter().flatten();
-        let next = times.fold(self.heartbeat.next(), Ord::min);
+        let times = [self.jobs.next(), self.ttl.next(), self.scheduler.next()];
+        let next = times.into_iter().flatten().fold(self.heartbeat.next(), Ord::min);
         let left = next.duration_since(self.client.now());
         // What is due already is negative.
         let left = Duration::try_from(left).unwrap_or(Duration::ZERO);

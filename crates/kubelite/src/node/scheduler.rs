@@ -37,6 +37,8 @@ pub(super) struct Scheduler {
     arrivals: u64,
     /// Something changed that may let a pod go.
     stale: bool,
+    /// Pods wait that have not been told why.
+    untold: bool,
 }
 
 /// A place in the queue.
@@ -128,7 +130,13 @@ impl Scheduler {
             places: BTreeMap::new(),
             arrivals: 0,
             stale: true,
+            untold: false,
         }
+    }
+
+    /// When it has something to do although nothing changes.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.untold.then(|| self.client.now())
     }
 
     pub(super) fn note(&mut self, event: &Event) {
@@ -210,9 +218,10 @@ impl Scheduler {
         }
     }
 
-    /// Looks through the queue once, if anything changed.
+    /// Looks through the queue once, if anything changed. Every pod that may go does; of those that have to be told why they
+    /// wait, only as many as fit into one turn are, because a place may become free meanwhile.
     pub(super) async fn act(&mut self) {
-        if !std::mem::take(&mut self.stale) {
+        if !(std::mem::take(&mut self.stale) | std::mem::take(&mut self.untold)) {
             return;
         }
         let node = self.client.store().get(&self.nodes, &Key::new("", &self.node));
@@ -220,6 +229,7 @@ impl Scheduler {
         let cordoned = node.value().pointer("/spec/unschedulable") == Some(&Value::Bool(true));
         let mut room = self.capacity.saturating_sub(self.bound.len());
         let mut decisions = Vec::new();
+        let mut refusals = 0;
         for (place, pod) in &self.waiting {
             let matches = |(name, value): (&String, &String)| node.meta.labels.get(name) == Some(value);
             let refusal = if cordoned {
@@ -232,9 +242,17 @@ impl Scheduler {
                 room -= 1;
                 None
             };
-            if refusal.is_none() || refusal != pod.told {
-                decisions.push((*place, refusal));
+            if refusal.is_some() {
+                if refusal == pod.told {
+                    continue;
+                }
+                if refusals == AT_ONCE {
+                    self.untold = true;
+                    continue;
+                }
+                refusals += 1;
             }
+            decisions.push((*place, refusal));
         }
         let this = &*self;
         let outcomes: Vec<(Place, Option<Refusal>, Result<(), ApiError>)> = futures::stream::iter(decisions)
@@ -280,8 +298,9 @@ impl Scheduler {
                 self.leave(&key);
                 self.stale = true;
             }
+            // The next change brings it here again.
             (Err(error), _) => {
-                self.stale = true;
+                (self.stale, self.untold) = (true, false);
                 tracing::warn!(pod = %pod.key.name, namespace = %pod.key.namespace, %error, "could not schedule the pod");
             }
         }

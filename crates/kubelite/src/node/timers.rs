@@ -36,10 +36,11 @@ impl<K: Clone + Ord> Timers<K> {
         }
     }
 
-    /// Takes out the keys that are due, by time and then by key.
-    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<K> {
+    /// Takes out the keys that are due, by time and then by key, but not more than `most`.
+    pub(super) fn take_due(&mut self, now: Timestamp, most: usize) -> Vec<K> {
         let mut due = Vec::new();
-        while let Some((at, _)) = self.by_time.first()
+        while due.len() < most
+            && let Some((at, _)) = self.by_time.first()
             && *at <= now
             && let Some((_, key)) = self.by_time.pop_first()
         {
@@ -73,8 +74,10 @@ mod tests {
         timers.add("d", at(1));
         timers.remove(&"d");
         assert_eq!(timers.next(), Some(at(3)));
-        assert_eq!(timers.take_due(at(2)), Vec::<&str>::new());
-        assert_eq!(timers.take_due(at(4)), ["a", "b", "c"]);
+        assert_eq!(timers.take_due(at(2), 9), Vec::<&str>::new());
+        assert_eq!(timers.take_due(at(4), 2), ["a", "b"]);
+        assert_eq!(timers.next(), Some(at(4)), "what is left stays due");
+        assert_eq!(timers.take_due(at(4), 2), ["c"]);
         assert_eq!(timers.next(), None);
     }
 }

@@ -87,7 +87,7 @@ impl Ttl {
     /// Deletes what has expired. A Job that changed in the meantime is asked again first.
     pub(super) async fn act(&mut self) {
         let now = self.client.now();
-        let due = self.timers.take_due(now);
+        let due = self.timers.take_due(now, AT_ONCE);
         let this = &*self;
         let again: Vec<Option<(Key, Timestamp)>> = futures::stream::iter(due)
             .map(|key| this.expire(key, now))

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde::{
+    Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Map, Value};
 
 use crate::{
     builtin,
@@ -59,14 +63,7 @@ impl Selection {
         if self.fields.is_empty() {
             return true;
         }
-        // Most field selectors name an object, which needs no look inside.
-        let is_address = |field: &str| field == "metadata.name" || field == "metadata.namespace";
-        let only_address = self.fields.terms().iter().all(|term| is_address(&term.field));
-        let value = if only_address {
-            Value::Null
-        } else {
-            self.served.present(object)
-        };
+        let value = self.look_inside(object);
         self.fields.matches(|field| {
             Some(match field {
                 "metadata.name" => Cow::Borrowed(&*key.name),
@@ -76,6 +73,23 @@ impl Selection {
         })
     }
 
+    /// As much of an object as the fields ask for. Every change of every object is looked at for every watch, so what nobody
+    /// asks for is not even built.
+    fn look_inside(&self, object: &Object) -> Value {
+        let terms = self.fields.terms().iter();
+        let fields = terms
+            .map(|term| term.field.as_str())
+            .filter(|field| !is_address(field));
+        let members: Option<Vec<&str>> = fields.map(own_member).collect();
+        match (members, self.served.raw(object)) {
+            (Some(members), _) if members.is_empty() => Value::Null,
+            (Some(members), Some(raw)) => serde_json::Deserializer::from_slice(raw)
+                .deserialize_map(Members(&members))
+                .unwrap_or_else(|_| self.served.present(object)),
+            _ => self.served.present(object),
+        }
+    }
+
     fn field(&self, object: &Value, path: &str) -> String {
         let special = self
             .served
@@ -83,6 +97,40 @@ impl Selection {
             .builtin
             .and_then(|kind| builtin::selectable_value(kind, path, object));
         special.unwrap_or_else(|| lookup(object, path))
+    }
+}
+
+/// Most field selectors name an object, which needs no look inside.
+fn is_address(field: &str) -> bool {
+    field == "metadata.name" || field == "metadata.namespace"
+}
+
+/// The member of an object that alone decides on a field. There are fields of events that are put together from several.
+fn own_member(field: &str) -> Option<&str> {
+    let (member, _) = field.split_once('.')?;
+    matches!(member, "spec" | "status").then_some(member)
+}
+
+/// Reads some members of an object and skips the others.
+struct Members<'a>(&'a [&'a str]);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            if self.0.contains(&&*name) {
+                members.insert(name.into_owned(), map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Value::Object(members))
     }
 }
 
@@ -109,5 +157,39 @@ fn lookup(object: &Value, path: &str) -> String {
         Value::String(text) => text.clone(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_members_that_are_asked_for_are_read() {
+        let json =
+            br#"{"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}"#;
+        for (members, expected) in [
+            (&["spec"][..], json!({"spec": {"nodeName": "n"}})),
+            (
+                &["status", "spec"],
+                json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running"}}),
+            ),
+            (&["absent"], json!({})),
+        ] {
+            let value = serde_json::Deserializer::from_slice(json)
+                .deserialize_map(Members(members))
+                .unwrap();
+            assert_eq!(value, expected, "{members:?}");
+        }
+    }
+
+    #[test]
+    fn fields_of_events_are_looked_for_in_the_whole() {
+        assert_eq!(own_member("spec.nodeName"), Some("spec"));
+        for field in ["source", "involvedObject.name", "reason"] {
+            assert_eq!(own_member(field), None, "{field}");
+        }
     }
 }

@@ -49,6 +49,21 @@ async fn exposed_paths_are_visible_and_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn provided_files_are_at_a_place_of_their_own_and_read_only() {
+    let cluster = Cluster::with(|config| {
+        let tool = config.home.as_ref().unwrap().join("tool");
+        fs::write(&tool, "#!/bin/sh\necho it works as $0\n").unwrap();
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        config.provided.insert("/opt/for-a-test/other".into(), tool);
+    })
+    .await;
+    let script = "/opt/for-a-test/other; touch /opt/for-a-test/other 2>/dev/null || echo fixed; \
+                  touch /opt/for-a-test/x 2>/dev/null || echo fixed; ls -A $HOME";
+    let log = cluster.output("p", script).await;
+    assert_eq!(log, "it works as /opt/for-a-test/other\nfixed\nfixed\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_machine_is_read_only_and_tmp_is_private() {
     let cluster = Cluster::new().await;
     let base = cluster.dir.path().display().to_string();

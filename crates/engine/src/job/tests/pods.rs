@@ -1,5 +1,6 @@
 //! Files, volumes and variables of the pod.
 
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
 use super::{
@@ -248,5 +249,32 @@ fn the_init_container_does_not_change_the_quality_of_service() {
     assert_eq!(
         pod.init_containers.unwrap()[0].resources,
         pod.containers[0].resources
+    );
+}
+
+#[test]
+fn where_the_node_brings_agent_runner_nothing_installs_it() {
+    let mut world = World::minimal();
+    let installed = world.pod();
+    world.settings.runner.install = None;
+    let pod = world.pod();
+
+    assert_eq!(pod.init_containers, None);
+    assert_eq!(pod.containers[0].command, installed.containers[0].command);
+    let names = |pod: &PodSpec| -> Vec<String> {
+        pod.volumes
+            .iter()
+            .flatten()
+            .map(|volume| volume.name.clone())
+            .collect()
+    };
+    let mut expected = names(&installed);
+    expected.retain(|name| name != "fix-1-agent-runner");
+    assert_eq!(names(&pod), expected);
+
+    let in_its_way = json!([{"name": "v", "type": "emptyDir", "mountPath": "/opt/agent-runner"}]);
+    assert!(
+        world.with_volumes(&in_its_way).build().is_err(),
+        "its place stays free"
     );
 }

@@ -102,6 +102,14 @@ impl Record {
         )
     }
 
+    /// Whether it is in a state on the way to where the containers of the pod run, which it mostly leaves within moments.
+    pub(crate) fn is_passing(&self) -> bool {
+        match (&self.state, self.role) {
+            (ContainerState::Starting, _) | (ContainerState::Running { .. }, Role::Init) => true,
+            (_, Role::Init | Role::Main) => false,
+        }
+    }
+
     pub(crate) fn exit(&self) -> Option<&Exit> {
         match &self.state {
             ContainerState::Terminated(exit) => Some(exit),
@@ -295,6 +303,23 @@ mod tests {
             [(1, Action::Start), (2, Action::Start)],
             "the others start all at once"
         );
+    }
+
+    #[test]
+    fn only_steps_of_a_start_are_passing() {
+        let running = || ContainerState::Running { since: at(1) };
+        for (role, state, passing) in [
+            (Role::Init, ContainerState::Waiting, false),
+            (Role::Init, ContainerState::Starting, true),
+            (Role::Init, running(), true),
+            (Role::Init, ended(1, 1), false),
+            (Role::Main, ContainerState::Starting, true),
+            (Role::Main, running(), false),
+            (Role::Main, ended(0, 1), false),
+        ] {
+            let record = record(role, 1, state);
+            assert_eq!(record.is_passing(), passing, "{record:?}");
+        }
     }
 
     #[test]

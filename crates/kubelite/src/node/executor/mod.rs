@@ -75,6 +75,8 @@ pub struct Config {
     pub hidden: Vec<PathBuf>,
     /// Directories and files that pods see read-only although they lie in a hidden one.
     pub exposed: Vec<PathBuf>,
+    /// Files and directories of the machine that every container finds, read-only, at a path of its own: by that path.
+    pub provided: BTreeMap<PathBuf, PathBuf>,
     /// The home directory of whoever runs this: pods have an empty one in its place.
     pub home: Option<PathBuf>,
     pub sandbox: SandboxPolicy,
@@ -100,6 +102,7 @@ impl Config {
             data_dir: data_dir.to_owned(),
             hidden: Vec::new(),
             exposed: Vec::new(),
+            provided: BTreeMap::new(),
             home: std::env::home_dir(),
             sandbox: SandboxPolicy::default(),
             shim: own_program(),
@@ -216,7 +219,7 @@ impl Executor {
     pub async fn start(client: Client, config: Config, logs: PodLogStore) -> Result<Self, StartError> {
         let data_dir = usable(&config.data_dir)?;
         let mut config = Config { data_dir, ..config };
-        for path in &mut config.exposed {
+        for path in config.exposed.iter_mut().chain(config.provided.values_mut()) {
             *path = resolved(path)?;
             if config.data_dir.starts_with(&*path) {
                 return Err(StartError::ExposesData {
@@ -256,6 +259,7 @@ impl Executor {
         for path in [settings.pods_dir(), settings.claims_dir()] {
             usable(&path)?;
         }
+        spread(&settings.pods_dir());
         let shared = Arc::new(Shared {
             client,
             settings,
@@ -332,6 +336,24 @@ fn usable(path: &Path) -> Result<PathBuf, StartError> {
             source,
         })
 }
+
+/// Asks the file system to keep what lies in different subdirectories apart.
+///
+/// ext4 gives away the number of a deleted file again only after minutes, and to find another it walks over all that were
+/// deleted near by since. Pods make and remove some thirty files each; next to each other, a thousand short ones spent more
+/// time on that walk than on all other files and directories together.
+#[cfg(target_os = "linux")]
+fn spread(directory: &Path) {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
+    // Most other file systems do not know this wish, and work without it.
+    let _ = std::fs::File::open(directory).map(|directory| {
+        ioctl_getflags(&directory).and_then(|flags| ioctl_setflags(&directory, flags | IFlags::TOPDIR))
+    });
+}
+
+#[cfg(not(target_os = "linux"))]
+fn spread(_directory: &Path) {}
 
 fn resolved(path: &Path) -> Result<PathBuf, StartError> {
     path.canonicalize().map_err(|source| StartError::Directory {

@@ -62,8 +62,12 @@ pub(crate) fn prepare(
 ) -> Result<Run, PrepareError> {
     let declared = env::environment(pod, container, objects, &settings.facts)?;
     let mut command = command(settings, container, &declared)?;
-    let mut mounts = volume_mounts(container, places, &declared)?;
-    for directory in [&files.dir, &files.tmp(), &files.home(), &files.root()] {
+    let provided = settings.config.provided.iter();
+    let mut mounts: Vec<Mount> = provided
+        .map(|(target, source)| mount(source.clone(), target.clone(), true))
+        .collect();
+    mounts.extend(volume_mounts(container, places, &declared)?);
+    for directory in [&files.dir, &files.tmp(), &files.home()] {
         make_private_dir(directory)?;
     }
     fs::File::create(files.message())?;
@@ -81,6 +85,7 @@ pub(crate) fn prepare(
         }
         Some(_) => {
             let root = files.root();
+            make_private_dir(&root)?;
             link_mounts(&root, &mounts)?;
             let inside = |text: &str| translate(text, &root, &mounts);
             env.extend(declared.into_iter().map(|(name, value)| (name, inside(&value))));

@@ -176,7 +176,7 @@ impl Files {
         self.dir.join("message")
     }
 
-    /// Where the container's root is put together. Outside its own mount namespace it stays empty.
+    /// Where the links are that a container without a sandbox has for its mounts.
     pub(crate) fn root(&self) -> PathBuf {
         self.dir.join("root")
     }

@@ -172,11 +172,11 @@ impl Jobs {
         }
     }
 
-    /// Looks at every Job that is due.
+    /// Looks at Jobs that are due; those that are too many for one turn stay due.
     pub(super) async fn act(&mut self) {
         let now = self.client.now();
         self.release_strays(now).await;
-        let due = self.timers.take_due(now);
+        let due = self.timers.take_due(now, AT_ONCE);
         let this = &*self;
         let visits: Vec<Visit> = futures::stream::iter(due)
             .map(|key| this.visit(key, now))
@@ -196,7 +196,7 @@ impl Jobs {
 
     /// Takes the finalizer of pods that have no Job, where that is still so.
     async fn release_strays(&mut self, now: Timestamp) {
-        for key in self.strays.take_due(now) {
+        for key in self.strays.take_due(now, AT_ONCE) {
             let Some(object) = self.client.store().get(&self.pods, &key) else {
                 continue;
             };

@@ -1,11 +1,11 @@
 //! What a container sees instead of the machine: a small file system of its own in memory, into which the machine's
-//! directories are mounted read-only, hidden directories are left empty, and volumes are mounted.
+//! directories are mounted read-only, hidden directories are covered by empty ones, and volumes are mounted.
 //!
 //! Where a volume's mount point does not exist on the machine, the directories above it are rebuilt entry by entry, because
-//! nothing can be created in the machine's own.
+//! nothing can be created in the machine's own. Each entry costs a mount and its protection, so only those are.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::{fd::OwnedFd, unix::fs::symlink},
@@ -78,25 +78,33 @@ pub(super) fn enter(files: &Files, sandbox: &Sandbox, working_dir: Option<&Path>
         .map(|mount| Ok((source(mount)?, mount)))
         .collect::<Result<_, ShimError>>()?;
 
-    let root = files.root();
-    new_root(&root)?;
-    let special = special_paths(sandbox, working_dir);
+    // It is hidden from the container anyway, and what is needed of it is open.
+    let root = &files.dir;
+    new_root(root)?;
+    let special = Special::of(sandbox, working_dir);
     let mut entries_left = ENTRIES_MAX;
-    populate(&root, Path::new("/"), &special, &mut entries_left)?;
-    make_read_only(&root)?;
+    populate(root, Path::new("/"), &special, &mut entries_left)?;
     for name in PRIVATE {
-        make_dir(&inside(&root, Path::new(name)))?;
+        make_dir(&inside(root, Path::new(name)))?;
     }
-    let proc = inside(&root, Path::new("/proc"));
+    let proc = inside(root, Path::new("/proc"));
     let safe = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", &proc, "proc", safe, None).doing(|| "mounting a /proc of its own".to_owned())?;
-    devices(&root)?;
-    tmpfs(&inside(&root, Path::new("/run")), c"mode=755")?;
-    change_root(&root)?;
-
-    for (source, mount) in sources {
-        attach(&source, mount)?;
+    devices(root)?;
+    tmpfs(&inside(root, Path::new("/run")), c"mode=755")?;
+    for path in special.covered() {
+        tmpfs(&inside(root, path), c"mode=755")?;
     }
+    change_root(root)?;
+    make_read_only(&special)?;
+
+    // What covers a hidden directory can be protected only once the volumes in it have their mount points.
+    let mut attached: BTreeMap<PathBuf, bool> =
+        special.covered().map(|path| (path.to_owned(), true)).collect();
+    for (source, mount) in sources {
+        attached.insert(attach(&source, mount)?, mount.read_only);
+    }
+    protect(&attached)?;
     if let Some(directory) = working_dir {
         // Container runtimes make it. If it cannot be made, entering it says so.
         let _ = fs::create_dir_all(directory);
@@ -141,20 +149,47 @@ fn inside(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Every path below which the machine's own directories cannot be mounted whole.
-fn special_paths(sandbox: &Sandbox, working_dir: Option<&Path>) -> BTreeSet<PathBuf> {
-    let mut special: BTreeSet<PathBuf> = PRIVATE.iter().map(PathBuf::from).collect();
-    special.extend(PRIVATE_TOO.iter().map(|path| real(Path::new(path))));
-    special.extend(sandbox.hidden.iter().map(|path| real(path)));
-    let points = sandbox.mounts.iter().map(|mount| mount.target.as_path());
-    for point in points.chain(working_dir) {
-        let point = real(point);
-        let covered = special.iter().any(|path| point.starts_with(path));
-        if !covered && !point.exists() {
-            special.insert(point);
+/// The paths at which a container does not see what the machine has there.
+#[derive(Debug)]
+struct Special {
+    /// Hidden directories, and mount points that do not exist. None lies below another.
+    paths: BTreeSet<PathBuf>,
+    /// Those of them that the machine does not have, for which the directories above are rebuilt.
+    missing: BTreeSet<PathBuf>,
+    /// Where volumes are mounted, which hides what is below them.
+    points: BTreeSet<PathBuf>,
+}
+
+impl Special {
+    fn of(sandbox: &Sandbox, working_dir: Option<&Path>) -> Self {
+        let mut paths: BTreeSet<PathBuf> = PRIVATE.iter().map(PathBuf::from).collect();
+        paths.extend(PRIVATE_TOO.iter().map(|path| real(Path::new(path))));
+        paths.extend(sandbox.hidden.iter().map(|path| real(path)));
+        let points: BTreeSet<PathBuf> = sandbox.mounts.iter().map(|mount| real(&mount.target)).collect();
+        let entered = working_dir.map(real);
+        let missing = points.iter().chain(&entered).filter(|point| !point.exists());
+        paths.extend(missing.cloned());
+        let is_outermost = |path: &PathBuf| !path.ancestors().skip(1).any(|above| paths.contains(above));
+        let paths: BTreeSet<PathBuf> = paths.iter().filter(|path| is_outermost(path)).cloned().collect();
+        let missing = paths.iter().filter(|path| !path.is_dir()).cloned().collect();
+        Self {
+            paths,
+            missing,
+            points,
         }
     }
-    special
+
+    /// Whether the machine's directory cannot be mounted whole, because something has to be created in or below it.
+    fn is_rebuilt(&self, directory: &Path) -> bool {
+        directory == Path::new("/") || has_below(&self.missing, directory)
+    }
+
+    /// The hidden directories in directories that are mounted whole, unless a volume covers them.
+    fn covered(&self) -> impl Iterator<Item = &Path> {
+        let is_visible = |path: &&Path| !path.parent().is_some_and(|parent| self.is_rebuilt(parent));
+        let open = self.paths.difference(&self.points);
+        open.map(PathBuf::as_path).filter(is_visible)
+    }
 }
 
 /// Resolves the links in as much of the path as exists.
@@ -172,13 +207,8 @@ fn real(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// Mounts or copies every entry of a directory of the machine, and goes into those above a special path.
-fn populate(
-    root: &Path,
-    directory: &Path,
-    special: &BTreeSet<PathBuf>,
-    left: &mut usize,
-) -> Result<(), ShimError> {
+/// Mounts or copies every entry of a directory of the machine, and goes into those that have to be rebuilt as well.
+fn populate(root: &Path, directory: &Path, special: &Special, left: &mut usize) -> Result<(), ShimError> {
     let Ok(entries) = fs::read_dir(directory) else {
         // What we may not read the container may not read either.
         return Ok(());
@@ -190,13 +220,13 @@ fn populate(
             .checked_sub(1)
             .ok_or_else(|| io::Error::other("too many entries"))
             .doing(|| format!("mounting the entries of {} one by one", directory.display()))?;
-        if kind.is_symlink() && !special.contains(&path) {
+        if kind.is_symlink() && !special.paths.contains(&path) {
             let link = fs::read_link(&path).doing(|| format!("reading {}", path.display()))?;
             symlink(link, &target).doing(|| format!("linking {}", path.display()))?;
-        } else if special.contains(&path) {
+        } else if special.paths.contains(&path) {
             // Both a hidden directory and a mount point begin as an empty directory.
             make_dir(&target)?;
-        } else if kind.is_dir() && has_below(special, &path) {
+        } else if kind.is_dir() && special.is_rebuilt(&path) {
             make_dir(&target)?;
             populate(root, &path, special, left)?;
         } else if kind.is_dir() {
@@ -210,9 +240,9 @@ fn populate(
     Ok(())
 }
 
-fn has_below(special: &BTreeSet<PathBuf>, path: &Path) -> bool {
+fn has_below(paths: &BTreeSet<PathBuf>, path: &Path) -> bool {
     // Paths are ordered by component, so what is below one follows it directly.
-    special
+    paths
         .range(path.to_owned()..)
         .next()
         .is_some_and(|next| next.starts_with(path))
@@ -226,21 +256,50 @@ fn bind(path: &Path, target: &Path) -> Result<(), ShimError> {
     }
 }
 
-/// Makes everything mounted below a path read-only.
-fn make_read_only(path: &Path) -> Result<(), ShimError> {
-    let table = fs::read_to_string("/proc/self/mountinfo").doing(|| "reading the mounts".to_owned())?;
-    let below = |point: &Path| point.starts_with(path) && point != path;
-    for (point, flags) in table
-        .lines()
-        .filter_map(mount_in)
-        .filter(|(point, _)| below(point))
-    {
-        match remount_read_only(&point, flags) {
-            Ok(()) | Err(Errno::ACCESS | Errno::NOENT) => {}
-            Err(error) => return Err(error).doing(|| format!("making {} read-only", point.display())),
+/// Makes everything of the machine read-only. The root has changed, so the table of mounts holds little else.
+fn make_read_only(special: &Special) -> Result<(), ShimError> {
+    for (point, flags) in mounts()? {
+        let own = point == Path::new("/") || point.ancestors().any(|path| special.paths.contains(path));
+        if !own {
+            protect_one(&point, flags)?;
         }
     }
     Ok(())
+}
+
+/// Makes the mounts read-only that shall be, with whatever is mounted in what they show. The table of mounts is dear to read,
+/// so this looks at it once for all of them.
+fn protect(attached: &BTreeMap<PathBuf, bool>) -> Result<(), ShimError> {
+    if !attached.values().any(|read_only| *read_only) {
+        return Ok(());
+    }
+    for (point, flags) in mounts()? {
+        if is_protected(attached, &point) {
+            protect_one(&point, flags)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether what is mounted at `point` belongs to a mount that shall be read-only: the innermost one decides.
+fn is_protected(attached: &BTreeMap<PathBuf, bool>, point: &Path) -> bool {
+    point
+        .ancestors()
+        .find_map(|path| attached.get(path).copied())
+        .unwrap_or(false)
+}
+
+fn protect_one(point: &Path, flags: MountFlags) -> Result<(), ShimError> {
+    match remount_read_only(point, flags) {
+        Ok(()) | Err(Errno::ACCESS | Errno::NOENT) => Ok(()),
+        Err(error) => Err(error).doing(|| format!("making {} read-only", point.display())),
+    }
+}
+
+/// Every place where something is mounted, with the options of the newest mount there, which is the one that is seen.
+fn mounts() -> Result<BTreeMap<PathBuf, MountFlags>, ShimError> {
+    let table = fs::read_to_string("/proc/self/mountinfo").doing(|| "reading the mounts".to_owned())?;
+    Ok(table.lines().filter_map(mount_in).collect())
 }
 
 /// The options that a mount already has may not be dropped by somebody less privileged than who set them.
@@ -372,8 +431,8 @@ fn open_below(directory: &Path, path: &Path) -> Result<OwnedFd, io::Error> {
     Ok(at)
 }
 
-/// Mounts a source at its place. The root has changed, so no link can lead out of it.
-fn attach(source: &OwnedFd, mount: &Mount) -> Result<(), ShimError> {
+/// Mounts a source at its place, and says where that really is. The root has changed, so no link can lead out of it.
+fn attach(source: &OwnedFd, mount: &Mount) -> Result<PathBuf, ShimError> {
     let mounting = || format!("mounting at {}", mount.target.display());
     let stat = rustix::fs::statat(source, "", AtFlags::EMPTY_PATH).doing(mounting)?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory {
@@ -392,19 +451,7 @@ fn attach(source: &OwnedFd, mount: &Mount) -> Result<(), ShimError> {
         MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
     )
     .doing(mounting)?;
-    if mount.read_only {
-        let target = mount.target.canonicalize().doing(mounting)?;
-        make_read_only(&target)?;
-        let table = fs::read_to_string("/proc/self/mountinfo").doing(mounting)?;
-        // The newest of several mounts at one place is the one that is seen.
-        let newest = table
-            .lines()
-            .filter_map(mount_in)
-            .rfind(|(point, _)| *point == target);
-        let flags = newest.map_or(MountFlags::empty(), |(_, flags)| flags);
-        remount_read_only(&target, flags).doing(mounting)?;
-    }
-    Ok(())
+    mount.target.canonicalize().doing(mounting)
 }
 
 #[cfg(test)]
@@ -421,8 +468,26 @@ mod tests {
     }
 
     #[test]
-    fn directories_above_a_special_path_are_known() {
-        let special = BTreeSet::from([PathBuf::from("/a/b-c"), PathBuf::from("/a/b/c")]);
+    fn the_innermost_mount_decides_whether_a_place_is_read_only() {
+        let attached = [("/a", true), ("/a/b", false), ("/a/b/c", true), ("/d", false)];
+        let attached = BTreeMap::from(attached.map(|(path, read_only)| (PathBuf::from(path), read_only)));
+        for (point, expected) in [
+            ("/a", true),
+            ("/a/x", true),
+            ("/a/b", false),
+            ("/a/b/x", false),
+            ("/a/b/c/x", true),
+            ("/d", false),
+            ("/e", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_protected(&attached, Path::new(point)), expected, "{point}");
+        }
+    }
+
+    #[test]
+    fn directories_above_a_path_are_known() {
+        let below = BTreeSet::from([PathBuf::from("/a/b-c"), PathBuf::from("/a/b/c")]);
         for (path, expected) in [
             ("/a", true),
             ("/a/b", true),
@@ -430,33 +495,80 @@ mod tests {
             ("/a/b-", false),
             ("/b", false),
         ] {
-            assert_eq!(has_below(&special, Path::new(path)), expected, "{path}");
+            assert_eq!(has_below(&below, Path::new(path)), expected, "{path}");
         }
     }
 
-    #[test]
-    fn mount_points_that_exist_or_are_covered_need_no_rebuilt_directory() {
-        let mount = |target: &str| Mount {
+    /// What is special if these directories are hidden, and volumes are mounted at these points.
+    fn special(hidden: &[&Path], points: &[&str]) -> Special {
+        let mount = |target: &&str| Mount {
             source: PathBuf::new(),
             sub_path: None,
             target: PathBuf::from(target),
             read_only: false,
         };
         let sandbox = Sandbox {
-            hidden: vec![PathBuf::from("/hidden")],
-            mounts: vec![
-                mount("/usr"),
-                mount("/tmp/x"),
-                mount("/hidden/y"),
-                mount("/missing-for-a-test/z"),
-            ],
+            hidden: hidden.iter().map(|path| path.to_path_buf()).collect(),
+            mounts: points.iter().map(mount).collect(),
             uid: 0,
             gid: 0,
         };
-        let mut expected: BTreeSet<PathBuf> = PRIVATE.iter().map(PathBuf::from).collect();
-        expected.extend(PRIVATE_TOO.iter().map(|path| real(Path::new(path))));
-        expected.extend(["/hidden", "/missing-for-a-test/z"].map(PathBuf::from));
-        assert_eq!(special_paths(&sandbox, Some(Path::new("/tmp/w"))), expected);
+        Special::of(&sandbox, Some(Path::new("/tmp/w")))
+    }
+
+    #[test]
+    fn only_directories_above_missing_paths_are_rebuilt() {
+        let points = [
+            "/usr",
+            "/tmp/x",
+            "/hidden-for-a-test/y",
+            "/usr/missing-for-a-test/z",
+        ];
+        let special = special(&[Path::new("/hidden-for-a-test")], &points);
+
+        for (path, rebuilt) in [("/", true), ("/usr", true), ("/usr/bin", false), ("/etc", false)] {
+            assert_eq!(special.is_rebuilt(Path::new(path)), rebuilt, "{path}");
+        }
+        let missing = ["/hidden-for-a-test", "/usr/missing-for-a-test/z"];
+        assert!(
+            missing
+                .iter()
+                .all(|path| special.missing.contains(Path::new(path)))
+        );
+        assert!(
+            points[1..3]
+                .iter()
+                .all(|point| !special.paths.contains(Path::new(point)))
+        );
+    }
+
+    #[test]
+    fn a_hidden_directory_is_covered_where_the_one_above_is_mounted_whole() {
+        // Not in the private /tmp.
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let hidden = directory.path().canonicalize().unwrap().join("hidden");
+        fs::create_dir_all(hidden.join("deeper")).unwrap();
+        let hidden = [hidden.as_path(), &hidden.join("deeper")];
+
+        let whole = special(&hidden, &[]);
+        assert_eq!(
+            whole
+                .covered()
+                .filter(|path| hidden.contains(path))
+                .collect::<Vec<_>>(),
+            [hidden[0]]
+        );
+
+        let beside = hidden[0].with_file_name("missing");
+        let mounted = special(&hidden, &[hidden[0].to_str().unwrap()]);
+        assert!(
+            mounted.covered().all(|path| !hidden.contains(&path)),
+            "a volume hides it as well"
+        );
+
+        let rebuilt = special(&hidden, &[beside.to_str().unwrap()]);
+        assert!(rebuilt.covered().all(|path| !hidden.contains(&path)));
+        assert!(rebuilt.paths.contains(hidden[0]), "it is left empty instead");
     }
 
     #[test]

@@ -93,8 +93,10 @@ struct Worker {
     control: watch::Receiver<Control>,
     published: Option<Value>,
     transitions: Transitions,
-    /// When to try again what the API server did not take.
+    /// When to try again what the API server did not take, or was not told yet.
     retry_at: Option<Timestamp>,
+    /// Until when the present status waits for the next one.
+    hold_until: Option<Timestamp>,
 }
 
 /// Counts a pod as active for as long as it lives.
@@ -190,6 +192,7 @@ impl Worker {
             removed: false,
             published: None,
             retry_at: None,
+            hold_until: None,
             monitors: JoinSet::new(),
             events,
             sender,

@@ -9,17 +9,21 @@ use kube::{
 };
 use serde_json::json;
 
-use super::Worker;
+use super::{Worker, earliest};
 use crate::node::executor::{
-    lifecycle::{ContainerState, Role, after},
+    lifecycle::{ContainerState, Record, Role, after},
     logs::ContainerLogs,
-    status::{self, Transitions, View},
+    status::{self, Course, Transitions, View},
 };
 
 /// Who writes the status of pods and claims.
 pub(super) const MANAGER: &str = "kubelite-node";
 /// When to try again what the API server did not take.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
+
+/// How long the status of a pod that is about to change may wait for that change. Each status that is written costs every
+/// watcher of pods something, and the steps of a start mostly follow each other within milliseconds.
+const HOLD_MAX: Duration = Duration::from_millis(500);
 
 /// When the conditions of a pod last changed, as the API shows it.
 pub(super) fn transitions_of(pod: &Pod) -> Transitions {
@@ -36,7 +40,7 @@ pub(super) fn transitions_of(pod: &Pod) -> Transitions {
 }
 
 impl Worker {
-    /// Writes the status of the pod if it has changed.
+    /// Writes the status of the pod if it has changed, and not before it has changed again if that is near.
     pub(super) async fn publish(&mut self) {
         if self.settled || self.removed {
             return;
@@ -53,8 +57,18 @@ impl Worker {
         };
         let status = status::status(&view, &mut self.transitions);
         if self.published.as_ref() == Some(&status) {
+            self.hold_until = None;
             return;
         }
+        if self.is_about_to_change() {
+            let now = self.shared.now();
+            let until = *self.hold_until.get_or_insert_with(|| after(now, HOLD_MAX));
+            if until > now {
+                self.retry_at = earliest(self.retry_at, Some(until));
+                return;
+            }
+        }
+        self.hold_until = None;
         let api: Api<Pod> = Api::namespaced(self.shared.client.clone(), self.namespace());
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
@@ -73,6 +87,11 @@ impl Worker {
                 self.retry_at = Some(after(self.shared.now(), RETRY));
             }
         }
+    }
+
+    /// Whether the pod is on its way to where its containers run, and nobody has stopped it.
+    fn is_about_to_change(&self) -> bool {
+        !self.over && self.course == Course::Open && self.records.iter().any(Record::is_passing)
     }
 
     /// Lets the logs be found.
