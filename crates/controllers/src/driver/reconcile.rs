@@ -149,9 +149,8 @@ fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work
     let object = match scene.sight::<C::Object>(&key.name) {
         Sight::Seen(object) => Some(object),
         Sight::Absent => None,
-        Sight::Illegible(_) => return View::Nothing,
         Sight::Unseen if controller.has_remains(&scene) => return View::Unproven,
-        Sight::Unseen => return View::Nothing,
+        Sight::Unseen | Sight::Illegible(_) => return View::Nothing,
     };
     let Some(observed) = controller.observe(&scene, object.clone()) else {
         return View::Nothing;
