@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(plain.phase, Some(RunPhase::Failed));
         assert_eq!(plain.finished_at, Some(at(1)));
         let outcome = plain.outcome.expect("what can be kept of it");
-        assert_eq!(outcome.exit_code.map(|code| code.get()), Some(3));
+        assert_eq!(outcome.exit_code.map(jangar_api::values::Int32::get), Some(3));
         assert_eq!(outcome.outputs, None);
         assert_eq!(outcome.summary.expect("a summary").chars().count(), TEXT_MAX + 1);
         assert!(plain.artifacts.is_empty());

@@ -32,7 +32,7 @@ fn wait_for_reference(world: &mut World) {
     world.now = world.wake_at.expect("the wait has an end");
 }
 
-fn agent(spec: Value) -> Sight<Agent> {
+fn agent(spec: &Value) -> Sight<Agent> {
     let mut agent = json!({"metadata": {"name": "fixer"}, "spec": {"providerRef": {"name": "scripted"}}});
     for (field, value) in spec.as_object().expect("an object") {
         agent["spec"][field] = value.clone();
@@ -40,9 +40,9 @@ fn agent(spec: Value) -> Sight<Agent> {
     Sight::Seen(Arc::new(object(agent)))
 }
 
-fn provider(spec: &Value) -> Option<Sight<AgentProvider>> {
+fn provider(spec: &Value) -> Sight<AgentProvider> {
     let provider = json!({"metadata": {"name": "scripted"}, "spec": spec});
-    Some(Sight::Seen(Arc::new(object(provider))))
+    Sight::Seen(Arc::new(object(provider)))
 }
 
 #[expect(clippy::too_many_lines, reason = "it is read as a table")]
@@ -98,8 +98,9 @@ fn cases() -> Vec<Case> {
         Case {
             name: "a bad template of an argument",
             play: |world| {
-                world.observed.references.provider =
-                    provider(&json!({"binary": "/bin/true", "argsTemplate": ["fine", "{{ parameters.x"]}));
+                world.observed.references.provider = Some(provider(
+                    &json!({"binary": "/bin/true", "argsTemplate": ["fine", "{{ parameters.x"]}),
+                ));
             },
             reason: Reason::InvalidTemplate,
             invalid: true,
@@ -108,8 +109,9 @@ fn cases() -> Vec<Case> {
         Case {
             name: "a bad template of a variable",
             play: |world| {
-                world.observed.references.provider =
-                    provider(&json!({"binary": "/bin/true", "envTemplate": {"A": "{{ }}"}}));
+                world.observed.references.provider = Some(provider(
+                    &json!({"binary": "/bin/true", "envTemplate": {"A": "{{ }}"}}),
+                ));
             },
             reason: Reason::InvalidTemplate,
             invalid: true,
@@ -154,7 +156,7 @@ fn cases() -> Vec<Case> {
         Case {
             name: "a secret that the agent does not allow",
             play: |world| {
-                world.observed.references.agent = agent(json!({"security": {"allowedSecrets": ["good"]}}));
+                world.observed.references.agent = agent(&json!({"security": {"allowedSecrets": ["good"]}}));
                 world.edit(|run| run.spec.secrets = vec!["bad".to_owned()]);
             },
             reason: Reason::SecretNotAllowed,
