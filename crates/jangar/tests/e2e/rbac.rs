@@ -18,7 +18,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -71,6 +71,7 @@ async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used()
         cancelled(stage).await?;
         robbed(stage).await?;
         missing(stage).await?;
+        deleted(stage).await?;
         refers_to_what_is_missing(stage).await?;
         with_large_files(stage).await?;
         let lease = stage.scene.api::<Lease>();
@@ -173,6 +174,25 @@ async fn missing(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.reached("missing", &RunPhase::Failed).await?;
     let failed = stage.told("missing", &ConditionType::Failed).await?;
     assert_eq!(failed.reason, Reason::JobMissing, "{}", failed.message);
+    Ok(())
+}
+
+/// A run that is deleted while it works: its Job is held, and let go when the run is known to be gone and the pod is.
+async fn deleted(stage: &Stage<'_>) -> Result<(), Failure> {
+    stage.script("deleted", "sleep 3600").await?;
+    stage.working("deleted", 1).await?;
+    let runs = stage.scene.api::<AgentRun>();
+    runs.delete("deleted", &DeleteParams::background()).await?;
+    until_gone(&stage.scene.api::<Job>(), "deleted-job").await?;
+    let pods = stage
+        .scene
+        .api::<Pod>()
+        .list(&ListParams::default().labels("job-name=deleted-job"))
+        .await?;
+    assert!(
+        pods.items.is_empty(),
+        "the Job was let go before its pod was gone"
+    );
     Ok(())
 }
 
