@@ -10,7 +10,7 @@ TESTS := tests@25 kubectl@12 kubectl-tests@8:kubectl cluster@4 cluster-image@10 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
 
-.PHONY: help demo test test-fast bench simulate soak lint generate build image kubectl audit cluster-up cluster-shell cluster-down
+.PHONY: help demo test test-fast bench bench-cluster simulate soak lint generate build image kubectl audit cluster-up cluster-shell cluster-down
 .PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests conformance-tests e2e-tests need-cargo
 
 help: # Print the targets
@@ -33,6 +33,17 @@ test-fast: need-cargo ## Run what needs neither root nor Go nor Linux, and say w
 bench: need-cargo ## Measure kubelite and runs, and print the settings beside the figures
 	cargo bench --locked --package kubelite --bench api
 	cargo bench --locked --package jangar --bench runs
+	@$(MAKE) --no-print-directory bench-cluster
+
+# Jangar as it is shipped; the program that measures it shares what was compiled for the benchmarks before it.
+# BENCH_FLAGS=--help tells what can be asked for.
+bench-cluster: need-cargo ## Measure Jangar beside Argo Workflows on a real Kubernetes: docs/benchmarks
+	cargo build --locked --release --package jangar --bin jangar
+	cargo build --locked --profile bench --package jangar --package jangar-bench --bin jangar-bench
+	argo=$$(scripts/tools.sh argo-workflows) && \
+	tests/cluster/bench.sh run $(CURDIR)/target/release/jangar-bench \
+		--jangar $(CURDIR)/target/release/jangar --argo "$$argo" \
+		--out $(CURDIR)/docs/benchmarks --logs $(CURDIR)/target/benchmark $(BENCH_FLAGS)
 
 simulate: export JANGAR_SIM_SEEDS = $(SEEDS)
 simulate: need-cargo ## Play the controllers with the bad luck of SEEDS=n seeds (1000): docs/simulation.md
@@ -48,7 +59,7 @@ generate: need-cargo ## Write the files that are made from the code: the CRDs of
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine settings::
 
 build: need-cargo ## Build the programs, optimised, into target/release
-	cargo build --locked --release --workspace --bins
+	cargo build --locked --release --workspace --exclude jangar-bench --bins
 
 image: need-cargo ## Build the image of Jangar as an OCI archive, optimised and static
 	@scripts/image.sh release

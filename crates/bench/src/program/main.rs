@@ -1,0 +1,212 @@
+//! Jangar beside Argo Workflows, and beside a bare loop, on one real API server. Run by `make bench-cluster`.
+//!
+//! Everybody gets the same: a namespace of their own, a service account, the same fake nodes, the same watches of this
+//! program. docs/benchmarks/README.md says what each figure means and what it leaves out.
+//!
+//! Start reading at [`engine`], which is what a subject has to say of itself. The parts are [`hop`], [`runs`] and
+//! [`cancel`]. What is made of what they saw is in the library, where it has tests.
+
+#![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
+
+mod argo;
+mod cancel;
+mod controller;
+mod engine;
+mod hop;
+mod jangar;
+mod jobs;
+mod machine;
+mod place;
+mod runs;
+mod watch;
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, ValueEnum};
+use jangar_bench::{
+    picture,
+    results::{Results, Subject},
+    table,
+};
+
+use crate::{
+    argo::{Argo, Profile},
+    engine::Engine,
+    hop::Link,
+    jangar::Jangar,
+    jobs::Jobs,
+    place::Place,
+};
+
+/// Jangar beside Argo Workflows and a bare loop, on the cluster of `tests/cluster`.
+#[derive(Debug, Parser)]
+struct Options {
+    /// What to measure.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Hop, Part::Runs, Part::Cancel, Part::Memory])]
+    parts: Vec<Part>,
+    /// How many one-step runs are submitted at once.
+    #[arg(long, value_delimiter = ',', default_values_t = [200, 1000])]
+    runs: Vec<u32>,
+    /// How many finished runs there are when memory is measured; for as many as are submitted at once it is anyway.
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000])]
+    memory: Vec<u32>,
+    /// How many pods are cancelled.
+    #[arg(long, default_value_t = 100)]
+    cancel: u32,
+    /// How many steps a chain has.
+    #[arg(long, default_value_t = 10)]
+    steps: u32,
+    /// How often each figure is taken. Argo with its defaults waits for its own limits most of the time, always for as long:
+    /// its runs are measured once.
+    #[arg(long, default_value_t = 3)]
+    repeats: u32,
+    /// The program `jangar`.
+    #[arg(long)]
+    jangar: PathBuf,
+    /// The program `workflow-controller`.
+    #[arg(long)]
+    argo: PathBuf,
+    /// The directory for the results.
+    #[arg(long)]
+    out: PathBuf,
+    /// The directory for what the controllers say.
+    #[arg(long)]
+    logs: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Part {
+    Hop,
+    Runs,
+    Cancel,
+    Memory,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = Options::parse();
+    ensure!(options.repeats > 0, "--repeats 0 measures nothing");
+    let place = Place::here(&options.logs).await?;
+    let subjects = Subjects::new(&options);
+    let mut results = Results::default();
+    machine::describe(&mut results, place.directory())?;
+    results.set(
+        "asked for",
+        format!(
+            "parts {:?}, runs {:?}, memory {:?}, cancel {}, steps {}, repeats {}",
+            options.parts, options.runs, options.memory, options.cancel, options.steps, options.repeats
+        ),
+    );
+    results.set("load average before", machine::load()?);
+    for engine in subjects.all() {
+        if let Some(program) = engine.program("NAMESPACE") {
+            results.set(engine.subject().label(), program.to_string());
+        }
+    }
+    println!("{}", table::settings(&results));
+    jangar::install(&place).await?;
+    argo::install(&place).await?;
+    for part in &options.parts {
+        match part {
+            Part::Hop => subjects.hops(&place, &options, &mut results).await?,
+            Part::Runs => subjects.runs(&place, &options, &mut results).await?,
+            Part::Cancel => subjects.cancels(&place, &options, &mut results).await?,
+            Part::Memory => subjects.memory(&place, &options, &mut results).await?,
+        }
+        results.set(
+            format!("load average after {part:?}").to_lowercase(),
+            machine::load()?,
+        );
+        // After each part, so that what took long is not lost with what fails later.
+        write(&results, &options)?;
+    }
+    println!("\n{}", table::table(&results));
+    Ok(())
+}
+
+/// Everybody who is measured.
+struct Subjects {
+    jobs: Jobs,
+    jangar: Jangar,
+    argo: Argo,
+    tuned: Argo,
+}
+
+impl Subjects {
+    fn new(options: &Options) -> Self {
+        Self {
+            jobs: Jobs,
+            jangar: Jangar::new(options.jangar.clone()),
+            argo: Argo::new(options.argo.clone(), Profile::Shipped),
+            tuned: Argo::new(options.argo.clone(), Profile::Tuned),
+        }
+    }
+
+    fn all(&self) -> [&dyn Engine; 4] {
+        [&self.jobs, &self.jangar, &self.tuned, &self.argo]
+    }
+
+    /// Chains of Jangar are not built yet, so it has no hop.
+    async fn hops(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
+        for _ in 0..options.repeats {
+            hop::floor(place, Link::Pod, 2 * options.steps, results).await?;
+            hop::floor(place, Link::Job, 2 * options.steps, results).await?;
+        }
+        for argo in [&self.tuned, &self.argo] {
+            hop::argo(place, argo, options.steps, options.repeats, results).await?;
+        }
+        Ok(())
+    }
+
+    async fn runs(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
+        for &at_once in &options.runs {
+            // In turns, so that what the machine does beside this falls on all.
+            for repeat in 0..options.repeats {
+                for engine in self.all() {
+                    if repeat == 0 || engine.subject() != Subject::Argo {
+                        runs::measure(place, engine, at_once, results).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn cancels(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
+        cancel::add_node(place).await?;
+        for _ in 0..options.repeats {
+            cancel::measure(place, &self.jangar, options.cancel, results).await?;
+            cancel::measure(place, &self.tuned, options.cancel, results).await?;
+        }
+        cancel::remove_node(place).await
+    }
+
+    async fn memory(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
+        for &finished in &options.memory {
+            runs::memory(place, &self.jangar, finished, results).await?;
+            runs::memory(place, &self.tuned, finished, results).await?;
+        }
+        Ok(())
+    }
+}
+
+fn write(results: &Results, options: &Options) -> Result<()> {
+    let page = format!(
+        "# Results\n\nWritten by `make bench-cluster`; [README.md](README.md) says what they mean. A cell is the median, \
+         and in brackets the least and the most.\n\n{}\n![The same as bars](results.svg)\n\n## Settings\n\n{}",
+        table::table(results),
+        table::settings(results)
+    );
+    let json = format!("{}\n", serde_json::to_string_pretty(&results.to_json())?);
+    fs::create_dir_all(&options.out)?;
+    for (name, text) in [
+        ("results.md", page),
+        ("results.json", json),
+        ("results.svg", picture::svg(results)),
+    ] {
+        let path = options.out.join(name);
+        fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    Ok(())
+}
