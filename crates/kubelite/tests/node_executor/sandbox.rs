@@ -185,6 +185,40 @@ async fn without_a_sandbox_the_status_says_so_and_orphans_die_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_a_sandbox_relative_and_temporary_files_are_the_containers_own() {
+    let cluster = Cluster::unsandboxed().await;
+    let mut container = shell(
+        "main",
+        "cat w/f; touch $SCRATCH $TMPDIR/b; ls tmp; echo found > dev/termination-log; pwd",
+    );
+    container["env"] = json!([{"name": "SCRATCH", "value": "/tmp/kubelite-a"}]);
+    container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
+    let mut first = container.clone();
+    first["name"] = json!("first");
+    first["workingDir"] = json!("/w");
+    first["args"] = json!(["echo hello > f"]);
+    cluster
+        .pod(
+            "p",
+            json!({
+                "initContainers": [first], "containers": [container],
+                "volumes": [{"name": "w", "emptyDir": {}}],
+            }),
+        )
+        .await;
+    let pod = cluster.over("p").await;
+    let log = cluster.log("p").await;
+    assert_eq!(phase(&pod), "Succeeded", "{log}");
+    let data = cluster.dir.path().display();
+    assert!(
+        log.starts_with(&format!("hello\nb\nkubelite-a\n{data}")),
+        "{log}"
+    );
+    assert_eq!(terminated(&pod).message.as_deref(), Some("found\n"));
+    assert!(!std::path::Path::new("/tmp/kubelite-a").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn where_there_is_no_sandbox_to_be_had_pods_are_rejected() {
     // A shim that cannot make a sandbox stands for a kernel that refuses.
     let cluster = Cluster::with(|config| config.shim = "/bin/false".into()).await;
