@@ -193,10 +193,9 @@ async fn without_a_sandbox_relative_and_temporary_files_are_the_containers_own()
     );
     container["env"] = json!([{"name": "SCRATCH", "value": "/tmp/kubelite-a"}]);
     container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
-    let mut first = container.clone();
-    first["name"] = json!("first");
+    let mut first = shell("first", "echo hello > f");
     first["workingDir"] = json!("/w");
-    first["args"] = json!(["echo hello > f"]);
+    first["volumeMounts"] = container["volumeMounts"].clone();
     cluster
         .pod(
             "p",
@@ -210,10 +209,7 @@ async fn without_a_sandbox_relative_and_temporary_files_are_the_containers_own()
     let log = cluster.log("p").await;
     assert_eq!(phase(&pod), "Succeeded", "{log}");
     let data = cluster.dir.path().display();
-    assert!(
-        log.starts_with(&format!("hello\nb\nkubelite-a\n{data}")),
-        "{log}"
-    );
+    assert!(log.starts_with(&format!("hello\nb\nkubelite-a\n{data}")), "{log}");
     assert_eq!(terminated(&pod).message.as_deref(), Some("found\n"));
     assert!(!std::path::Path::new("/tmp/kubelite-a").exists());
 }
