@@ -6,7 +6,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_jangar");
 
 #[test]
 fn demo_shows_work_done_and_a_cancel_that_leaves_no_process() {
-    plays(Command::new(PROGRAM).arg("demo"), "each in namespaces of its own");
+    plays(Command::new(PROGRAM).arg("demo"), "processes of this machine");
 }
 
 /// A sandbox needs a user namespace, and here the kernel makes none.

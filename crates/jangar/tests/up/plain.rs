@@ -1,5 +1,4 @@
 //! Runs on a machine that refuses a sandbox: with `--unsandboxed` they are plain processes, and end as they would elsewhere.
-#![cfg(target_os = "linux")]
 
 use std::path::Path;
 

@@ -68,6 +68,7 @@ pub(crate) struct Setup {
 }
 
 /// Runs a program where the kernel makes no user namespaces, so that no sandbox can be had.
+#[cfg(target_os = "linux")]
 fn where_sandboxes_are_refused(program: &Path) -> Command {
     let mut command = Command::new("unshare");
     command
@@ -75,6 +76,12 @@ fn where_sandboxes_are_refused(program: &Path) -> Command {
         .arg("echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" \"$@\"")
         .arg(program);
     command
+}
+
+/// Other systems have none.
+#[cfg(not(target_os = "linux"))]
+fn where_sandboxes_are_refused(program: &Path) -> Command {
+    Command::new(program)
 }
 
 impl Setup {

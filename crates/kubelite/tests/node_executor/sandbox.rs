@@ -1,11 +1,11 @@
 //! What a container can see and touch, and what is left of it.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use kubelite::node::executor::Isolation;
 use serde_json::json;
 
-use super::cluster::{Cluster, condition, eventually, phase, processes_with, shell};
+use super::cluster::{Cluster, condition, ended, eventually, phase, processes_with, shell};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn home_and_data_directory_are_invisible() {
@@ -210,8 +210,8 @@ async fn without_a_sandbox_relative_and_temporary_files_are_the_containers_own()
     assert_eq!(phase(&pod), "Succeeded", "{log}");
     let data = cluster.dir.path().display();
     assert!(log.starts_with(&format!("hello\nb\nkubelite-a\n{data}")), "{log}");
-    assert_eq!(terminated(&pod).message.as_deref(), Some("found\n"));
-    assert!(!std::path::Path::new("/tmp/kubelite-a").exists());
+    assert_eq!(ended(&pod, "main").message.as_deref(), Some("found\n"));
+    assert!(!Path::new("/tmp/kubelite-a").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
