@@ -1,5 +1,11 @@
 //! `jangar demo`, run as a person runs it.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
 use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_jangar");

@@ -88,7 +88,7 @@ pub(crate) fn prepare(
         Some(_) => {
             let root = files.root();
             make_private_dir(&root)?;
-            let mounts = [surroundings(settings, files), mounts].concat();
+            let mounts = [temporary(files), exposed(settings), mounts].concat();
             link_mounts(&root, &mounts)?;
             let inside = |text: &str| translate(text, &root, &mounts);
             env.extend(declared.into_iter().map(|(name, value)| (name, inside(&value))));
@@ -215,15 +215,17 @@ fn volume_mount(
     })
 }
 
-/// What every container has, whatever its pod says: a place of its own for temporary files, and what the node exposes.
-fn surroundings(settings: &Settings, files: &Files) -> Vec<Mount> {
-    let mut mounts = vec![
-        mount(files.tmp(), PathBuf::from("/tmp"), false),
-        mount(files.tmp(), PathBuf::from("/var/tmp"), false),
-    ];
+/// Every container has a place of its own for temporary files.
+fn temporary(files: &Files) -> Vec<Mount> {
+    ["/tmp", "/var/tmp"]
+        .map(|target| mount(files.tmp(), PathBuf::from(target), false))
+        .into()
+}
+
+/// What every container sees of places that are otherwise its own.
+fn exposed(settings: &Settings) -> Vec<Mount> {
     let exposed = settings.config.exposed.iter();
-    mounts.extend(exposed.map(|path| mount(path.clone(), path.clone(), true)));
-    mounts
+    exposed.map(|path| mount(path.clone(), path.clone(), true)).collect()
 }
 
 /// What the container sees of the machine, and what it sees instead of the rest.
@@ -234,7 +236,7 @@ fn sandbox(
     files: &Files,
     own: Vec<Mount>,
 ) -> Result<Sandbox, ConfigError> {
-    let mut mounts = surroundings(settings, files);
+    let mut mounts = temporary(files);
     if let Some(home) = &settings.home {
         mounts.push(mount(files.home(), home.clone(), false));
     }
@@ -247,6 +249,7 @@ fn sandbox(
     {
         mounts.push(mount(directory.to_owned(), directory.to_owned(), true));
     }
+    mounts.extend(exposed(settings));
     mounts.extend(own);
     let (uid, gid) = identity(pod, container, settings.ids)?;
     Ok(Sandbox {
