@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{mask::Masker, spec::DeclaredArtifact};
+use crate::{mask::Masker, root::Root, spec::DeclaredArtifact};
 
 /// Files counted below a directory. Beyond that its size is not told, so that a checkout with all its dependencies does not
 /// hold up the end of a run.
@@ -36,14 +36,19 @@ pub(crate) struct Collected {
 }
 
 /// Looks for the artifacts; a relative path is below `workspace`. One without a path is a mere reference and always there.
-pub(crate) fn collect(declared: &[DeclaredArtifact], workspace: &Path, masker: &Masker) -> Collected {
+pub(crate) fn collect(
+    declared: &[DeclaredArtifact],
+    workspace: &Path,
+    root: &Root,
+    masker: &Masker,
+) -> Collected {
     let mut collected = Collected::default();
     for artifact in declared {
         let masked = |text: &Option<String>| text.as_deref().map(|text| masker.text(text));
         let name = masker.text(&artifact.name);
         let bytes = match &artifact.path {
             None => None,
-            Some(path) => match size(&workspace.join(path)) {
+            Some(path) => match size(&root.resolve(&workspace.join(path))) {
                 Some(size) => size.bytes(),
                 None => {
                     collected.missing.push(name);
@@ -128,6 +133,7 @@ mod tests {
                 declare("reference", None, Some("https://example.com/x")),
             ],
             workspace.path(),
+            &Root::default(),
             &Masker::default(),
         );
 

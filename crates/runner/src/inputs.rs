@@ -5,7 +5,7 @@ use std::{
     path::{Component, Path},
 };
 
-use crate::spec::InputFile;
+use crate::{root::Root, spec::InputFile};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
@@ -22,7 +22,7 @@ pub(crate) enum InputError {
 }
 
 /// Writes the files; an entry with a blank path or no content is passed over.
-pub(crate) fn write(files: &[InputFile]) -> Result<(), InputError> {
+pub(crate) fn write(files: &[InputFile], root: &Root) -> Result<(), InputError> {
     for (index, file) in files.iter().enumerate() {
         let trimmed = file.path.trim();
         if trimmed.is_empty() || file.content.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn write(files: &[InputFile]) -> Result<(), InputError> {
                 path: file.path.clone(),
             });
         }
-        write_one(path, &file.content).map_err(|source| InputError::Write {
+        write_one(&root.place(path), &file.content).map_err(|source| InputError::Write {
             index,
             path: file.path.clone(),
             source,
@@ -67,7 +67,10 @@ mod tests {
                 content: "x".to_owned(),
             };
             assert!(
-                matches!(write(&[file]), Err(InputError::Path { index: 0, .. })),
+                matches!(
+                    write(&[file], &Root::default()),
+                    Err(InputError::Path { index: 0, .. })
+                ),
                 "{path}"
             );
         }
@@ -82,12 +85,12 @@ mod tests {
             content: content.to_owned(),
         };
 
-        write(&[
+        let files = [
             file(" ", "x"),
             file("/nonexistent/empty", ""),
             file(path.to_str().unwrap(), "{{ raw }}"),
-        ])
-        .unwrap();
+        ];
+        write(&files, &Root::default()).unwrap();
 
         assert_eq!(fs::read_to_string(path).unwrap(), "{{ raw }}");
         assert!(!Path::new("/nonexistent").exists());

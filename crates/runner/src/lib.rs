@@ -18,6 +18,7 @@ mod process;
 mod program;
 mod reason;
 mod report;
+mod root;
 mod run;
 mod schedule;
 mod spec;

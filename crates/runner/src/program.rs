@@ -14,6 +14,7 @@ use crate::{
     NAME,
     environment::Environment,
     reason::Reason,
+    root::Root,
     spec::{Document, RunnerSpec},
     template::render,
 };
@@ -134,6 +135,20 @@ impl Program {
                     notes,
                 })
             }
+        }
+    }
+
+    /// The same program with its paths where they are.
+    pub(crate) fn placed(self, root: &Root) -> Self {
+        Self {
+            binary: root.text(&self.binary),
+            args: self.args.iter().map(|argument| root.text(argument)).collect(),
+            env: self
+                .env
+                .into_iter()
+                .map(|(name, value)| (name, root.text(&value)))
+                .collect(),
+            notes: self.notes,
         }
     }
 

@@ -23,6 +23,7 @@ use crate::{
     program::{Program, ProgramError, own_path},
     reason::{EXIT_RUNNER, Reason},
     report::Report,
+    root::Root,
     schedule::{Schedule, StopCause},
     spec::{Document, RunSpec, RunnerSpec, SpecError},
     status::{self, Artifacts, End, State, Status, Termination},
@@ -105,12 +106,13 @@ struct Paths {
 }
 
 impl Paths {
-    fn new(environment: &Environment) -> Self {
-        let spec = PathBuf::from(environment.get(SPEC_VARIABLE).unwrap_or(SPEC_PATH));
+    fn new(environment: &Environment, root: &Root) -> Self {
+        let named = |variable, usual| root.place(Path::new(environment.get(variable).unwrap_or(usual)));
+        let spec = named(SPEC_VARIABLE, SPEC_PATH);
         let workspace = spec.parent().unwrap_or(Path::new("/")).to_owned();
         let own = workspace.join(".agent");
         Self {
-            run: environment.get(RUN_VARIABLE).unwrap_or(RUN_PATH).into(),
+            run: named(RUN_VARIABLE, RUN_PATH),
             status: own.join("status.json"),
             log: own.join("runner.log"),
             outcome: own.join("outcome.json"),
@@ -125,6 +127,7 @@ struct Run {
     /// Where this program is.
     own_path: PathBuf,
     environment: Environment,
+    root: Root,
     paths: Paths,
     termination: Termination,
     console: Console,
@@ -139,13 +142,12 @@ struct Run {
 
 /// Runs the agent and returns the exit code of the runner, which was started as `name`.
 pub(crate) fn run(name: &OsStr, environment: &Environment) -> u8 {
+    let root = Root::of(environment);
     let mut run = Run {
         own_path: own_path(name, environment),
-        paths: Paths::new(environment),
-        termination: match environment.get(TERMINATION_VARIABLE) {
-            Some(path) => Termination::Named(path.into()),
-            None => Termination::Usual,
-        },
+        paths: Paths::new(environment, &root),
+        termination: Termination::new(environment.get(TERMINATION_VARIABLE), &root),
+        root,
         console: Console::new(Masker::new(environment, &[])),
         environment: environment.clone(),
         started: Instant::now(),
@@ -175,7 +177,8 @@ impl Run {
         self.learn(&spec);
         let run_document = Document::read(&self.paths.run, RUN_VARIABLE)?;
         let run_spec = RunSpec::new(&run_document)?;
-        let program = Program::new(&spec, &runner_document, &run_document, &self.paths.run)?;
+        let program =
+            Program::new(&spec, &runner_document, &run_document, &self.paths.run)?.placed(&self.root);
         self.set_environment(&program, &spec);
         let log = self.open(spec.artifacts.log_max_bytes)?;
         for note in &program.notes {
@@ -184,7 +187,7 @@ impl Run {
         let program = &*self.program.insert(program);
         let git_variables = git::prepare(&self.environment, &self.own_path)?;
         let file = program.file(&self.environment, &spec.provider)?;
-        inputs::write(&spec.provider_spec.input_files)?;
+        inputs::write(&spec.provider_spec.input_files, &self.root)?;
 
         let mut command = Command::new(file);
         command
@@ -196,7 +199,12 @@ impl Run {
             .map_err(|error| unwritable(&self.paths.status, &error))?;
         let ended = watch.run(command, Schedule::new(&spec.deadlines), &log, &self.console)?;
         self.exit = Some(ended.exit);
-        self.collected = artifacts::collect(&run_spec.artifacts, &self.paths.workspace, &self.console.masker);
+        self.collected = artifacts::collect(
+            &run_spec.artifacts,
+            &self.paths.workspace,
+            &self.root,
+            &self.console.masker,
+        );
         for name in &self.collected.missing {
             self.console.say(&format!("the agent left no artifact {name}"));
         }
@@ -207,10 +215,10 @@ impl Run {
     fn learn(&mut self, spec: &RunnerSpec) {
         self.provider = Some(spec.provider.clone());
         if let Some(path) = &spec.artifacts.status_path {
-            self.paths.status.clone_from(path);
+            self.paths.status = self.root.place(path);
         }
         if let Some(path) = &spec.artifacts.log_path {
-            self.paths.log.clone_from(path);
+            self.paths.log = self.root.place(path);
         }
         self.console.masker = Masker::new(&self.environment, &spec.secret_env);
     }

@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{artifacts::Artifact, outcome::Outcome, process::Exit, tee::LogEnd};
+use crate::{artifacts::Artifact, outcome::Outcome, process::Exit, root::Root, tee::LogEnd};
 
 /// Where Kubernetes looks for the termination message of a container, if it was told nothing else.
 const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -19,15 +19,27 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 pub(crate) enum Termination {
     /// Named by a variable: the file is made if there is none.
     Named(PathBuf),
+    /// Made by the node for this container: if it is not there, something is wrong.
+    Made(PathBuf),
     /// The usual place, which exists in a pod and nowhere else.
     Usual,
 }
 
 impl Termination {
+    /// Where it goes if it was named, or if it was not.
+    pub(crate) fn new(named: Option<&str>, root: &Root) -> Self {
+        match named {
+            Some(path) => Self::Named(root.place(Path::new(path))),
+            None if root.is_directory() => Self::Made(root.place(Path::new(TERMINATION_LOG))),
+            None => Self::Usual,
+        }
+    }
+
     /// Writes the message in place: in a pod the file is a mount, which cannot be replaced.
     pub(crate) fn write(&self, message: &str) -> io::Result<()> {
         let (path, create) = match self {
             Self::Named(path) => (path.as_path(), true),
+            Self::Made(path) => (path.as_path(), false),
             Self::Usual if !Path::new(TERMINATION_LOG).exists() => return Ok(()),
             Self::Usual => (Path::new(TERMINATION_LOG), false),
         };

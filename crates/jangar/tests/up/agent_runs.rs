@@ -38,7 +38,7 @@ fn runs(client: &Client) -> Api<AgentRun> {
 }
 
 /// A run with a provider that runs this shell script.
-async fn script(client: &Client, name: &str, script: &str) -> AgentRun {
+pub(crate) async fn script(client: &Client, name: &str, script: &str) -> AgentRun {
     agent(
         client,
         name,
@@ -84,7 +84,7 @@ fn run(name: &str, changes: Value) -> Value {
 }
 
 /// Waits until the run has this phase, and returns its status.
-async fn reached(client: &Client, name: &str, phase: &RunPhase) -> AgentRunStatus {
+pub(crate) async fn reached(client: &Client, name: &str, phase: &RunPhase) -> AgentRunStatus {
     let is = |run: Option<&AgentRun>| run.and_then(|run| run.status.as_ref()?.phase.as_ref()) == Some(phase);
     let waited = timeout(PATIENCE, await_condition(runs(client), name, is)).await;
     match waited {

@@ -13,6 +13,7 @@ mod agent_runs;
 mod controllers;
 mod end;
 mod manifests;
+mod plain;
 mod pods;
 mod process;
 mod start;

@@ -63,6 +63,25 @@ pub(crate) struct Setup {
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     directory: PathBuf,
+    /// On a machine that refuses a sandbox.
+    refusing: bool,
+}
+
+/// Runs a program where the kernel makes no user namespaces, so that no sandbox can be had.
+#[cfg(target_os = "linux")]
+fn where_sandboxes_are_refused(program: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "/bin/sh", "-euc"])
+        .arg("echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" \"$@\"")
+        .arg(program);
+    command
+}
+
+/// Other systems have none.
+#[cfg(not(target_os = "linux"))]
+fn where_sandboxes_are_refused(program: &Path) -> Command {
+    Command::new(program)
 }
 
 impl Setup {
@@ -72,7 +91,14 @@ impl Setup {
             arguments: Vec::new(),
             variables: Vec::new(),
             directory: directory.to_owned(),
+            refusing: false,
         }
+    }
+
+    /// On a machine that refuses a sandbox.
+    pub(crate) fn where_sandboxes_are_refused(mut self) -> Self {
+        self.refusing = true;
+        self
     }
 
     /// With further arguments.
@@ -94,7 +120,11 @@ impl Setup {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = if self.refusing {
+            where_sandboxes_are_refused(&self.program)
+        } else {
+            Command::new(&self.program)
+        };
         command
             .args([
                 "up",

@@ -1,11 +1,11 @@
 //! What a container can see and touch, and what is left of it.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use kubelite::node::executor::Isolation;
 use serde_json::json;
 
-use super::cluster::{Cluster, condition, eventually, phase, processes_with, shell};
+use super::cluster::{Cluster, condition, ended, eventually, phase, processes_with, shell};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn home_and_data_directory_are_invisible() {
@@ -182,6 +182,36 @@ async fn without_a_sandbox_the_status_says_so_and_orphans_die_too() {
     assert_eq!(condition(&pod, "kubelite.dev/Sandboxed"), Some("False"));
     assert!(log.starts_with("hello\n") && log.contains(&word), "{log}");
     assert_eq!(processes_with(&format!("{word}-orphan")), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_sandbox_relative_and_temporary_files_are_the_containers_own() {
+    let cluster = Cluster::unsandboxed().await;
+    let mut container = shell(
+        "main",
+        "cat w/f; touch $SCRATCH $TMPDIR/b; ls tmp; echo found > dev/termination-log; pwd",
+    );
+    container["env"] = json!([{"name": "SCRATCH", "value": "/tmp/kubelite-a"}]);
+    container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
+    let mut first = shell("first", "echo hello > f");
+    first["workingDir"] = json!("/w");
+    first["volumeMounts"] = container["volumeMounts"].clone();
+    cluster
+        .pod(
+            "p",
+            json!({
+                "initContainers": [first], "containers": [container],
+                "volumes": [{"name": "w", "emptyDir": {}}],
+            }),
+        )
+        .await;
+    let pod = cluster.over("p").await;
+    let log = cluster.log("p").await;
+    assert_eq!(phase(&pod), "Succeeded", "{log}");
+    let data = cluster.dir.path().display();
+    assert!(log.starts_with(&format!("hello\nb\nkubelite-a\n{data}")), "{log}");
+    assert_eq!(ended(&pod, "main").message.as_deref(), Some("found\n"));
+    assert!(!Path::new("/tmp/kubelite-a").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,4 +9,5 @@ mod ends;
 mod git;
 mod install;
 mod outcomes;
+mod plain;
 mod workspace;

@@ -22,6 +22,8 @@ use super::{
 /// Who a container is if it must not be root and nobody says who it is instead.
 const NOBODY_ELSE: u32 = 65_532;
 const DEFAULT_TERMINATION_PATH: &str = "/dev/termination-log";
+/// Tells a container without a sandbox which directory stands for its root. `docs/kubelite.md` says what it is for.
+const ROOT_VARIABLE: &str = "KUBELITE_ROOT";
 /// Where the names of hosts are looked up.
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -86,15 +88,17 @@ pub(crate) fn prepare(
         Some(_) => {
             let root = files.root();
             make_private_dir(&root)?;
+            let mounts = [temporary(files), exposed(settings), mounts].concat();
             link_mounts(&root, &mounts)?;
             let inside = |text: &str| translate(text, &root, &mounts);
             env.extend(declared.into_iter().map(|(name, value)| (name, inside(&value))));
-            env.insert("KUBELITE_ROOT".to_owned(), text(&root));
+            env.insert(ROOT_VARIABLE.to_owned(), text(&root));
             for (name, path) in [("HOME", files.home()), ("TMPDIR", files.tmp())] {
                 env.entry(name.to_owned()).or_insert_with(|| text(&path));
             }
             command = command.iter().map(|part| inside(part)).collect();
-            working_dir = working_dir.map(|path| PathBuf::from(inside(&text(&path))));
+            // The default is the root, whatever stands for it, so that a relative path means the same with a sandbox.
+            working_dir = Some(working_dir.map_or_else(|| root.clone(), |path| inside(&text(&path)).into()));
             None
         }
     };
@@ -211,6 +215,19 @@ fn volume_mount(
     })
 }
 
+/// Every container has a place of its own for temporary files.
+fn temporary(files: &Files) -> Vec<Mount> {
+    ["/tmp", "/var/tmp"]
+        .map(|target| mount(files.tmp(), PathBuf::from(target), false))
+        .into()
+}
+
+/// What every container sees of places that are otherwise its own.
+fn exposed(settings: &Settings) -> Vec<Mount> {
+    let exposed = settings.config.exposed.iter();
+    exposed.map(|path| mount(path.clone(), path.clone(), true)).collect()
+}
+
 /// What the container sees of the machine, and what it sees instead of the rest.
 fn sandbox(
     settings: &Settings,
@@ -219,10 +236,7 @@ fn sandbox(
     files: &Files,
     own: Vec<Mount>,
 ) -> Result<Sandbox, ConfigError> {
-    let mut mounts = vec![
-        mount(files.tmp(), PathBuf::from("/tmp"), false),
-        mount(files.tmp(), PathBuf::from("/var/tmp"), false),
-    ];
+    let mut mounts = temporary(files);
     if let Some(home) = &settings.home {
         mounts.push(mount(files.home(), home.clone(), false));
     }
@@ -235,8 +249,7 @@ fn sandbox(
     {
         mounts.push(mount(directory.to_owned(), directory.to_owned(), true));
     }
-    let exposed = settings.config.exposed.iter();
-    mounts.extend(exposed.map(|path| mount(path.clone(), path.clone(), true)));
+    mounts.extend(exposed(settings));
     mounts.extend(own);
     let (uid, gid) = identity(pod, container, settings.ids)?;
     Ok(Sandbox {
@@ -272,7 +285,12 @@ fn identity(pod: &Pod, container: &Container, own: (u32, u32)) -> Result<(u32, u
 
 /// Without a sandbox there are no mounts: each is a link below a directory that stands for the root.
 fn link_mounts(root: &Path, mounts: &[Mount]) -> io::Result<()> {
-    for mount in mounts {
+    for (index, mount) in mounts.iter().enumerate() {
+        let mut later = mounts.iter().skip(index + 1);
+        // What is mounted later covers what is there.
+        if later.any(|other| mount.target.starts_with(&other.target)) {
+            continue;
+        }
         let mut source = mount.source.clone();
         if let Some(sub_path) = &mount.sub_path {
             source.push(sub_path);
@@ -284,13 +302,27 @@ fn link_mounts(root: &Path, mounts: &[Mount]) -> io::Result<()> {
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
         }
-        match symlink(source, target) {
-            // A mount inside another volume has been made by an earlier attempt.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            result => result?,
-        }
+        link(&source, &target)?;
     }
     Ok(())
+}
+
+/// Makes a link, also in place of another one: a mount inside of a volume leaves its link there, and the volume may be older
+/// than this pod.
+fn link(source: &Path, target: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(target) {
+        Ok(present) if present.is_symlink() => fs::remove_file(target)?,
+        Ok(_) => {
+            let message = format!(
+                "{} is in the volume already, and without a sandbox nothing can be mounted over it",
+                target.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    symlink(source, target)
 }
 
 fn below(root: &Path, path: &Path) -> PathBuf {
@@ -398,6 +430,44 @@ mod tests {
         for (name, sub_path) in [("none", ""), ("v", "../x"), ("v", "/abs")] {
             assert!(mounts(json!([{"name": name, "mountPath": "/x", "subPath": sub_path}])).is_err());
         }
+    }
+
+    #[test]
+    fn links_stand_for_mounts_and_replace_those_of_an_earlier_pod() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for name in ["volume", "tmp", "scratch", "root"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        for name in ["old", "new"] {
+            fs::write(path(name), name).unwrap();
+        }
+        symlink(path("old"), path("volume/run.json")).unwrap();
+        let mounts = [
+            mount(path("old"), PathBuf::from("/tmp/tool"), true),
+            mount(path("tmp"), PathBuf::from("/tmp"), false),
+            mount(path("scratch"), PathBuf::from("/tmp"), false),
+            mount(path("volume"), PathBuf::from("/w"), false),
+            mount(path("new"), PathBuf::from("/w/run.json"), true),
+        ];
+
+        link_mounts(&path("root"), &mounts).unwrap();
+
+        assert_eq!(
+            fs::read_to_string(path("root/w/run.json")).unwrap(),
+            "new",
+            "not that of an earlier pod"
+        );
+        assert_eq!(
+            fs::read_link(path("root/tmp")).unwrap(),
+            path("scratch"),
+            "the pod's own mount wins"
+        );
+        fs::remove_file(path("volume/run.json")).unwrap();
+        fs::write(path("volume/run.json"), "content").unwrap();
+        let error = link_mounts(&path("root"), &mounts).unwrap_err();
+        assert!(error.to_string().contains("run.json is in the volume"), "{error}");
+        assert_eq!(fs::read_to_string(path("volume/run.json")).unwrap(), "content");
     }
 
     #[test]
