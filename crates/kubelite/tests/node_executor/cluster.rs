@@ -100,8 +100,13 @@ impl Cluster {
 
     /// Starts another executor on the same data.
     pub(crate) async fn restart(&mut self) {
+        self.restart_with(|_| {}).await;
+    }
+
+    pub(crate) async fn restart_with(&mut self, change: impl FnOnce(&mut Config)) {
         self.stop().await;
-        let config = config(self.dir.path());
+        let mut config = config(self.dir.path());
+        change(&mut config);
         let executor = Executor::start(self.client.clone(), config, self.logs.clone()).await;
         self.executor = Some(executor.unwrap());
     }

@@ -239,3 +239,17 @@ async fn a_pod_without_a_record_is_not_run_again() {
         (137, Some("ContainerStatusUnknown"))
     );
 }
+
+#[tokio::test]
+async fn pods_that_had_ended_before_a_restart_take_no_places() {
+    let mut cluster = Cluster::new().await;
+    for name in ["a", "b", "c"] {
+        cluster.output(name, "true").await;
+    }
+    cluster.stop().await;
+    // Named so that it is listed after them.
+    cluster.script("new", "true").await;
+    cluster.restart_with(|config| config.pods_max = 1).await;
+    let pod = cluster.over("new").await;
+    assert_eq!(phase(&pod), "Succeeded", "{:#}", json!(pod.status));
+}
