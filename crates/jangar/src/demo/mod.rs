@@ -7,10 +7,7 @@ mod processes;
 mod stage;
 mod table;
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    path::Path,
-};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, ensure};
 use jangar_api::{Kind, phase::RunPhase};
@@ -23,7 +20,7 @@ use self::{
     stage::Stage,
     table::table,
 };
-use crate::embedded::{Embedded, Options};
+use crate::embedded::{Directory, Embedded, Options};
 
 const NAMESPACE: &str = "agents";
 
@@ -41,7 +38,8 @@ pub(crate) async fn run() -> Result<()> {
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
     say("1. A Kubernetes starts inside this program: no cluster, no Docker, no key.")?;
     let instruments = Embedded::instruments();
-    let embedded = Embedded::start(options(directory.path()), &instruments).await?;
+    let data = Directory::claim(&directory.path().join("data"))?;
+    let embedded = Embedded::start(options(data), &instruments).await?;
     instruments.readiness.complete().await;
     show(&format!(
         "{} kinds are installed, a node is there, and the controllers lead",
@@ -62,9 +60,9 @@ pub(crate) async fn run() -> Result<()> {
          - docs/agent-runner.md says what an agent of your own has to do: very little")
 }
 
-fn options(directory: &Path) -> Options {
+fn options(directory: Directory) -> Options {
     Options {
-        data_dir: directory.join("data"),
+        directory,
         api_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         namespace: NAMESPACE.to_owned(),
         // A demo that refuses to run teaches nothing; what it gives up is said.
