@@ -122,22 +122,24 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
         .map_or(created, |time| time.0);
     let waiting = container_waiting(pod);
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
-    let words = waiting
-        .and_then(|waiting| waiting.message.as_deref())
-        .unwrap_or("no more is known");
+    let words = waiting.and_then(|waiting| waiting.message.as_deref());
     let (cause, message) = match reason {
         Some(reason) if is_unavailable(reason) => (
             Cause::Unavailable,
             format!(
-                "pod {name} cannot start ({reason}): {words}; check spec.workload.image, and the Secrets and volumes that the \
-                 run names"
+                "pod {name} cannot start ({reason}): {}; check spec.workload.image, and the Secrets and volumes that the \
+                 run names",
+                words.unwrap_or("no more is known")
             ),
         ),
         Some(_) | None => (
             Cause::NotReady,
-            format!(
-                "pod {name} is being started by its node: kubectl describe pod {name} shows what it waits for"
-            ),
+            match words {
+                Some(words) => format!("pod {name} is being started by its node: {words}"),
+                None => format!(
+                    "pod {name} is being started by its node: kubectl describe pod {name} shows what it waits for"
+                ),
+            },
         ),
     };
     Some(Wait {

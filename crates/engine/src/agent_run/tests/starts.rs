@@ -529,3 +529,24 @@ fn the_user_for_nats_is_given_only_if_the_secret_has_both_of_its_keys() {
         assert_eq!(text.contains("NATS_PASSWORD"), given);
     }
 }
+
+fn waiting(reason: &str, message: &str) -> serde_json::Value {
+    json!({"phase": "Pending", "containerStatuses": [{
+        "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": reason, "message": message}},
+    }]})
+}
+
+#[test]
+fn what_a_node_says_while_it_starts_a_pod_is_passed_on() {
+    let mut world = World::new();
+    let words = "MountVolume.SetUp failed for volume \"keys\" : secret \"keys\" not found";
+    world
+        .settle()
+        .pod("mend-job", &waiting("ContainerCreating", words))
+        .wait(10)
+        .settle();
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(blocked.reason, Reason::PodWaiting);
+    assert!(blocked.message.contains(words), "{}", blocked.message);
+}
