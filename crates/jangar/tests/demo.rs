@@ -1,5 +1,7 @@
 //! `jangar demo`, run as a person runs it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of a test may fail it")]
+
 use std::{
     fs,
     io::{BufRead, BufReader},
