@@ -44,8 +44,10 @@ string_enum! {
         JobForbidden,
         /// The pod does not start; the message has the scheduler's or the node's words.
         PodWaiting,
-        /// The pod could not start for want of its image or its configuration, for too long.
+        /// The pod could not start for want of its image or its configuration, for too long; the message says which.
         ImageUnavailable,
+        /// The pod waits for a Secret or a ConfigMap that is not there, or its container cannot be made as it is described.
+        ConfigurationUnavailable,
         /// The node took the pod away: evicted, preempted, or lost with its node.
         Disrupted,
         /// The Job completed, but no pod was left to read its result from.

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         return code;
     }
     match command(Cli::parse_from(arguments).command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // Nothing is left to tell where standard error is closed.
             let _ = writeln!(std::io::stderr(), "Error: {error:#}");
@@ -72,16 +72,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn command(command: Command) -> Result<()> {
+fn command(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args)),
-        Command::Crds(args) => crds::run(&args),
-        Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args)),
-        Command::Demo => run(LOG_OF_A_TOOL, demo::run()),
+        Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args))?,
+        Command::Crds(args) => crds::run(&args)?,
+        Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args))?,
+        Command::Demo => return run(LOG_OF_A_TOOL, demo::run()),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn run(log: &str, work: impl Future<Output = Result<()>>) -> Result<()> {
+fn run<T>(log: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     logging::start(log)?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

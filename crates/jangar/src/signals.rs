@@ -22,9 +22,14 @@ impl StopRequests {
 
     /// Waits for the next one.
     pub(crate) async fn next(&mut self) {
+        self.next_code().await;
+    }
+
+    /// Waits for the next one, and returns the exit code of a program that it ended: 128 and its number, as shells have it.
+    pub(crate) async fn next_code(&mut self) -> u8 {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => 143,
+            _ = self.interrupt.recv() => 130,
         }
     }
 }

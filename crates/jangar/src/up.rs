@@ -13,7 +13,7 @@ use kubelite::node::{
 };
 
 use crate::{
-    embedded::{Embedded, Options},
+    embedded::{Directory, Embedded, Options},
     manifests,
     probes::{self, Probes},
     settings,
@@ -58,11 +58,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         ("JANGAR_RBAC_CLUSTER_SCOPED", "true"),
         ("JANGAR_LEADER_ELECTION_LEASE_NAMESPACE", &args.namespace),
     ])?;
+    // Before any address: another `up` on this directory has taken those as well, and only the directory tells who it is.
+    let directory = Directory::claim(&args.data_dir)?;
     let instruments = Embedded::instruments();
     let listener = probes::bind(args.listen, "--listen").await?;
     let probes = Probes::start(listener, instruments.clone())?;
     let options = Options {
-        data_dir: args.data_dir,
+        directory,
         api_listen: args.api_listen,
         namespace: args.namespace,
         sandbox: if args.unsandboxed {

@@ -6,7 +6,14 @@
     reason = "a test that cannot go on has failed"
 )]
 
-use std::process::Command;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_jangar");
 
@@ -54,5 +61,55 @@ fn plays(demo: &mut Command, isolation: &str) {
             .split_once(expected)
             .unwrap_or_else(|| panic!("{expected:?} is missing, or in the wrong place, in:\n{text}"));
         rest = after;
+    }
+}
+
+/// Interrupts a demo while an agent works, and returns what it ended with and what it said.
+fn interrupted_by(signal: Signal, directory: &Path) -> (Option<i32>, String) {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_jangar"))
+        .arg("demo")
+        .env("TMPDIR", directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let mut text = Vec::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        // This one works until it is stopped.
+        let works = line.contains("processes of it on this machine: 1");
+        text.push(line);
+        if works {
+            break;
+        }
+    }
+    kill_process(Pid::from_child(&demo), signal).unwrap();
+    text.extend(lines.map_while(Result::ok));
+    (demo.wait().unwrap().code(), text.join("\n"))
+}
+
+/// How many processes have a directory in their command line: those that hold containers do.
+fn processes_in(directory: &Path) -> usize {
+    let directory = directory.to_str().unwrap();
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .filter(|line| String::from_utf8_lossy(line).contains(directory))
+        .count()
+}
+
+#[test]
+fn an_interrupted_demo_leaves_nothing_and_says_so() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let directory = tempfile::tempdir().unwrap();
+        let (ended_with, text) = interrupted_by(signal, directory.path());
+        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().flatten().collect();
+        assert_eq!(
+            (processes_in(directory.path()), left.len()),
+            (0, 0),
+            "{left:?}\n{text}"
+        );
+        assert_eq!(ended_with, Some(code), "{text}");
+        assert!(text.ends_with("Nothing of it is left."), "{text}");
     }
 }

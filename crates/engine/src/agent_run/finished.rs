@@ -36,14 +36,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
                 plan.effects.extend(effects);
                 plan.wake_at = sooner(plan.wake_at, wake_at);
             }
-            Stopping::Stopped => {
-                plan.effects
-                    .push(leftovers::let_go(job, situation.run, situation.settings));
-                if timed_out(situation) {
-                    let message = format!("Job {} and its pod have stopped at last", job.name_any());
-                    plan.notices.push(situation.normal(Reason::Stopped, message));
-                }
-            }
+            // No Event: a run has one for its start and one for its end, and a cancel that took too long has had both.
+            Stopping::Stopped => plan
+                .effects
+                .push(leftovers::let_go(job, situation.run, situation.settings)),
         }
     }
     if !held
@@ -79,12 +75,6 @@ fn ended_by_itself(situation: &Situation<'_>, job: &Job) -> bool {
     situation.status.phase != Some(RunPhase::Cancelled)
         && pods.iter().all(|pod| jobs::has_ended(pod))
         && (!pods.is_empty() || jobs::end(job).is_some())
-}
-
-/// Whether the cancel was given up while something was still there.
-fn timed_out(situation: &Situation<'_>) -> bool {
-    let cancelled = situation.status.common.condition(&ConditionType::Cancelled);
-    cancelled.is_some_and(|cancelled| cancelled.reason == Reason::CancelTimedOut)
 }
 
 /// A cancel of a run that had already ended is answered, and changes nothing.

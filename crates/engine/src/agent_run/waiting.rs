@@ -30,15 +30,22 @@ struct Wait {
 enum Cause {
     /// A place, a volume, or just its turn. Somebody or something will give it.
     NotReady,
-    /// An image or a configuration that is not there, and will not come by itself.
-    Unavailable,
+    /// Something that is not there, and will not come by itself.
+    Lacks(Need),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    Image,
+    Configuration,
 }
 
 impl Cause {
     const fn reason(self) -> Reason {
         match self {
             Self::NotReady => Reason::PodWaiting,
-            Self::Unavailable => Reason::ImageUnavailable,
+            Self::Lacks(Need::Image) => Reason::ImageUnavailable,
+            Self::Lacks(Need::Configuration) => Reason::ConfigurationUnavailable,
         }
     }
 }
@@ -71,11 +78,12 @@ fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Op
         return Some(patience);
     }
     match wait.cause {
-        Cause::Unavailable if situation.now >= end => {
+        Cause::Lacks(_) if situation.now >= end => {
+            // One public word for both ends; the message says what was missing.
             next.given_up(&Rejection::new(Reason::ImageUnavailable, &wait.message));
             None
         }
-        Cause::Unavailable => {
+        Cause::Lacks(_) => {
             // A node alternates between two wordings of the same trouble; each change would be a write.
             if !next.is_blocked(&wait.cause.reason()) {
                 next.blocked(&wait.cause.reason(), &wait.message);
@@ -122,22 +130,24 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
         .map_or(created, |time| time.0);
     let waiting = container_waiting(pod);
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
-    let words = waiting
-        .and_then(|waiting| waiting.message.as_deref())
-        .unwrap_or("no more is known");
-    let (cause, message) = match reason {
-        Some(reason) if is_unavailable(reason) => (
-            Cause::Unavailable,
+    let words = waiting.and_then(|waiting| waiting.message.as_deref());
+    let (cause, message) = match reason.and_then(|reason| Some((reason, need(reason)?))) {
+        Some((reason, need)) => (
+            Cause::Lacks(need),
             format!(
-                "pod {name} cannot start ({reason}): {words}; check spec.workload.image, and the Secrets and volumes that the \
-                 run names"
+                "pod {name} cannot start ({reason}): {}; {}",
+                words.unwrap_or("no more is known"),
+                remedy(need)
             ),
         ),
-        Some(_) | None => (
+        None => (
             Cause::NotReady,
-            format!(
-                "pod {name} is being started by its node: kubectl describe pod {name} shows what it waits for"
-            ),
+            match words {
+                Some(words) => format!("pod {name} is being started by its node: {words}"),
+                None => format!(
+                    "pod {name} is being started by its node: kubectl describe pod {name} shows what it waits for"
+                ),
+            },
         ),
     };
     Some(Wait {
@@ -163,17 +173,23 @@ fn container_waiting(pod: &Pod) -> Option<&ContainerStateWaiting> {
         .find_map(|container| container.state.as_ref()?.waiting.as_ref())
 }
 
-/// Reasons of a node for not starting a container that do not mend themselves.
-fn is_unavailable(reason: &str) -> bool {
-    matches!(
-        reason,
+/// What a pod lacks, by the reasons of a node for not starting a container that do not mend themselves.
+fn need(reason: &str) -> Option<Need> {
+    match reason {
         "ErrImagePull"
-            | "ImagePullBackOff"
-            | "ErrImageNeverPull"
-            | "InvalidImageName"
-            | "ImageInspectError"
-            | "RegistryUnavailable"
-            | "CreateContainerConfigError"
-            | "CreateContainerError"
-    )
+        | "ImagePullBackOff"
+        | "ErrImageNeverPull"
+        | "InvalidImageName"
+        | "ImageInspectError"
+        | "RegistryUnavailable" => Some(Need::Image),
+        "CreateContainerConfigError" | "CreateContainerError" => Some(Need::Configuration),
+        _ => None,
+    }
+}
+
+const fn remedy(need: Need) -> &'static str {
+    match need {
+        Need::Image => "check spec.workload.image, and the Secrets that the image is pulled with",
+        Need::Configuration => "check the Secrets, ConfigMaps and volumes that the run and its provider name",
+    }
 }

@@ -9,7 +9,7 @@ mod table;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    path::Path,
+    process::ExitCode,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -23,7 +23,11 @@ use self::{
     stage::Stage,
     table::table,
 };
-use crate::embedded::{Embedded, Options};
+use crate::{
+    embedded::{Directory, Embedded, Options},
+    probes::Instruments,
+    signals::StopRequests,
+};
 
 const NAMESPACE: &str = "agents";
 
@@ -37,34 +41,57 @@ macro_rules! example {
     };
 }
 
-pub(crate) async fn run() -> Result<()> {
+pub(crate) async fn run() -> Result<ExitCode> {
+    // From the beginning: nobody comes back to what an interrupted demo would leave.
+    let mut stop = StopRequests::listen()?;
     let directory = tempfile::tempdir().context("failed to make a temporary directory")?;
     say("1. A Kubernetes starts inside this program: no cluster, no Docker, no key.")?;
     let instruments = Embedded::instruments();
-    let embedded = Embedded::start(options(directory.path()), &instruments).await?;
+    let data = Directory::claim(&directory.path().join("data"))?;
+    let embedded = Embedded::start(options(data), &instruments).await?;
+    let interrupted = tokio::select! {
+        told = tell(&embedded, &instruments) => told.map(|()| None),
+        code = stop.next_code() => {
+            say("Interrupted: everything is being stopped. Once more does not wait for it.").map(|()| Some(code))
+        }
+    };
+    // Whatever became of the story, nothing of it is left running.
+    let stopped = embedded.stop(stop.next()).await;
+    let removed = directory
+        .close()
+        .context("failed to remove the temporary directory");
+    match interrupted.and_then(|code| stopped.and(removed).map(|()| code))? {
+        Some(code) => {
+            say("Nothing of it is left.")?;
+            Ok(ExitCode::from(code))
+        }
+        None => {
+            say("That was all on this machine, and nothing of it is left. Next:\n\
+                 - `jangar up` keeps such a Kubernetes running, and kubectl works on it\n\
+                 - examples/demo/ has the manifests of this story; they run unchanged on a cluster\n\
+                 - docs/agent-runner.md says what an agent of your own has to do: very little")?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn tell(embedded: &Embedded, instruments: &Instruments) -> Result<()> {
     instruments.readiness.complete().await;
     show(&format!(
         "{} kinds are installed, a node is there, and the controllers lead",
         Kind::ALL.len()
     ))?;
     tell_isolation(embedded.isolation())?;
-    let stage = Stage {
+    play(&Stage {
         client: embedded.client(),
         namespace: NAMESPACE,
-    };
-    let played = play(&stage).await;
-    // Whatever became of the story, nothing of it is left running.
-    let stopped = embedded.stop(std::future::pending()).await;
-    played.and(stopped)?;
-    say("That was all on this machine, and nothing of it is left. Next:\n\
-         - `jangar up` keeps such a Kubernetes running, and kubectl works on it\n\
-         - examples/demo/ has the manifests of this story; they run unchanged on a cluster\n\
-         - docs/agent-runner.md says what an agent of your own has to do: very little")
+    })
+    .await
 }
 
-fn options(directory: &Path) -> Options {
+fn options(directory: Directory) -> Options {
     Options {
-        data_dir: directory.join("data"),
+        directory,
         api_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         namespace: NAMESPACE.to_owned(),
         // A demo that refuses to run teaches nothing; what it gives up is said.

@@ -6,12 +6,7 @@ mod directory;
 mod kinds;
 mod lease;
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    pin::pin,
-    sync::Arc,
-};
+use std::{net::SocketAddr, path::Path, pin::pin, sync::Arc};
 
 use anyhow::{Context, Result};
 use jangar_controllers::{Controllers, Setup, clock::SystemClock};
@@ -22,7 +17,8 @@ use kubelite::node::{
     executor::{self, Executor, Isolation, PodLogStore, SandboxPolicy},
 };
 
-use self::{api_server::ApiServer, directory::Directory};
+use self::api_server::ApiServer;
+pub(crate) use self::directory::Directory;
 use crate::{
     leading::{self, Standby},
     manifests::{self, Document},
@@ -35,7 +31,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Where objects, certificates, the kubeconfig and what pods write are kept.
-    pub(crate) data_dir: PathBuf,
+    pub(crate) directory: Directory,
     /// Where the Kubernetes API listens; port 0 picks a free one.
     pub(crate) api_listen: SocketAddr,
     /// The namespace that is made, and that objects go to unless they say otherwise.
@@ -74,7 +70,7 @@ impl Embedded {
     /// Starts on the data in the directory. `instruments` tell how far it has come; it works once they say ready.
     pub(crate) async fn start(options: Options, instruments: &Instruments) -> Result<Self> {
         let Options {
-            data_dir,
+            directory,
             api_listen,
             namespace,
             sandbox,
@@ -84,7 +80,6 @@ impl Embedded {
         } = options;
         let program = runner::program()?;
         runner::use_own(&mut settings.runner);
-        let directory = Directory::claim(&data_dir)?;
         let listener = probes::bind(api_listen, "--api-listen").await?;
         let logs = PodLogStore::default();
         let api = ApiServer::start(&directory, listener, &namespace, logs.clone()).await?;

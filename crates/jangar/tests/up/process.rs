@@ -206,6 +206,11 @@ impl Up {
         self.child.id()
     }
 
+    /// Where probes and metrics are served.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Waits for the one line on standard output.
     pub(crate) fn wait_until_ready(&mut self) {
         self.line = match self.out.recv_timeout(PATIENCE) {

@@ -33,13 +33,13 @@ pub(crate) fn member_map<'v>(object: &'v mut Value, field: &str) -> &'v mut Map<
 
 /// The value as a map; anything else is replaced by an empty one.
 pub(crate) fn root(object: &mut Value) -> &mut Map<String, Value> {
-    if !object.is_object() {
-        *object = Value::Object(Map::new());
-    }
     match object {
         Value::Object(map) => map,
-        // The line above made it an object.
-        _ => unreachable!("the value was just made an object"),
+        other => {
+            *other = Value::Object(Map::new());
+            // It is one now, so this is as deep as it goes.
+            root(other)
+        }
     }
 }
 

@@ -87,51 +87,7 @@ impl Metrics {
             "Failed steps of the definition controller",
             self.crd_failures.clone(),
         );
-        let gauges = [
-            (
-                "kubelite_revision",
-                "The newest version in the store",
-                stats.revision,
-            ),
-            ("kubelite_objects", "Stored objects", stats.objects),
-            (
-                "kubelite_object_bytes",
-                "The JSON of all stored objects",
-                stats.bytes,
-            ),
-            (
-                "kubelite_history_events",
-                "Events kept for watches to resume from",
-                stats.history_events,
-            ),
-            (
-                "kubelite_history_bytes",
-                "What those events take",
-                stats.history_bytes,
-            ),
-            (
-                "kubelite_transactions",
-                "Transactions made durable",
-                stats.transactions,
-            ),
-            (
-                "kubelite_transactions_failed",
-                "Transactions that the disk refused",
-                stats.transactions_failed,
-            ),
-            ("kubelite_writes", "Writes in those transactions", stats.writes),
-            (
-                "kubelite_batch_writes_max",
-                "The most writes that one transaction held",
-                stats.batch_writes_max,
-            ),
-            (
-                "kubelite_watches_dropped",
-                "Watches ended because they fell behind",
-                stats.watches_dropped,
-            ),
-        ];
-        for (name, help, value) in gauges {
+        for (name, help, value) in gauges(stats) {
             let gauge: Gauge<u64, AtomicU64> = Gauge::default();
             gauge.set(value);
             registry.register(name, help, gauge);
@@ -141,4 +97,52 @@ impl Metrics {
         let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
         text
     }
+}
+
+/// What the store counts: by name, with what it means.
+fn gauges(stats: &Stats) -> [(&'static str, &'static str, u64); 10] {
+    [
+        (
+            "kubelite_revision",
+            "The newest version in the store",
+            stats.revision,
+        ),
+        ("kubelite_objects", "Stored objects", stats.objects),
+        (
+            "kubelite_object_bytes",
+            "The JSON of all stored objects",
+            stats.bytes,
+        ),
+        (
+            "kubelite_history_events",
+            "Events kept for watches to resume from",
+            stats.history_events,
+        ),
+        (
+            "kubelite_history_bytes",
+            "What those events take",
+            stats.history_bytes,
+        ),
+        (
+            "kubelite_transactions",
+            "Transactions made durable",
+            stats.transactions,
+        ),
+        (
+            "kubelite_transactions_failed",
+            "Transactions that the disk refused",
+            stats.transactions_failed,
+        ),
+        ("kubelite_writes", "Writes in those transactions", stats.writes),
+        (
+            "kubelite_batch_writes_max",
+            "The most writes that one transaction held",
+            stats.batch_writes_max,
+        ),
+        (
+            "kubelite_watches_dropped",
+            "Watches ended because they fell behind",
+            stats.watches_dropped,
+        ),
+    ]
 }

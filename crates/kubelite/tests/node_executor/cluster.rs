@@ -24,6 +24,8 @@ use tempfile::TempDir;
 /// Only a broken executor takes this long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const NODE: &str = "here";
+/// How often every other task has its turn before a slow API server hears of something.
+const TURNS: usize = 100;
 
 pub(crate) struct Cluster {
     executor: Option<Executor>,
@@ -69,13 +71,35 @@ impl Cluster {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::connected(change, Client::clone).await
+    }
+
+    /// With an API server that everybody else gets ahead of before it hears the executor.
+    pub(crate) async fn slow() -> Self {
+        let slow = |client: &Client| {
+            let client = client.clone();
+            let service = tower::service_fn(move |request| {
+                let client = client.clone();
+                async move {
+                    for _ in 0..TURNS {
+                        tokio::task::yield_now().await;
+                    }
+                    client.send(request).await
+                }
+            });
+            Client::new(service, "default")
+        };
+        Self::connected(|_| {}, slow).await
+    }
+
+    async fn connected(change: impl FnOnce(&mut Config), connect: impl FnOnce(&Client) -> Client) -> Self {
         let dir = directory();
         let logs = PodLogStore::default();
         let server = server(Store::in_memory(Limits::default()), &logs).await;
         let client = Client::new(server.local(User::system("admin")), "default");
         let mut config = config(dir.path());
         change(&mut config);
-        let executor = Executor::start(client.clone(), config, logs.clone())
+        let executor = Executor::start(connect(&client), config, logs.clone())
             .await
             .unwrap();
         Self {
@@ -100,8 +124,13 @@ impl Cluster {
 
     /// Starts another executor on the same data.
     pub(crate) async fn restart(&mut self) {
+        self.restart_with(|_| {}).await;
+    }
+
+    pub(crate) async fn restart_with(&mut self, change: impl FnOnce(&mut Config)) {
         self.stop().await;
-        let config = config(self.dir.path());
+        let mut config = config(self.dir.path());
+        change(&mut config);
         let executor = Executor::start(self.client.clone(), config, self.logs.clone()).await;
         self.executor = Some(executor.unwrap());
     }

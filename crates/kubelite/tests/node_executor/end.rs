@@ -154,3 +154,20 @@ async fn a_drained_node_ends_its_pods() {
         assert_eq!(ended(&pod, "main").exit_code, code, "{name}");
     }
 }
+
+/// Whoever stops a node drains it first, and then ends its executor.
+#[tokio::test]
+async fn a_node_is_drained_only_when_the_api_shows_how_its_pods_ended() {
+    let mut cluster = Cluster::slow().await;
+    cluster
+        .script("p", "trap 'exit 0' TERM; while :; do sleep 0.01; done")
+        .await;
+    cluster.running("p").await;
+    tokio::time::timeout(super::cluster::PATIENCE, cluster.executor().drain())
+        .await
+        .unwrap();
+    cluster.stop().await;
+    let pod = cluster.pods().get("p").await.unwrap();
+    assert_eq!(phase(&pod), "Failed", "{:#}", json!(pod.status));
+    assert_eq!(ended(&pod, "main").exit_code, 0);
+}

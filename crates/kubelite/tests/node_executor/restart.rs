@@ -8,6 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Api, Client, api::PostParams};
 use kubelite::{
     node::executor::{Executor, PodLogStore},
@@ -238,4 +239,50 @@ async fn a_pod_without_a_record_is_not_run_again() {
         (end.exit_code, end.reason.as_deref()),
         (137, Some("ContainerStatusUnknown"))
     );
+}
+
+#[tokio::test]
+async fn pods_that_had_ended_before_a_restart_take_no_places() {
+    let mut cluster = Cluster::new().await;
+    for name in ["a", "b", "c"] {
+        cluster.output(name, "true").await;
+    }
+    cluster.stop().await;
+    // Named so that it is listed after them.
+    cluster.script("new", "true").await;
+    cluster.restart_with(|config| config.pods_max = 1).await;
+    let pod = cluster.over("new").await;
+    assert_eq!(phase(&pod), "Succeeded", "{:#}", json!(pod.status));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_attempt_that_cannot_be_removed_does_not_hold_up_the_next() {
+    let cluster = Cluster::new().await;
+    let script = "echo began >> /w/count; test $(wc -l < /w/count) -lt 3 || exit 0
+        test $(wc -l < /w/count) -lt 2 || until test -e /w/go; do sleep 0.01; done; exit 1";
+    let mut main = shell("main", script);
+    main["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
+    let claim = json!({"metadata": {"name": "w"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+    }});
+    let claim: PersistentVolumeClaim = cluster.create(claim).await;
+    let volume = json!({"name": "w", "persistentVolumeClaim": {"claimName": "w"}});
+    let spec = json!({"restartPolicy": "OnFailure", "containers": [main], "volumes": [volume]});
+    let created = cluster.pod("p", spec).await;
+    let attempts = cluster.pod_dir(&created).join("containers/main");
+    let shared = cluster
+        .dir
+        .path()
+        .join("data/claims")
+        .join(claim.metadata.uid.unwrap());
+    let began = || fs::read_to_string(shared.join("count")).unwrap_or_default();
+    eventually("the second attempt waits", || began() == "began\nbegan\n").await;
+    // Only what is a directory is removed.
+    fs::remove_dir_all(attempts.join("0")).unwrap();
+    fs::write(attempts.join("0"), "").unwrap();
+    fs::write(shared.join("go"), "").unwrap();
+    let pod = cluster.over("p").await;
+    assert_eq!(phase(&pod), "Succeeded", "{:#}", json!(pod.status));
+    assert_eq!(container(&pod, "main").unwrap().restart_count, 2);
+    assert_eq!(began(), "began\nbegan\nbegan\n");
 }

@@ -218,33 +218,23 @@ impl Line {
                 });
                 Err(broken())
             }
-            Trouble::Conflict => {
-                self.note(sent, "409, not carried out");
-                Ok(refusal(
-                    StatusCode::CONFLICT,
-                    "Conflict",
-                    "the object has been modified",
-                ))
-            }
+            Trouble::Conflict => Ok(self.refuse(
+                sent,
+                StatusCode::CONFLICT,
+                "Conflict",
+                "the object has been modified",
+            )),
             Trouble::Busy => {
-                self.note(sent, "429, not carried out");
-                let mut response = refusal(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "TooManyRequests",
-                    "too many requests",
-                );
+                let code = StatusCode::TOO_MANY_REQUESTS;
+                let mut response = self.refuse(sent, code, "TooManyRequests", "too many requests");
                 response
                     .headers_mut()
                     .insert(RETRY_AFTER, HeaderValue::from_static("1"));
                 Ok(response)
             }
             Trouble::Broken => {
-                self.note(sent, "500, not carried out");
-                Ok(refusal(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "InternalError",
-                    "something broke",
-                ))
+                let code = StatusCode::INTERNAL_SERVER_ERROR;
+                Ok(self.refuse(sent, code, "InternalError", "something broke"))
             }
             Trouble::Takeover(time) => {
                 self.process.freeze_for(time);
@@ -261,6 +251,12 @@ impl Line {
             | Trouble::ClockForward(_)
             | Trouble::ClockBack(_) => self.deliver(sent, request).await,
         }
+    }
+
+    /// Answers with an error in place of the API server, which never sees the write.
+    fn refuse(&self, sent: &Sent, code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+        self.note(sent, &format!("{}, not carried out", code.as_str()));
+        refusal(code, reason, message)
     }
 
     async fn crash(&self) -> Result<Response<Body>, BoxError> {

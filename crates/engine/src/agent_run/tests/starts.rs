@@ -529,3 +529,46 @@ fn the_user_for_nats_is_given_only_if_the_secret_has_both_of_its_keys() {
         assert_eq!(text.contains("NATS_PASSWORD"), given);
     }
 }
+
+fn waiting(reason: &str, message: &str) -> serde_json::Value {
+    json!({"phase": "Pending", "containerStatuses": [{
+        "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": reason, "message": message}},
+    }]})
+}
+
+#[test]
+fn what_a_node_says_while_it_starts_a_pod_is_passed_on() {
+    let mut world = World::new();
+    let words = "MountVolume.SetUp failed for volume \"keys\" : secret \"keys\" not found";
+    world
+        .settle()
+        .pod("mend-job", &waiting("ContainerCreating", words))
+        .wait(10)
+        .settle();
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(blocked.reason, Reason::PodWaiting);
+    assert!(blocked.message.contains(words), "{}", blocked.message);
+}
+
+#[test]
+fn a_configuration_that_is_not_there_is_not_called_an_image() {
+    for reason in ["CreateContainerConfigError", "CreateContainerError"] {
+        let mut world = World::new();
+        let words = "secret \"keys\" not found";
+        world
+            .settle()
+            .pod("mend-job", &waiting(reason, words))
+            .wait(299)
+            .settle();
+        let blocked = world.condition(&ConditionType::Blocked);
+        assert_eq!(blocked.reason, Reason::ConfigurationUnavailable);
+        assert!(blocked.message.contains(words), "{}", blocked.message);
+        assert!(!blocked.message.contains("image"), "{}", blocked.message);
+        world.wait(1).settle().pods_vanish().settle();
+        let failed = world.condition(&ConditionType::Failed);
+        // The word that is public for both; the message tells them apart.
+        assert_eq!(failed.reason, Reason::ImageUnavailable);
+        assert_eq!(failed.message, blocked.message);
+    }
+}

@@ -121,6 +121,12 @@ fn a_cancel_that_takes_too_long_names_what_is_left_and_goes_on() {
         world.condition(&ConditionType::Cancelled).reason,
         Reason::CancelTimedOut
     );
+    let told: Vec<_> = world.notices.iter().map(|notice| &notice.reason).collect();
+    assert_eq!(
+        told,
+        [&Reason::Submitted, &Reason::CancelTimedOut],
+        "two Events, as for every run"
+    );
 }
 
 #[test]

@@ -163,6 +163,12 @@ pub(crate) fn remove_claim(shared: &Shared, uid: &str) {
     }
 }
 
+/// Whether the API says that nothing of the pod runs, or will.
+pub(crate) fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
 /// A pod and the way to its worker.
 struct Followed {
     seen: watch::Sender<Seen>,
@@ -234,6 +240,7 @@ impl Manager {
 
     fn present(&mut self, pod: Pod) {
         let Some(uid) = pod.uid() else { return };
+        let ended = has_ended(&pod);
         let present = Seen::Present(Arc::new(pod));
         if let Some(worker) = self.pods.get(&uid) {
             worker.seen.send_replace(present);
@@ -245,7 +252,9 @@ impl Manager {
             .filter(|pod| !pod.over.load(Ordering::Relaxed))
             .count();
         let (seen, receiver) = watch::channel(present);
-        let over = Arc::new(AtomicBool::new(false));
+        // One that ended before this executor began is kept for its log alone. There may be more of them than places, and all
+        // are listed before the worker of any has had a look.
+        let over = Arc::new(AtomicBool::new(ended));
         let work = worker::run(self.shared.clone(), uid.clone(), receiver, others, over.clone());
         self.workers.spawn(work);
         self.pods.insert(uid, Followed { seen, over });

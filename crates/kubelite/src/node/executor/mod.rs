@@ -185,7 +185,7 @@ pub(crate) struct Shared {
     logs: PodLogStore,
     objects: broadcast::Sender<ObjectChange>,
     control: watch::Sender<Control>,
-    /// How many pods are not over.
+    /// How many pods are not over, or have not said so yet.
     active: watch::Sender<usize>,
     claims: worker::ClaimsInUse,
 }
@@ -293,12 +293,12 @@ impl Executor {
         &self.isolation
     }
 
-    /// Ends all pods within their grace periods, and returns when they have ended.
+    /// Ends all pods within their grace periods, and returns when they have ended and the API server was told.
     pub async fn drain(&self) {
         self.end_pods(Control::Drain).await;
     }
 
-    /// Ends all pods at once, and returns when they have ended.
+    /// Ends all pods at once, and returns when they have ended and the API server was told.
     pub async fn kill(&self) {
         self.end_pods(Control::Kill).await;
     }

@@ -110,9 +110,9 @@ impl Worker {
             .map_err(|error| not_prepared(&error, on))?;
         let begun = attempt::start(&files, &self.shared.settings.config.shim, &prepared)
             .map_err(|error| Blocked::files(&error))?;
-        self.keep_attempts(index, attempt)
-            .map_err(|error| Blocked::files(&error))?;
         self.monitor(index, files, begun.wake, Some(begun.child));
+        // From here on it runs, and must be counted as begun: what cannot be tidied up is no reason to begin it again.
+        self.note(self.keep_attempts(index, attempt));
         Ok(())
     }
 

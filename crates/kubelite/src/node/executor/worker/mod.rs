@@ -137,7 +137,6 @@ pub(crate) async fn run(
         if worker.over {
             worker.tidy().await;
             over.store(true, Ordering::Relaxed);
-            active = None;
         }
         if worker.removed && worker.over {
             worker.forget();
@@ -148,6 +147,11 @@ pub(crate) async fn run(
         if worker.over && worker.is_deleted() && worker.delete().await {
             worker.forget();
             return;
+        }
+        if worker.over {
+            // Only now: whoever drains the node ends this worker as soon as nothing is active, and the end would never be told.
+            // It is not waited for again if the API server did not take it; the next executor on the same data finds how it ended.
+            active = None;
         }
         let wake_at = earliest(wake_at, worker.retry_at);
         if !worker.wait(wake_at).await {

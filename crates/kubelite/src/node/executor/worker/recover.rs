@@ -10,6 +10,7 @@ use crate::node::executor::{
     attempt::{self, State, make_private_dir},
     lifecycle::{ContainerState, Role},
     logs::Live,
+    manager,
     prepare::Places,
     run::{self, Cause, Exit, Files},
 };
@@ -19,12 +20,7 @@ pub(crate) const PLACES: &str = "volumes.json";
 
 impl Worker {
     pub(super) fn recover(&mut self) {
-        let phase = self
-            .pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref());
-        if matches!(phase, Some("Succeeded" | "Failed")) {
+        if manager::has_ended(&self.pod) {
             self.over = true;
             self.settled = true;
         }
