@@ -25,13 +25,12 @@ state_megabytes=1000
 # Five seconds on a quiet machine; this is for one that also compiles.
 boot_seconds=180
 
-need() { command -v "$1" >/dev/null || die "$1 is not installed (Debian: $2)"; }
+need() { command -v "$1" >/dev/null || die "$1 is not installed (Debian: apt-get install $2)"; }
 
 build() {
     need unshare util-linux
     need nsenter util-linux
     need flock util-linux
-    need ip iproute2
     need openssl openssl
     KUBE=$("$root/scripts/tools.sh" kube)
     KWOK=$("$root/scripts/tools.sh" kwok)
@@ -39,12 +38,16 @@ build() {
     obstacle=$(real_node_obstacle)
     NODE_PACKAGES=
     if [[ -z "$obstacle" ]]; then
-        # Its last words say what is missing; they are shown now and told again to each suite that needs the node.
+        # Its last words say what is missing; they are shown now and told again to each suite that needs the node. They go
+        # through a file, because a pipe would not be read to its end before they are needed.
         local words
         words=$(mktemp)
-        NODE_PACKAGES=$("$cluster/lib/packages.sh" 2> >(tee "$words" >&2)) || obstacle=$(tail -n 1 "$words")
+        NODE_PACKAGES=$("$cluster/lib/packages.sh" 2>"$words") || obstacle=$(tail -n 1 "$words")
+        cat "$words" >&2
         rm -f "$words"
     fi
+    # It is among the packages of the real node.
+    [[ -n "$NODE_PACKAGES" ]] || need ip iproute2
     export NODE_PACKAGES
 }
 
@@ -73,7 +76,11 @@ boot() {
     free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1024) }')
     ((free >= state_megabytes)) || die "a bench needs $state_megabytes MB in $cache, and $free MB are free there"
     mkdir -p "$state"
-    [[ -z "$obstacle" ]] || echo "$obstacle" >"$no_real_node"
+    [[ -n "$obstacle" ]] || obstacle=$(own_cgroups)
+    if [[ -n "$obstacle" ]]; then
+        echo "$obstacle" >"$no_real_node"
+        NODE_PACKAGES=
+    fi
     mkfifo "$state/boot"
     trap 'tear_down; exit 130' INT
     trap 'tear_down; exit 143' TERM
