@@ -5,7 +5,8 @@
 #   bench.sh build               builds and fetches all that a bench is made of
 #   bench.sh up                  boots it and leaves it up
 #   bench.sh run COMMAND ...     runs a command in its network; a bench that is not up is booted for as long as that takes
-#   bench.sh shell               the same with a shell
+#   bench.sh alone COMMAND ...   the same on a bench that is booted for this command, whatever else is up
+#   bench.sh shell               the same as run, with a shell
 #   bench.sh down                ends it and removes what it left
 #   bench.sh stop|start PART     ends or starts one part of a bench that is up, such as kube-apiserver
 #   bench.sh import FILE ...     gives images, as OCI archives, to the real node
@@ -24,6 +25,9 @@ reports=$root/target/cluster
 state_megabytes=1000
 # Five seconds on a quiet machine; this is for one that also compiles.
 boot_seconds=180
+
+# What tests use beside the bench. It is built ahead, because in the network of a bench nothing can be fetched.
+tools=(rollouts helm3 helm4 kustomize kubeconform)
 
 need() { command -v "$1" >/dev/null || die "$1 is not installed (Debian: apt-get install $2)"; }
 
@@ -148,9 +152,13 @@ within() {
 }
 
 case ${1:-} in
-    build) build ;;
+    build)
+        build
+        for each in "${tools[@]}"; do "$root/scripts/tools.sh" "$each" >/dev/null; done
+        ;;
     up) up ;;
     run) run "${@:2}" ;;
+    alone) JANGAR_BENCH=$bench-alone exec "$cluster/bench.sh" run "${@:2}" ;;
     shell) run "${SHELL:-bash}" ;;
     down) down ;;
     start | stop) within "$1" "${2:?which part}" ;;
@@ -158,5 +166,5 @@ case ${1:-} in
         [[ ! -e "$no_real_node" ]] || die "$(<"$no_real_node")"
         within "$@"
         ;;
-    *) die "usage: bench.sh build | up | run COMMAND ... | shell | down | start PART | stop PART | import FILE ..." ;;
+    *) die "usage: bench.sh build | up | run COMMAND ... | alone COMMAND ... | shell | down | start PART | stop PART | import FILE ..." ;;
 esac

@@ -16,6 +16,8 @@ use super::{
     widgets,
 };
 
+/// How the groups of all kinds end that the corpus brings along.
+pub const GROUPS: &str = ".conformance.test";
 /// No wait for an answer is longer; what the corpus waits for takes a few seconds on a real cluster.
 const LIMIT: Duration = Duration::from_secs(90);
 /// How often a server is asked for something that cannot be watched, such as whether it serves a kind yet.
@@ -101,7 +103,7 @@ impl<'a> Player<'a> {
         let mut mask = Mask::default();
         let own = [
             ("namespace", format!("conformance-{run}")),
-            ("group", format!("g{run}.conformance.test")),
+            ("group", format!("g{run}{GROUPS}")),
             // As OpenAPI writes the group: in names of schemas, of operations and of tags.
             ("reversed", format!("test.conformance.g{run}")),
             ("Camel", format!("G{run}ConformanceTest")),
@@ -139,7 +141,7 @@ impl<'a> Player<'a> {
         served.await.map(|_| ())
     }
 
-    /// The kind stays: the garbage collector of a real cluster stands still while kinds go.
+    /// The kind stays until all is played: the garbage collector of a real cluster stands still while kinds go.
     async fn leave(&mut self) {
         self.watches.clear();
         // It may be gone already, and if it cannot be deleted, the script has failed for the same reason.
