@@ -6,19 +6,19 @@
 LINTS := fmt@1 clippy@7 deny@5 typos@1 shellcheck@1
 FAST := fmt@1 clippy@7 tests@17
 # What a suite needs and what takes minutes to build once has a line of its own.
-TESTS := tests@17 kubectl@12 kubectl-tests@2:kubectl cluster@10 cluster-image@6 cluster-tests@3:cluster,cluster-image \
+TESTS := tests@17 kubectl@12 kubectl-tests@2:kubectl cluster@10 cluster-image@6 refusals@1:cluster cluster-tests@3:cluster,cluster-image \
 	conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
 
 .PHONY: help demo test test-fast bench simulate soak lint generate build image kubectl audit cluster-up cluster-shell cluster-down
-.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image cluster-tests conformance-tests e2e-tests need-cargo
+.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image refusals cluster-tests conformance-tests e2e-tests need-cargo
 
 help: # Print the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, cluster-tests, conformance-tests or e2e-tests"
+	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 	cargo run --locked --release --package jangar -- demo
@@ -109,6 +109,10 @@ cluster:
 # The image that the tests give to the real node. It need not be fast, so it is quick to build.
 cluster-image: need-cargo
 	@scripts/image.sh dev
+
+# Bad input of the scripts themselves.
+refusals:
+	@tests/cluster/refusals.sh
 
 # Compiled before it runs: inside the network of a cluster there is no registry. The image is built anew if the code has
 # changed, so that no old one is tested.
