@@ -7,7 +7,7 @@ use std::{env, fmt::Write as _};
 
 use futures::{StreamExt, stream};
 use jangar_testkit::{
-    cluster::{Bench, Failure, User, until_true},
+    cluster::{Bench, Failure, User, until_gone},
     conformance::{Script, compare::differences, corpus, keep, kept, play, run::GROUPS},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -39,18 +39,15 @@ async fn a_real_cluster_gives_the_answers_that_are_kept() -> Result<(), Failure>
 /// A cluster that stays up does not keep the kinds of the corpus, also not those of a run that was interrupted.
 async fn remove_kinds(client: &Client) -> Result<(), Failure> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    until_true("the kinds of the corpus to go", async || {
-        let kinds = api.list(&ListParams::default()).await?;
-        let mut left = 0;
-        for kind in kinds.iter().filter(|kind| kind.spec.group.ends_with(GROUPS)) {
-            left += 1;
-            if kind.metadata.deletion_timestamp.is_none() {
-                api.delete(&kind.name_any(), &DeleteParams::default()).await?;
-            }
-        }
-        Ok::<_, Failure>(left == 0)
-    })
-    .await
+    let mut kinds = api.list(&ListParams::default()).await?.items;
+    kinds.retain(|kind| kind.spec.group.ends_with(GROUPS));
+    for kind in &kinds {
+        api.delete(&kind.name_any(), &DeleteParams::default()).await?;
+    }
+    for kind in &kinds {
+        until_gone(&api, &kind.name_any()).await?;
+    }
+    Ok(())
 }
 
 /// What is wrong with the answers, as sentences.
