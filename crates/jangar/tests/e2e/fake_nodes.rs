@@ -197,7 +197,16 @@ async fn runs_are_spread_over_zones_by_a_constraint_without_a_selector() -> Resu
             blocked.contains("didn't match pod topology spread constraints"),
             "the words of the scheduler: {blocked}"
         );
-        stage.reached(&waiting, &RunPhase::Pending).await?;
+        // Its Job is there, so the run is on its way, and it is the pod that is pending.
+        stage.reached(&waiting, &RunPhase::Running).await?;
+        let label = format!("{}={waiting}", labels::AGENT_RUN);
+        until_list(
+            &pods,
+            &label,
+            "to be one that is pending",
+            |pods| matches!(pods, [pod] if phase(pod) == "Pending"),
+        )
+        .await?;
 
         nodes
             .patch(&nodes.names[3], json!({"spec": {"unschedulable": null}}))

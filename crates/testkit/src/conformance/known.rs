@@ -135,7 +135,8 @@ mod tests {
             found: status.into(),
             ..difference("jobs", "a title", "status")
         };
-        let covers = |text: &str, difference| Known::read(text).is_some_and(|known| known.covers(&difference));
+        let covers =
+            |text: &str, difference| Known::read(text).is_some_and(|known| known.covers(&difference));
 
         assert!(covers("jobs: a title: status 405", of(405)));
         assert!(!covers("jobs: a title: status 405", of(500)));
