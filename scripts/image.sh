@@ -20,8 +20,8 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 # With --target the flag is for the programs alone: procedural macros, which run in the compiler, cannot be static.
 (cd "$root" && RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_RELEASE_STRIP=symbols \
     cargo build --locked --profile "$profile" --target "$host" --package jangar --package agent-runner --bins) >&2
-built=$root/target/$host/$profile
-[[ "$profile" != dev ]] || built=$root/target/$host/debug
+built=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")/$host/$profile
+[[ "$profile" != dev ]] || built=${built%/dev}/debug
 
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs suites one after the other and says at the end what ran, how it ended and how long it took.
 #
-#   scripts/suites.sh NAME[@MINUTES][:NEEDS] ...
+#   scripts/suites.sh NAME[@MINUTES][:NEEDS,...] ...
 #
 # A suite is a target of the Makefile, so the name in the table is also the way to run it again alone. A suite that fails
-# does not stop the others: one run tells everything that is wrong. Only NAME:NEEDS is left out when NEEDS did not pass.
+# does not stop the others: one run tells everything that is wrong. Only NAME:NEEDS is left out when one of NEEDS did not pass.
 #
 # MINUTES is what a suite may take on two cores with nothing built yet. One that takes longer passes with a warning: somebody
 # should look before everybody waits. All together may take JANGAR_TEST_MINUTES; then the suite that runs is ended, and
@@ -15,6 +15,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
 limit=$((${JANGAR_TEST_MINUTES:-80} * 60))
+# What a suite that is asked to end may take to clean up after itself; a bench takes a second or two.
+grace=${JANGAR_TEST_GRACE_SECONDS:-60}
 
 names=() results=() times=() budgets=() warnings=()
 passed=0 failed=0 skipped=0
@@ -50,10 +52,16 @@ result_of() {
     done
 }
 
-# end GROUP: asks all processes of a group to end. They may have to clean up, so the first of them is waited for.
+# end GROUP: asks all processes of a group to end. They may have to clean up, so they are waited for; those that do not listen
+# are made to end.
 end() {
-    kill -TERM -- "-$1" 2>/dev/null
-    wait "$1" 2>/dev/null
+    local try
+    kill -TERM -- "-$1" 2>/dev/null || return
+    for ((try = 0; try < grace * 10; try++)); do
+        kill -0 -- "-$1" 2>/dev/null || return
+        sleep 0.1
+    done
+    kill -KILL -- "-$1" 2>/dev/null
 }
 
 # supervise SECONDS COMMAND ...: ends the command, with all that it has started, when the time is up. `timeout` would do the
@@ -65,28 +73,32 @@ supervise() {
     set -m
     "$@" </dev/null &
     group=$!
-    { sleep "$seconds" && kill -TERM -- "-$group"; } 2>/dev/null &
+    { sleep "$seconds" && end "$group"; } 2>/dev/null &
     watch=$!
     set +m
-    wait "$group"
+    wait "$group" 2>/dev/null
     status=$?
+    # The first process of a suite that was ended may be gone before those that it has started.
+    ((SECONDS < limit)) || end "$group"
     group=
-    end "$watch"
+    kill -TERM -- "-$watch" 2>/dev/null
+    wait "$watch" 2>/dev/null
     return "$status"
 }
 
 run() {
-    local name=$1 budget=$2 needs=$3 start=$SECONDS
+    local name=$1 budget=$2 needs start=$SECONDS
     if ((SECONDS >= limit)); then
         skipped=$((skipped + 1))
         record "$name" 'not run: out of time' 0 "$budget"
         return
     fi
-    if [[ -n "$needs" && "$(result_of "$needs")" != ok ]]; then
+    for needs in ${3//,/ }; do
+        [[ "$(result_of "$needs")" != ok ]] || continue
         skipped=$((skipped + 1))
         record "$name" "skipped: $needs did not pass" 0 "$budget"
         return
-    fi
+    done
     printf '\n==> %s\n' "$name"
     current=$name started=$start
     if supervise $((limit - SECONDS)) "${MAKE:-make}" --no-print-directory "$name"; then
@@ -107,7 +119,7 @@ interrupted() {
     trap '' INT TERM
     if [[ -n "$group" ]]; then
         end "$group"
-        end "$watch"
+        kill -TERM -- "-$watch" 2>/dev/null
     fi
     if [[ -n "$current" ]]; then
         failed=$((failed + 1))

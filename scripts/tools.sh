@@ -93,20 +93,22 @@ need_space() {
     ((free >= $2)) || die "$3 needs $2 MB in $1, and $free MB are free there. Make room, or set XDG_CACHE_HOME and GOCACHE to a larger disk."
 }
 
-# go_tool NAME MODULE PACKAGE MEGABYTES: builds a program from the Go module in tests/cluster/go/NAME, which pins MODULE.
-# MEGABYTES is what a first build puts into Go's own caches.
+# go_tool NAME MODULE PACKAGE MEGABYTES [VARIABLE]: builds a program from the Go module in tests/cluster/go/NAME, which pins
+# MODULE. MEGABYTES is what a first build puts into Go's own caches. VARIABLE is where the program keeps the version that it
+# prints, with how that begins, if the linker has to set it as it does in the program's own release.
 go_tool() {
-    local name=$1 module=$2 package=$3 megabytes=$4 directory=$root/tests/cluster/go/$1 version key tool flags='-s -w'
+    local name=$1 module=$2 package=$3 megabytes=$4 variable=${5:-} directory=$root/tests/cluster/go/$1 version key tool flags='-s -w'
     version=$(sed -n "s|^[[:space:]]*\(require \)*$module \(v[^ ]*\).*|\2|p" "$directory/go.mod")
     [[ -n "$version" ]] || die "tests/cluster/go/$name/go.mod does not name a release of $module"
-    key=$(cd "$directory" && shopt -s nullglob && cat go.mod go.sum ./*.go | cksum | tr ' ' -)
+    key=$(cd "$directory" && shopt -s nullglob && { cat go.mod go.sum ./*.go && printf %s "$variable"; } | cksum | tr ' ' -)
     tool=$cache/$name-$version-$key/$name
     if [[ ! -x "$tool" ]]; then
         need go
         need_space "$(go env GOCACHE)" "$megabytes" "building $name"
         say "building $name $version from its Go module; this takes some minutes, once"
         begin_build
-        # The version that Kubernetes prints and the one in its User-Agent are set by the linker, as in its own release.
+        [[ -z "$variable" ]] || flags+=" -X $variable${version#v}"
+        # The version that Kubernetes prints and the one in its User-Agent are set by the linker, too.
         [[ "$name" == kube ]] && flags+=" -X k8s.io/component-base/version.gitVersion=$version
             -X k8s.io/component-base/version.gitMajor=1
             -X k8s.io/component-base/version.gitMinor=$(cut -d. -f2 <<<"$version")
@@ -147,12 +149,12 @@ case "${1:-}" in
     kubectl) kubectl ;;
     kube) kube ;;
     kwok) go_tool kwok sigs.k8s.io/kwok sigs.k8s.io/kwok/cmd/kwok 1500 ;;
-    rollouts) go_tool rollouts github.com/argoproj/argo-rollouts github.com/argoproj/argo-rollouts/cmd/rollouts-controller 3000 ;;
+    rollouts) go_tool rollouts github.com/argoproj/argo-rollouts github.com/argoproj/argo-rollouts/cmd/rollouts-controller 3000 github.com/argoproj/argo-rollouts/utils/version.version= ;;
     argo-workflows) go_tool argo-workflows github.com/argoproj/argo-workflows/v3 github.com/argoproj/argo-workflows/v3/cmd/workflow-controller 2000 ;;
-    helm3) go_tool helm3 helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm 1500 ;;
-    helm4) go_tool helm4 helm.sh/helm/v4 helm.sh/helm/v4/cmd/helm 1500 ;;
+    helm3) go_tool helm3 helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm 1500 helm.sh/helm/v3/internal/version.version=v ;;
+    helm4) go_tool helm4 helm.sh/helm/v4 helm.sh/helm/v4/cmd/helm 1500 helm.sh/helm/v4/internal/version.version=v ;;
     kustomize) go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5 500 ;;
-    kubeconform) go_tool kubeconform github.com/yannh/kubeconform github.com/yannh/kubeconform/cmd/kubeconform 500 ;;
+    kubeconform) go_tool kubeconform github.com/yannh/kubeconform github.com/yannh/kubeconform/cmd/kubeconform 500 main.version=v ;;
     need) need "${2:?need which program}" ;;
     *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
 esac

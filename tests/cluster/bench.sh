@@ -5,7 +5,8 @@
 #   bench.sh build               builds and fetches all that a bench is made of
 #   bench.sh up                  boots it and leaves it up
 #   bench.sh run COMMAND ...     runs a command in its network; a bench that is not up is booted for as long as that takes
-#   bench.sh shell               the same with a shell
+#   bench.sh alone COMMAND ...   the same on a bench that is booted for this command, whatever else is up
+#   bench.sh shell               the same as run, with a shell
 #   bench.sh down                ends it and removes what it left
 #   bench.sh stop|start PART     ends or starts one part of a bench that is up, such as kube-apiserver
 #   bench.sh import FILE ...     gives images, as OCI archives, to the real node
@@ -25,13 +26,15 @@ state_megabytes=1000
 # Five seconds on a quiet machine; this is for one that also compiles.
 boot_seconds=180
 
-need() { command -v "$1" >/dev/null || die "$1 is not installed (Debian: $2)"; }
+# What tests use beside the bench. It is built ahead, because in the network of a bench nothing can be fetched.
+tools=(rollouts helm3 helm4 kustomize kubeconform)
+
+need() { command -v "$1" >/dev/null || die "$1 is not installed (Debian: apt-get install $2)"; }
 
 build() {
     need unshare util-linux
     need nsenter util-linux
     need flock util-linux
-    need ip iproute2
     need openssl openssl
     KUBE=$("$root/scripts/tools.sh" kube)
     KWOK=$("$root/scripts/tools.sh" kwok)
@@ -39,12 +42,16 @@ build() {
     obstacle=$(real_node_obstacle)
     NODE_PACKAGES=
     if [[ -z "$obstacle" ]]; then
-        # Its last words say what is missing; they are shown now and told again to each suite that needs the node.
+        # Its last words say what is missing; they are shown now and told again to each suite that needs the node. They go
+        # through a file, because a pipe would not be read to its end before they are needed.
         local words
         words=$(mktemp)
-        NODE_PACKAGES=$("$cluster/lib/packages.sh" 2> >(tee "$words" >&2)) || obstacle=$(tail -n 1 "$words")
+        NODE_PACKAGES=$("$cluster/lib/packages.sh" 2>"$words") || obstacle=$(tail -n 1 "$words")
+        cat "$words" >&2
         rm -f "$words"
     fi
+    # It is among the packages of the real node.
+    [[ -n "$NODE_PACKAGES" ]] || need ip iproute2
     export NODE_PACKAGES
 }
 
@@ -73,7 +80,11 @@ boot() {
     free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1024) }')
     ((free >= state_megabytes)) || die "a bench needs $state_megabytes MB in $cache, and $free MB are free there"
     mkdir -p "$state"
-    [[ -z "$obstacle" ]] || echo "$obstacle" >"$no_real_node"
+    [[ -n "$obstacle" ]] || obstacle=$(own_cgroups)
+    if [[ -n "$obstacle" ]]; then
+        echo "$obstacle" >"$no_real_node"
+        NODE_PACKAGES=
+    fi
     mkfifo "$state/boot"
     trap 'tear_down; exit 130' INT
     trap 'tear_down; exit 143' TERM
@@ -141,9 +152,13 @@ within() {
 }
 
 case ${1:-} in
-    build) build ;;
+    build)
+        build
+        for each in "${tools[@]}"; do "$root/scripts/tools.sh" "$each" >/dev/null; done
+        ;;
     up) up ;;
     run) run "${@:2}" ;;
+    alone) JANGAR_BENCH=$bench-alone exec "$cluster/bench.sh" run "${@:2}" ;;
     shell) run "${SHELL:-bash}" ;;
     down) down ;;
     start | stop) within "$1" "${2:?which part}" ;;
@@ -151,5 +166,5 @@ case ${1:-} in
         [[ ! -e "$no_real_node" ]] || die "$(<"$no_real_node")"
         within "$@"
         ;;
-    *) die "usage: bench.sh build | up | run COMMAND ... | shell | down | start PART | stop PART | import FILE ..." ;;
+    *) die "usage: bench.sh build | up | run COMMAND ... | alone COMMAND ... | shell | down | start PART | stop PART | import FILE ..." ;;
 esac

@@ -78,7 +78,11 @@ collect() {
 
 if has_real_node; then use_packages; fi
 case $1 in
-    boot) boot && collect ;;
+    boot)
+        # Not joined with `&&`, within which a step that fails would not end the boot.
+        boot
+        collect
+        ;;
     start) start "$2" ;;
     stop) stop "$2" ;;
     import) import_images "${@:2}" ;;

@@ -66,7 +66,7 @@ fn plays(demo: &mut Command, isolation: &str) {
 
 /// Interrupts a demo while an agent works, and returns what it ended with and what it said.
 fn interrupted_by(signal: Signal, directory: &Path) -> (Option<i32>, String) {
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_jangar"))
+    let mut demo = Command::new(PROGRAM)
         .arg("demo")
         .env("TMPDIR", directory)
         .stdout(Stdio::piped())

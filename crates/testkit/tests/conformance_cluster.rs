@@ -7,10 +7,14 @@ use std::{env, fmt::Write as _};
 
 use futures::{StreamExt, stream};
 use jangar_testkit::{
-    cluster::{Bench, Failure, User},
-    conformance::{Script, compare::differences, corpus, keep, kept, play},
+    cluster::{Bench, Failure, User, until_gone},
+    conformance::{Script, compare::differences, corpus, keep, kept, play, run::GROUPS},
 };
-use kube::Client;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
 
 /// Much of a script is waiting. More at once would wait for the two cores of a small machine.
 const AT_ONCE: usize = 4;
@@ -24,10 +28,25 @@ async fn a_real_cluster_gives_the_answers_that_are_kept() -> Result<(), Failure>
     for scripts in [without, with_kinds] {
         words += &play_all(&client, &scripts).await?;
     }
+    remove_kinds(&client).await?;
     assert!(
         words.is_empty(),
         "JANGAR_RECORD=1 make conformance-tests writes the answers anew\n{words}"
     );
+    Ok(())
+}
+
+/// A cluster that stays up does not keep the kinds of the corpus, also not those of a run that was interrupted.
+async fn remove_kinds(client: &Client) -> Result<(), Failure> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut kinds = api.list(&ListParams::default()).await?.items;
+    kinds.retain(|kind| kind.spec.group.ends_with(GROUPS));
+    for kind in &kinds {
+        api.delete(&kind.name_any(), &DeleteParams::default()).await?;
+    }
+    for kind in &kinds {
+        until_gone(&api, &kind.name_any()).await?;
+    }
     Ok(())
 }
 

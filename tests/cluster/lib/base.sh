@@ -26,6 +26,8 @@ booted=$state/booted
 kept=$state/kept
 # There if there is no real node, and says why.
 no_real_node=$state/no-real-node
+# Where the machine's cgroups are.
+hierarchy=/sys/fs/cgroup
 # Where the cgroups of pods hang, in each hierarchy.
 cgroup=/jangar-bench/$bench
 

@@ -53,7 +53,7 @@ tear_down() {
         ! is_alive || die "the first process of the bench ($pid) does not end; a process below it hangs in the kernel"
     fi
     # Cgroups outlive their processes. The last of those may still be on the way out, when a cgroup is busy.
-    for each in /sys/fs/cgroup"$cgroup" /sys/fs/cgroup/*"$cgroup"; do
+    for each in "$hierarchy$cgroup" "$hierarchy"/*"$cgroup"; do
         [[ -d "$each" ]] || continue
         for ((try = 0; try < 50; try++)); do
             find "$each" -depth -type d -exec rmdir {} + 2>/dev/null && break

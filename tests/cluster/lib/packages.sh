@@ -25,23 +25,29 @@ lacking() {
     apt-get install --print-uris -qq --yes --no-install-recommends "${packages[@]}" | awk '{ sub(/_.*/, "", $2); print $2 }'
 }
 
-# fetch WORK
-fetch() {
-    local names package
-    # Without apt-get the machine has to have everything.
-    command -v apt-get >/dev/null || return 0
-    if ! names=$(lacking 2>/dev/null); then
-        say "apt-get does not know all of ${packages[*]}: running apt-get update"
-        apt-get update -qq >&2 || die "apt-get update failed, so packages for the real node cannot be fetched"
-        names=$(lacking) || die "apt-get cannot offer all of ${packages[*]}; see its words above"
-    fi
+# download DIRECTORY: gets them there.
+download() {
+    local names
+    names=$(lacking) || return
     [[ -n "$names" ]] || return 0
     say "unpacking into the cache, installing nothing: ${names//$'\n'/ }"
-    mkdir "$1/debs"
     # shellcheck disable=SC2086 # One word for each package.
-    (cd "$1/debs" && apt-get download -qq -o APT::Sandbox::User=root $names >&2) ||
-        die "packages for the real node could not be downloaded; see the words of apt-get above"
-    for package in "$1"/debs/*.deb; do dpkg-deb --extract "$package" "$1/node"; done
+    (cd "$1" && apt-get download -qq -o APT::Sandbox::User=root $names >&2)
+}
+
+# fetch WORK
+fetch() {
+    local package
+    # Without apt-get the machine has to have everything.
+    command -v apt-get >/dev/null || return 0
+    mkdir "$1/debs"
+    if ! download "$1/debs"; then
+        # Its lists are missing, or so old that they name packages that have been replaced since.
+        say "apt-get could not get all of ${packages[*]}: running apt-get update, then trying once more"
+        apt-get update -qq >&2 || die "apt-get update failed, so packages for the real node cannot be fetched; see its words above"
+        download "$1/debs" || die "packages for the real node could not be downloaded, also after apt-get update; see the words of apt-get above"
+    fi
+    for package in "$1"/debs/*.deb; do [[ ! -e "$package" ]] || dpkg-deb --extract "$package" "$1/node"; done
 }
 
 # check NODE: every program is there.

@@ -8,9 +8,40 @@ real_node_obstacle() {
         echo "a real node needs root: run the same command as root"
         return
     fi
-    [[ -e /sys/fs/cgroup/cgroup.controllers ]] && return
     for each in cpu cpuset memory pids; do
-        [[ -d /sys/fs/cgroup/$each ]] || echo "a real node needs the cgroup controller $each, and it is not mounted at /sys/fs/cgroup/$each"
+        if has_one_hierarchy; then
+            grep -qw "$each" "$hierarchy/cgroup.controllers" || echo "a real node needs the cgroup controller $each, and $hierarchy/cgroup.controllers does not name it"
+        else
+            [[ -d $hierarchy/$each ]] || echo "a real node needs the cgroup controller $each, and it is not mounted at $hierarchy/$each"
+        fi
+    done
+}
+
+# Whether the machine has the second version of cgroups, which is one hierarchy for all controllers.
+has_one_hierarchy() { [[ -e $hierarchy/cgroup.controllers ]]; }
+
+# Makes the root of the cgroups of pods, which is the bench's own, so that two benches on a machine do not share one. Prints why
+# it cannot be, if so.
+own_cgroups() {
+    local each controllers=() words
+    if ! has_one_hierarchy; then
+        for each in "$hierarchy"/*/; do mkdir -p "${each%/}$cgroup" 2>/dev/null || true; done
+        return
+    fi
+    # In one hierarchy a controller is there only where the level above hands it down, and a kubelet refuses a root that lacks
+    # one of these if the machine has it. Below its root, it hands them down itself.
+    for each in cpu cpuset hugetlb memory pids; do
+        ! grep -qw "$each" "$hierarchy/cgroup.controllers" || controllers+=("+$each")
+    done
+    words=$(mkdir -p "$hierarchy$cgroup" 2>&1) || {
+        echo "a real node needs a cgroup of its own: $words"
+        return
+    }
+    for each in "$hierarchy" "$hierarchy${cgroup%/*}"; do
+        words=$({ echo "${controllers[*]}" >"$each/cgroup.subtree_control"; } 2>&1) || {
+            echo "a real node needs the cgroup controllers ${controllers[*]#+}, and $each does not hand them down (${words##*: }): run on the machine itself, or in a container that begins at a cgroup without processes"
+            return
+        }
     done
 }
 
@@ -25,13 +56,14 @@ use_packages() {
 
 # A private view of the few places outside its own directory that the node writes to. The mounts are the bench's own.
 own_places() {
-    local setting value each
+    local setting value
     mount --make-rshared /
     mkdir -p "$state/pod-logs" "$state/sysctl"
     mount --bind "$state/pod-logs" /var/log
-    # containerd has no option for where CNI's notes go.
-    mkdir -p /var/lib/cni
+    # containerd has no option for where CNI's notes go, nor a kubelet for where it meets the plugins of devices.
+    mkdir -p /var/lib/cni /var/lib/kubelet
     mount -t tmpfs tmpfs /var/lib/cni
+    mount -t tmpfs tmpfs /var/lib/kubelet
     # A kubelet sets these for the whole machine, unless it reads that they are as it wants them.
     while read -r setting value; do
         [[ -e /proc/sys/$setting ]] || continue
@@ -45,12 +77,6 @@ kernel/panic_on_oops 1
 kernel/keys/root_maxkeys 1000000
 kernel/keys/root_maxbytes 25000000
 SYSCTL
-    # The cgroups of pods have a root of their own, so that two benches on a machine do not share one.
-    if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
-        mkdir -p "/sys/fs/cgroup$cgroup"
-    else
-        for each in /sys/fs/cgroup/*/; do mkdir -p "${each%/}$cgroup" 2>/dev/null || true; done
-    fi
 }
 
 write_node_configuration() {

@@ -264,6 +264,12 @@ async fn what_a_frozen_leader_sends_after_its_lease_has_no_effect() -> Result<()
         for name in expected.keys() {
             stage.reached(name, &RunPhase::Succeeded).await?;
         }
+        // It is thawed to new work, which the second one has in hand: both see something to write.
+        let late: Vec<_> = (0..10).map(|number| format!("late-{number}")).collect();
+        for name in &late {
+            stage.run("worker", name, &json!({})).await?;
+            expected.insert(name.clone(), 1);
+        }
         first.thaw()?;
 
         // It has understood when it has looked at the Lease, and does not take it.
@@ -272,6 +278,9 @@ async fn what_a_frozen_leader_sends_after_its_lease_has_no_effect() -> Result<()
         })
         .await?;
         assert!(first.is_alive()?, "it waits for its turn");
+        for name in &late {
+            stage.reached(name, &RunPhase::Succeeded).await?;
+        }
         // The second one ends and hands over in order: the first one works again.
         assert!(second.stop().await?.success());
         stage.run("worker", "after", &json!({})).await?;
@@ -312,6 +321,19 @@ async fn between_leases(stage: &Stage<'_>) -> Result<(), Failure> {
         })
         .collect();
     assert!(effective.is_empty(), "{effective:#?}");
+    // A frozen process asks for nothing, so the first question since then is that of a thawed one.
+    let thawed = first.iter().map(|request| request.received);
+    let thawed = thawed
+        .filter(|received| (begin..end).contains(received))
+        .min()
+        .ok_or("the first one asked for nothing after it was thawed")?;
+    assert!(
+        second.iter().any(|request| {
+            let effective = request.is_write() && request.succeeded();
+            effective && request.resource() == "agentruns/status" && request.received > thawed
+        }),
+        "there was something left to write when the first one was thawed"
+    );
     assert!(
         first
             .iter()

@@ -1,12 +1,18 @@
 //! Taking parts of the cluster away and bringing them back. Everybody on the bench feels it, so a test that does so has to be
 //! alone there.
 
-use std::{fmt, io, path::Path, time::Duration};
+use std::{
+    fmt, io,
+    panic::{AssertUnwindSafe, resume_unwind},
+    path::Path,
+    time::Duration,
+};
 
+use futures::FutureExt;
 use kube::Client;
 use tokio::{process::Command, time::Instant};
 
-use super::{Bench, wait::LIMIT};
+use super::{Bench, Failure, wait::LIMIT};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cluster/bench.sh");
 /// Between two looks at an API server that starts, which tells nobody when it is ready.
@@ -46,13 +52,26 @@ pub enum ScriptError {
 }
 
 impl Bench {
+    /// Takes a part away for as long as something takes. It comes back whatever becomes of that, so that a test that fails does
+    /// not fail all others.
+    pub async fn without<T>(
+        &self,
+        part: Part,
+        meanwhile: impl AsyncFnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.stop(part).await?;
+        let outcome = AssertUnwindSafe(meanwhile()).catch_unwind().await;
+        self.start(part).await?;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
     /// Ends a part, and returns when it has ended.
-    pub async fn stop(&self, part: Part) -> Result<(), ScriptError> {
+    async fn stop(&self, part: Part) -> Result<(), ScriptError> {
         script("stop", part.to_string().as_ref()).await
     }
 
     /// Starts a part. It takes a moment to be ready.
-    pub async fn start(&self, part: Part) -> Result<(), ScriptError> {
+    async fn start(&self, part: Part) -> Result<(), ScriptError> {
         script("start", part.to_string().as_ref()).await
     }
 

@@ -14,33 +14,36 @@ use kube::{
 };
 
 /// The end of a log is where the trouble is; a test that prints without end must not fill the disk.
-const LOG_BYTES_MAX: i64 = 1_000_000;
+const LOG_LINES_MAX: i64 = 10_000;
+/// The same for lines without an end.
+const LOG_BYTES_MAX: usize = 1_000_000;
 /// Far more than a test makes, and a bound on what one report holds in memory.
 const OBJECTS_MAX: u32 = 2_000;
 
 #[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    #[error("{} cannot be written: {error}", path.display())]
-    File { path: PathBuf, error: io::Error },
-    #[error("the cluster does not say what there is: {0}")]
-    Cluster(#[source] Box<kube::Error>),
+#[error("{} cannot be written: {error}", path.display())]
+pub struct ReportError {
+    path: PathBuf,
+    error: io::Error,
 }
 
-impl From<kube::Error> for ReportError {
-    fn from(error: kube::Error) -> Self {
-        Self::Cluster(Box::new(error))
-    }
-}
-
+/// What the cluster does not tell is written down as such, in the place of it: the rest may be what explains the failure.
 pub(super) async fn write(admin: &Client, namespace: &str, directory: &Path) -> Result<(), ReportError> {
-    save(directory, "events.txt", &events(admin, namespace).await?)?;
-    save(directory, "objects.json", &objects(admin, namespace).await?)?;
+    let unknown = |error: kube::Error| format!("the cluster does not say what there is: {error}\n");
+    let events = events(admin, namespace).await.unwrap_or_else(unknown);
+    save(directory, "events.txt", &events)?;
+    let objects = objects(admin, namespace).await.unwrap_or_else(unknown);
+    save(directory, "objects.json", &objects)?;
     let pods: Api<Pod> = Api::namespaced(admin.clone(), namespace);
-    for pod in pods.list(&ListParams::default().limit(OBJECTS_MAX)).await? {
+    let list = match pods.list(&ListParams::default().limit(OBJECTS_MAX)).await {
+        Ok(list) => list,
+        Err(error) => return save(directory, "logs.txt", &unknown(error)),
+    };
+    for pod in list {
         for container in containers(&pod) {
             let parameters = LogParams {
                 container: Some(container.clone()),
-                limit_bytes: Some(LOG_BYTES_MAX),
+                tail_lines: Some(LOG_LINES_MAX),
                 ..LogParams::default()
             };
             // A container that never started has no log, which is worth knowing too.
@@ -49,11 +52,17 @@ pub(super) async fn write(admin: &Client, namespace: &str, directory: &Path) -> 
             save(
                 directory,
                 &format!("log-{}-{container}.txt", pod.name_any()),
-                &log,
+                end_of(&log, LOG_BYTES_MAX),
             )?;
         }
     }
     Ok(())
+}
+
+/// The last bytes of a text, and fewer where that would cut a character in two.
+fn end_of(text: &str, bytes: usize) -> &str {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(bytes));
+    text.get(start..).unwrap_or_default()
 }
 
 fn containers(pod: &Pod) -> Vec<String> {
@@ -63,7 +72,7 @@ fn containers(pod: &Pod) -> Vec<String> {
         .collect()
 }
 
-async fn events(admin: &Client, namespace: &str) -> Result<String, ReportError> {
+async fn events(admin: &Client, namespace: &str) -> Result<String, kube::Error> {
     let api: Api<Event> = Api::namespaced(admin.clone(), namespace);
     let mut events = api.list(&ListParams::default().limit(OBJECTS_MAX)).await?.items;
     events.sort_by_key(|event| event.creation_timestamp().map(|time| time.0));
@@ -88,7 +97,7 @@ async fn events(admin: &Client, namespace: &str) -> Result<String, ReportError> 
 }
 
 /// Every object of every kind that lives in namespaces, as JSON, one to a line.
-async fn objects(admin: &Client, namespace: &str) -> Result<String, ReportError> {
+async fn objects(admin: &Client, namespace: &str) -> Result<String, kube::Error> {
     let discovery = Discovery::new(admin.clone()).run().await?;
     let mut text = String::new();
     for group in discovery.groups() {
@@ -118,5 +127,18 @@ async fn objects(admin: &Client, namespace: &str) -> Result<String, ReportError>
 fn save(directory: &Path, name: &str, text: &str) -> Result<(), ReportError> {
     let path = directory.join(name);
     let written = fs::create_dir_all(directory).and_then(|()| fs::write(&path, text));
-    written.map_err(|error| ReportError::File { path, error })
+    written.map_err(|error| ReportError { path, error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log_is_what_is_kept() {
+        assert_eq!(end_of("begin end", 3), "end");
+        assert_eq!(end_of("end", 3), "end");
+        assert_eq!(end_of("a\u{20ac}b", 2), "b");
+        assert_eq!(end_of("", 3), "");
+    }
 }

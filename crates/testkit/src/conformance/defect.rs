@@ -1,12 +1,13 @@
 //! Servers that overlook something, one for each area of the corpus. If the corpus does not notice, it says nothing about that
 //! area.
 //!
-//! To overlook a part of a request is the same as never to have got it, so a defect takes that part away before the request is
-//! sent.
+//! To overlook a part of a request is the same as never to have got it, so such a defect takes that part away before the
+//! request is sent. Where a server would only repeat what it was sent, that shows nothing, so there the defect is in what it
+//! answers.
 
 use serde_json::Value;
 
-use super::run::Outgoing;
+use super::run::{Between, Incoming, Outgoing};
 
 /// One way to be wrong.
 #[derive(Clone, Copy, Debug)]
@@ -14,38 +15,64 @@ pub struct Defect {
     pub area: &'static str,
     /// What such a server overlooks.
     pub overlooks: &'static str,
-    overlook: fn(&mut Outgoing),
+    plant: Plant,
 }
 
-impl Defect {
-    pub fn apply(&self, request: &mut Outgoing) {
-        (self.overlook)(request);
+#[derive(Clone, Copy, Debug)]
+enum Plant {
+    Request(fn(&mut Outgoing)),
+    Answer(fn(&mut Incoming)),
+    /// A watch says no more after so many events.
+    Watch(usize),
+}
+
+impl Between for Defect {
+    fn request(&self, request: &mut Outgoing) {
+        if let Plant::Request(change) = self.plant {
+            change(request);
+        }
+    }
+
+    fn answer(&self, answer: &mut Incoming) {
+        if let Plant::Answer(change) = self.plant {
+            change(answer);
+        }
+    }
+
+    fn events_max(&self) -> usize {
+        match self.plant {
+            Plant::Watch(events) => events,
+            Plant::Request(_) | Plant::Answer(_) => usize::MAX,
+        }
     }
 }
 
+use Plant::{Answer, Request, Watch};
+
 #[rustfmt::skip] // It is read as a table.
 pub const DEFECTS: &[Defect] = &[
-    Defect { area: "apply", overlooks: "that nobody asked for force", overlook: |r| if r.is_apply() { r.set("force", "true") } },
-    Defect { area: "builtins", overlooks: "that a map must not change", overlook: |r| r.without("immutable") },
-    Defect { area: "create", overlooks: "the version that a new object has already", overlook: |r| r.without("resourceVersion") },
-    Defect { area: "defaulting", overlooks: "defaults", overlook: |r| r.without("default") },
-    Defect { area: "definitions", overlooks: "rules in definitions", overlook: |r| r.without("x-kubernetes-validations") },
-    Defect { area: "deletion", overlooks: "preconditions", overlook: |r| r.without("preconditions") },
-    Defect { area: "discovery", overlooks: "short names", overlook: |r| r.without("shortNames") },
-    Defect { area: "dry-run", overlooks: "that nothing must change", overlook: |r| r.unset("dryRun") },
-    Defect { area: "forms", overlooks: "how much of an object is wanted", overlook: |r| r.unset("includeObject") },
-    Defect { area: "jobs", overlooks: "which failures end a Job", overlook: |r| r.without("podFailurePolicy") },
-    Defect { area: "list", overlooks: "how long a page may be", overlook: |r| r.unset("limit") },
-    Defect { area: "metadata", overlooks: "annotations", overlook: |r| r.without("annotations") },
-    Defect { area: "namespaces", overlooks: "who holds what is in a namespace", overlook: |r| r.without("finalizers") },
-    Defect { area: "owners", overlooks: "whom an owner waits for", overlook: |r| r.without("blockOwnerDeletion") },
-    Defect { area: "patch", overlooks: "that null takes away", overlook: |r| r.without_nulls() },
-    Defect { area: "rules", overlooks: "rules about the past", overlook: |r| r.without_text("oldSelf") },
-    Defect { area: "schema", overlooks: "patterns", overlook: |r| r.without("pattern") },
-    Defect { area: "selectors", overlooks: "which labels are wanted", overlook: |r| r.unset("labelSelector") },
-    Defect { area: "strict", overlooks: "how fields are to be checked", overlook: |r| r.unset("fieldValidation") },
-    Defect { area: "update", overlooks: "which version is written over", overlook: |r| r.without("resourceVersion") },
-    Defect { area: "watch", overlooks: "where a watch begins", overlook: |r| r.unset("resourceVersion") },
+    Defect { area: "apply", overlooks: "that nobody asked for force", plant: Request(|r| if r.is_apply() { r.set("force", "true") }) },
+    Defect { area: "builtins", overlooks: "that a map must not change", plant: Request(|r| r.without("immutable")) },
+    Defect { area: "create", overlooks: "the version that a new object has already", plant: Request(|r| r.without("resourceVersion")) },
+    Defect { area: "defaulting", overlooks: "a default that is due", plant: Answer(|a| if a.status == 201 { a.without_at("/spec", "size") }) },
+    Defect { area: "definitions", overlooks: "what is wrong with a definition", plant: Answer(|a| if a.method == "POST" && a.status == 422 { a.status = 201 }) },
+    Defect { area: "deletion", overlooks: "preconditions", plant: Request(|r| r.without("preconditions")) },
+    Defect { area: "discovery", overlooks: "short names", plant: Answer(|a| a.without("shortNames")) },
+    Defect { area: "dry-run", overlooks: "that nothing must change", plant: Request(|r| r.unset("dryRun")) },
+    Defect { area: "forms", overlooks: "how much of an object is wanted", plant: Request(|r| r.unset("includeObject")) },
+    Defect { area: "jobs", overlooks: "which failures end a Job", plant: Request(|r| r.without("podFailurePolicy")) },
+    Defect { area: "list", overlooks: "how long a page may be", plant: Request(|r| r.unset("limit")) },
+    Defect { area: "metadata", overlooks: "annotations", plant: Answer(|a| a.without_at("/metadata", "annotations")) },
+    Defect { area: "namespaces", overlooks: "who holds what is in a namespace", plant: Request(|r| r.without("finalizers")) },
+    Defect { area: "owners", overlooks: "whom an owner waits for", plant: Request(|r| r.without("blockOwnerDeletion")) },
+    Defect { area: "patch", overlooks: "that null takes away", plant: Request(Outgoing::without_nulls) },
+    Defect { area: "rules", overlooks: "rules about the past", plant: Request(|r| r.without_text("oldSelf")) },
+    Defect { area: "schema", overlooks: "patterns", plant: Request(|r| r.without("pattern")) },
+    Defect { area: "selectors", overlooks: "which labels are wanted", plant: Request(|r| r.unset("labelSelector")) },
+    Defect { area: "strict", overlooks: "how fields are to be checked", plant: Request(|r| r.unset("fieldValidation")) },
+    Defect { area: "update", overlooks: "which version is written over", plant: Request(|r| r.without("resourceVersion")) },
+    Defect { area: "watch", overlooks: "the second event", plant: Watch(1) },
+    Defect { area: "watch", overlooks: "where a watch begins", plant: Request(|r| r.unset("resourceVersion")) },
 ];
 
 impl Outgoing {
@@ -95,6 +122,22 @@ impl Outgoing {
         if let Ok(mut body) = serde_json::from_str(&self.body) {
             everywhere(&mut body, change);
             self.body = body.to_string();
+        }
+    }
+}
+
+impl Incoming {
+    /// Takes a field away, wherever it is.
+    fn without(&mut self, field: &str) {
+        everywhere(&mut self.body, &|object| {
+            object.remove(field);
+        });
+    }
+
+    /// Takes a field away from the object that is there.
+    fn without_at(&mut self, pointer: &str, field: &str) {
+        if let Some(Value::Object(object)) = self.body.pointer_mut(pointer) {
+            object.remove(field);
         }
     }
 }

@@ -16,6 +16,8 @@ use super::{
     widgets,
 };
 
+/// How the groups of all kinds end that the corpus brings along.
+pub const GROUPS: &str = ".conformance.test";
 /// No wait for an answer is longer; what the corpus waits for takes a few seconds on a real cluster.
 const LIMIT: Duration = Duration::from_secs(90);
 /// How often a server is asked for something that cannot be watched, such as whether it serves a kind yet.
@@ -31,7 +33,38 @@ pub struct RunError {
     area: String,
     title: String,
     what: String,
+    /// What was answered before, and to the request that did not get what it waited for.
+    pub answers: Vec<Answer>,
 }
+
+/// An answer as it has come, unless it is that of a watch.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// Of the request.
+    pub method: String,
+    /// Of the request, with the query.
+    pub path: String,
+    pub status: u16,
+    /// A document, or null.
+    pub body: Value,
+}
+
+/// Somebody between the corpus and the server.
+pub trait Between: Sync {
+    /// Changes a request on its way.
+    fn request(&self, _request: &mut Outgoing) {}
+    /// Changes an answer on its way back.
+    fn answer(&self, _answer: &mut Incoming) {}
+    /// After how many events a watch is cut off.
+    fn events_max(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// Nobody is between them.
+struct Nobody;
+
+impl Between for Nobody {}
 
 /// A request as it is about to be sent.
 #[derive(Clone, Debug)]
@@ -45,17 +78,17 @@ pub struct Outgoing {
 
 /// Plays the script in a namespace and a group of its own, made from `run`, and returns the answers, hidden behind a mask.
 pub async fn play(client: &Client, script: &Script, run: &str) -> Result<Vec<Answer>, RunError> {
-    play_through(client, script, run, &|_| {}).await
+    play_through(client, script, run, &Nobody).await
 }
 
-/// The same, while somebody changes the requests on their way.
+/// The same, while somebody is in between.
 pub async fn play_through(
     client: &Client,
     script: &Script,
     run: &str,
-    change: &(dyn Fn(&mut Outgoing) + Sync),
+    between: &dyn Between,
 ) -> Result<Vec<Answer>, RunError> {
-    let mut player = Player::new(client, script, run, change);
+    let mut player = Player::new(client, script, run, between);
     let mut answers = Vec::new();
     let mut outcome = player
         .prepare(script.needs_kind)
@@ -66,6 +99,7 @@ pub async fn play_through(
             match player.step(step).await {
                 Ok(answer) => answers.push(answer),
                 Err(what) => {
+                    answers.extend(player.unwanted.take().map(|answer| player.told(step, answer)));
                     outcome = Err((step.title.as_str(), what));
                     break;
                 }
@@ -74,34 +108,34 @@ pub async fn play_through(
     }
     // What is left goes in the background. It is in nobody's way, so that it need not be waited for.
     player.leave().await;
-    outcome.map_err(|(title, what)| RunError {
-        area: script.area.clone(),
-        title: title.to_owned(),
-        what,
-    })?;
-    Ok(answers)
+    match outcome {
+        Ok(()) => Ok(answers),
+        Err((title, what)) => Err(RunError {
+            area: script.area.clone(),
+            title: title.to_owned(),
+            what,
+            answers,
+        }),
+    }
 }
 
 struct Player<'a> {
     client: &'a Client,
-    change: &'a (dyn Fn(&mut Outgoing) + Sync),
+    between: &'a dyn Between,
     variables: BTreeMap<String, String>,
     mask: Mask,
     watches: BTreeMap<String, BoxStream<'static, Result<Bytes, String>>>,
+    /// The last answer to a request that waited for another one in vain.
+    unwanted: Option<Answer>,
 }
 
 impl<'a> Player<'a> {
-    fn new(
-        client: &'a Client,
-        script: &Script,
-        run: &str,
-        change: &'a (dyn Fn(&mut Outgoing) + Sync),
-    ) -> Self {
+    fn new(client: &'a Client, script: &Script, run: &str, between: &'a dyn Between) -> Self {
         let mut variables = script.variables.clone();
         let mut mask = Mask::default();
         let own = [
             ("namespace", format!("conformance-{run}")),
-            ("group", format!("g{run}.conformance.test")),
+            ("group", format!("g{run}{GROUPS}")),
             // As OpenAPI writes the group: in names of schemas, of operations and of tags.
             ("reversed", format!("test.conformance.g{run}")),
             ("Camel", format!("G{run}ConformanceTest")),
@@ -115,10 +149,11 @@ impl<'a> Player<'a> {
         }
         Self {
             client,
-            change,
+            between,
             variables,
             mask,
             watches: BTreeMap::new(),
+            unwanted: None,
         }
     }
 
@@ -139,7 +174,7 @@ impl<'a> Player<'a> {
         served.await.map(|_| ())
     }
 
-    /// The kind stays: the garbage collector of a real cluster stands still while kinds go.
+    /// The kind stays until all is played: the garbage collector of a real cluster stands still while kinds go.
     async fn leave(&mut self) {
         self.watches.clear();
         // It may be gone already, and if it cannot be deleted, the script has failed for the same reason.
@@ -149,7 +184,7 @@ impl<'a> Player<'a> {
     }
 
     async fn must(&self, method: &str, path: &str, body: &str, status: u16) -> Result<(), String> {
-        let answer = whole(self.send(method, path, &[], body).await?).await?;
+        let answer = self.whole(method, path, &[], body).await?;
         if answer.status == status {
             return Ok(());
         }
@@ -159,11 +194,16 @@ impl<'a> Player<'a> {
 
     async fn step(&mut self, step: &Step) -> Result<Answer, String> {
         self.mask.next_request();
-        let mut answer = match &step.action {
+        let answer = match &step.action {
             Action::Request(request) => self.request(request).await?,
             Action::Watch { name, path } => self.watch(name, path).await?,
             Action::Events { name, count } => self.events(name, *count).await?,
         };
+        Ok(self.told(step, answer))
+    }
+
+    /// An answer as it is kept.
+    fn told(&mut self, step: &Step, mut answer: Answer) -> Answer {
         step.title.clone_into(&mut answer.title);
         self.mask.value(&mut answer.body);
         answer.warnings = answer
@@ -171,7 +211,7 @@ impl<'a> Player<'a> {
             .iter()
             .map(|warning| self.mask.text(warning))
             .collect();
-        Ok(answer)
+        answer
     }
 
     async fn request(&mut self, request: &Request) -> Result<Answer, String> {
@@ -185,8 +225,11 @@ impl<'a> Player<'a> {
         } = request;
         let mut answer = self.until(method.as_str(), path, headers, body, until).await?;
         for (name, pointer) in &request.keep {
-            let value = answer.body.pointer(&self.filled(pointer));
-            let value = value.ok_or_else(|| format!("nothing is at {pointer} of {}", answer.body))?;
+            let Some(value) = answer.body.pointer(&self.filled(pointer)) else {
+                let what = format!("nothing is at {pointer} of {}", answer.body);
+                self.unwanted = Some(answer);
+                return Err(what);
+            };
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             self.variables.insert(name.clone(), value);
         }
@@ -212,7 +255,7 @@ impl<'a> Player<'a> {
 
     /// Asks again after every change until the answer is as wanted; at once if nothing is.
     async fn until(
-        &self,
+        &mut self,
         method: &str,
         path: &str,
         headers: &[(String, String)],
@@ -223,7 +266,7 @@ impl<'a> Player<'a> {
         let asked = async {
             let mut changes: Option<BoxStream<'_, Result<Bytes, String>>> = None;
             loop {
-                let answer = whole(self.send(method, path, headers, body).await?).await?;
+                let answer = self.whole(method, path, headers, body).await?;
                 if conditions.iter().all(|condition| holds(condition, &answer)) {
                     return Ok(answer);
                 }
@@ -241,7 +284,11 @@ impl<'a> Player<'a> {
         };
         match tokio::time::timeout(LIMIT, asked).await {
             Ok(answer) => answer,
-            Err(_elapsed) => Err(format!("{path} did not get there; last answer: {last:?}")),
+            Err(_elapsed) => {
+                let what = format!("{path} did not get there; last answer: {last:?}");
+                self.unwanted = last;
+                Err(what)
+            }
         }
     }
 
@@ -265,8 +312,10 @@ impl<'a> Player<'a> {
     async fn watch(&mut self, name: &str, path: &str) -> Result<Answer, String> {
         let answer = self.send("GET", path, &[], "").await?;
         let said = head(&answer);
-        self.watches
-            .insert(name.to_owned(), lines(answer.into_body()).boxed());
+        self.watches.insert(
+            name.to_owned(),
+            lines(answer.into_body()).take(self.between.events_max()).boxed(),
+        );
         Ok(said)
     }
 
@@ -293,6 +342,26 @@ impl<'a> Player<'a> {
         })
     }
 
+    /// Asks, and waits for the whole of the answer.
+    async fn whole(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(String, String)],
+        body: &str,
+    ) -> Result<Answer, String> {
+        let mut answer = whole(self.send(method, path, headers, body).await?).await?;
+        let mut incoming = Incoming {
+            method: method.to_owned(),
+            path: self.filled(path),
+            status: answer.status,
+            body: answer.body,
+        };
+        self.between.answer(&mut incoming);
+        (answer.status, answer.body) = (incoming.status, incoming.body);
+        Ok(answer)
+    }
+
     async fn send(
         &self,
         method: &str,
@@ -306,7 +375,7 @@ impl<'a> Player<'a> {
             headers: headers.to_vec(),
             body: self.filled(body),
         };
-        (self.change)(&mut outgoing);
+        self.between.request(&mut outgoing);
         self.client
             .send(outgoing.into_request()?)
             .await

@@ -10,4 +10,5 @@ mod network;
 mod nodes;
 mod real_node;
 mod rules;
+mod tools;
 mod users;
