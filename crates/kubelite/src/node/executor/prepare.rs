@@ -225,7 +225,9 @@ fn temporary(files: &Files) -> Vec<Mount> {
 /// What every container sees of places that are otherwise its own.
 fn exposed(settings: &Settings) -> Vec<Mount> {
     let exposed = settings.config.exposed.iter();
-    exposed.map(|path| mount(path.clone(), path.clone(), true)).collect()
+    exposed
+        .map(|path| mount(path.clone(), path.clone(), true))
+        .collect()
 }
 
 /// What the container sees of the machine, and what it sees instead of the rest.
