@@ -11,7 +11,7 @@ use jangar_testkit::conformance::{
     corpus,
     defect::DEFECTS,
     kept, known,
-    run::{self, Between},
+    run::{self, Between, Nobody},
 };
 use kube::Client;
 use kubelite::{
@@ -26,11 +26,6 @@ const START: &str = "2026-03-01T12:00:00Z";
 const RUN: &str = "00000000";
 /// As many as an area that is to say something needs, times the number of areas.
 const REQUESTS_MIN: usize = 300;
-
-/// Nobody is between the corpus and the server.
-struct Nobody;
-
-impl Between for Nobody {}
 
 /// Plays a script on a server of its own, with somebody in between, and says what differs from what a real cluster answered.
 async fn on_kubelite(script: &Script, between: &dyn Between) -> (Vec<Difference>, Option<RunError>) {

@@ -13,8 +13,9 @@ use jangar_testkit::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
 };
+use serde_json::json;
 
 /// Much of a script is waiting. More at once would wait for the two cores of a small machine.
 const AT_ONCE: usize = 4;
@@ -42,10 +43,43 @@ async fn remove_kinds(client: &Client) -> Result<(), Failure> {
     let mut kinds = api.list(&ListParams::default()).await?.items;
     kinds.retain(|kind| kind.spec.group.ends_with(GROUPS));
     for kind in &kinds {
+        let_go(client, kind).await?;
         api.delete(&kind.name_any(), &DeleteParams::default()).await?;
     }
     for kind in &kinds {
         until_gone(&api, &kind.name_any()).await?;
+    }
+    Ok(())
+}
+
+/// Takes the finalizers from what there is of a kind, which would hold up its end.
+async fn let_go(client: &Client, kind: &CustomResourceDefinition) -> Result<(), Failure> {
+    let Some(version) = kind.spec.versions.iter().find(|version| version.served) else {
+        return Ok(());
+    };
+    let (group, names) = (&kind.spec.group, &kind.spec.names);
+    let resource = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk(group, &version.name, &names.kind),
+        &names.plural,
+    );
+    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    for object in objects.list(&ListParams::default()).await? {
+        if object.finalizers().is_empty() {
+            continue;
+        }
+        let api = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+            None => objects.clone(),
+        };
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        match api
+            .patch(&object.name_any(), &PatchParams::default(), &patch)
+            .await
+        {
+            // Its namespace is on the way out as well, and may be quicker.
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            other => drop(other?),
+        }
     }
     Ok(())
 }

@@ -62,7 +62,8 @@ pub trait Between: Sync {
 }
 
 /// Nobody is between them.
-struct Nobody;
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
 
 impl Between for Nobody {}
 
