@@ -41,6 +41,7 @@ const ROOMS: &[Room] = &[
         may_use: &["api", "engine", "controllers", "store", "proto", "server", "kubelite"],
         tests_may_use: &[],
     },
+    Room { name: "bench", may_use: &["api"], tests_may_use: &[] },
 ];
 
 /// Crates whose normal dependencies must hold none of [`INPUT_AND_OUTPUT`].
