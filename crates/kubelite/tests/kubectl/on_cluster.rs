@@ -72,9 +72,20 @@ fn timeless(transcript: &str) -> String {
             .map(|(pattern, shown)| (Regex::new(pattern).expect("the pattern is valid"), shown))
             .into()
     });
-    MASKS
+    let masked = MASKS
         .iter()
         .fold(transcript.to_owned(), |text, (pattern, shown)| {
             pattern.replace_all(&text, *shown).into_owned()
-        })
+        });
+    in_order(&masked)
+}
+
+/// A cluster lists the mistakes in an object in any order.
+fn in_order(transcript: &str) -> String {
+    let is_mistake = |line: &&str| line.starts_with("stderr: * ");
+    let mut lines: Vec<&str> = transcript.split_inclusive('\n').collect();
+    for run in lines.chunk_by_mut(|one, other| is_mistake(one) && is_mistake(other)) {
+        run.sort_unstable();
+    }
+    lines.concat()
 }
