@@ -94,6 +94,22 @@ fn any_step() -> impl Strategy<Value = Step> {
     })
 }
 
+/// Whether an empty map or list that is applied has become null. Kubernetes 1.35 leaves null where one has lost its last item,
+/// and the next apply of the same puts the empty one there, which is a change.
+fn has_lost(applied: &Value, live: &Value) -> bool {
+    match (applied, live) {
+        (Value::Object(members), Value::Null) => members.is_empty(),
+        (Value::Array(items), Value::Null) => items.is_empty(),
+        (Value::Object(members), Value::Object(live)) => members
+            .iter()
+            .any(|(name, value)| live.get(name).is_some_and(|live| has_lost(value, live))),
+        (Value::Array(items), Value::Array(live)) => items
+            .iter()
+            .any(|item| live.iter().any(|live| has_lost(item, live))),
+        _ => false,
+    }
+}
+
 fn history() -> impl Strategy<Value = (Value, bool, Vec<Step>)> {
     (any_schema(), any::<bool>(), vec(any_step(), 1..6))
 }
@@ -122,6 +138,9 @@ proptest! {
         for step in steps {
             if server.write(&step).is_ok() && step.is_apply {
                 let once = server.live.clone();
+                if once.as_ref().is_some_and(|live| has_lost(&step.body, live)) {
+                    break;
+                }
                 prop_assert!(server.write(&step).is_ok());
                 prop_assert_eq!(&server.live, &once);
             }
