@@ -70,9 +70,9 @@ pub(crate) async fn goes_on(stage: &Stage<'_>, before: &[&str], after: &str) -> 
     Ok(())
 }
 
-#[tokio::test]
-async fn runs_go_on_after_the_connection_is_cut() -> Result<(), Failure> {
-    beside_others("connection-cut", async |stage| {
+/// Breaks the connection while one run works and another is asked for, mends it, and holds that all go on.
+async fn go_on_after(scene: &str, break_it: fn(&Cable)) -> Result<(), Failure> {
+    beside_others(scene, async |stage| {
         let mut nodes = Nodes::of(stage, "1s");
         nodes.add("zone-a").await?;
         let (cable, mut controllers) = at_a_cable(stage, &nodes).await?;
@@ -80,7 +80,7 @@ async fn runs_go_on_after_the_connection_is_cut() -> Result<(), Failure> {
         stage.run("worker", "one", &json!({})).await?;
         until(&stage.scene.api::<Job>(), "one-job", "to be there", |_| true).await?;
 
-        cable.cut();
+        break_it(&cable);
         all_pods_ended(stage, 1).await?;
         stage.run("worker", "two", &json!({})).await?;
         cable.mend();
@@ -92,25 +92,13 @@ async fn runs_go_on_after_the_connection_is_cut() -> Result<(), Failure> {
     .await
 }
 
+#[tokio::test]
+async fn runs_go_on_after_the_connection_is_cut() -> Result<(), Failure> {
+    go_on_after("connection-cut", Cable::cut).await
+}
+
 /// Nobody says that the connections are dead. Each watch finds out by itself, because none lasts for ever.
 #[tokio::test]
 async fn runs_go_on_after_the_connection_falls_silent() -> Result<(), Failure> {
-    beside_others("connection-silent", async |stage| {
-        let mut nodes = Nodes::of(stage, "1s");
-        nodes.add("zone-a").await?;
-        let (cable, mut controllers) = at_a_cable(stage, &nodes).await?;
-        stage.agent("worker", "true").await?;
-        stage.run("worker", "one", &json!({})).await?;
-        until(&stage.scene.api::<Job>(), "one-job", "to be there", |_| true).await?;
-
-        cable.silence();
-        all_pods_ended(stage, 1).await?;
-        stage.run("worker", "two", &json!({})).await?;
-        cable.mend();
-
-        goes_on(stage, &["one", "two"], "three").await?;
-        assert!(controllers.is_alive()?);
-        nodes.remove_all().await
-    })
-    .await
+    go_on_after("connection-silent", Cable::silence).await
 }
