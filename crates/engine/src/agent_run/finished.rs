@@ -16,6 +16,10 @@ use super::{
 };
 use crate::decision::{Decision, Effect, Plan};
 
+/// How long the Job controller may take to write that a Job has ended before the Job is let go without that. It waits for one
+/// second by itself, and for more where it has much to do.
+const JOB_END_PATIENCE: Duration = Duration::from_secs(10);
+
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     let mut plan = Plan {
         status: settled_status(situation),
@@ -25,8 +29,12 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     for job in situation.own_jobs().filter(|job| jobs::is_held(job)) {
         held = true;
         if ended_by_itself(situation, job) {
-            plan.effects
-                .push(leftovers::let_go(job, situation.run, situation.settings));
+            match still_written_until(situation, job) {
+                Some(until) => plan.wake_at = sooner(plan.wake_at, Some(until)),
+                None => plan
+                    .effects
+                    .push(leftovers::let_go(job, situation.run, situation.settings)),
+            }
             continue;
         }
         // Something of it may still be there, whatever the phase says.
@@ -75,6 +83,16 @@ fn ended_by_itself(situation: &Situation<'_>, job: &Job) -> bool {
     situation.status.phase != Some(RunPhase::Cancelled)
         && pods.iter().all(|pod| jobs::has_ended(pod))
         && (!pods.is_empty() || jobs::end(job).is_some())
+}
+
+/// Until when the Job controller may still be writing the end of a Job whose pod has ended. Letting the Job go meanwhile would
+/// make its own writes fail, and cost the API server two more for each Job; the Job's condition tells when it is done.
+fn still_written_until(situation: &Situation<'_>, job: &Job) -> Option<Timestamp> {
+    if jobs::end(job).is_some() || jobs::is_deleting(job) {
+        return None;
+    }
+    let until = leftovers::after(situation.status.finished_at?.0, JOB_END_PATIENCE);
+    (situation.now < until).then_some(until)
 }
 
 /// A cancel of a run that had already ended is answered, and changes nothing.

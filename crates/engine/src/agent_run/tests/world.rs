@@ -270,8 +270,30 @@ impl World {
         self
     }
 
-    /// The pod of a Job ended, with this exit code and these last words.
+    /// The pod of a Job ended, with this exit code and these last words, and the Job controller has written so.
     pub(super) fn pod_ended(&mut self, job: &str, exit_code: i32, words: &Value) -> &mut Self {
+        self.pod_just_ended(job, exit_code, words).job_ended(job)
+    }
+
+    /// The Job controller writes what became of a Job that nobody has deleted.
+    pub(super) fn job_ended(&mut self, job: &str) -> &mut Self {
+        let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
+        let failed = self.observed.pods[&uid].pods().iter().any(|pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            phase == Some("Failed")
+        });
+        let type_ = if failed { "Failed" } else { "Complete" };
+        self.change_job(job, |found, now| {
+            if found.metadata.deletion_timestamp.is_none() {
+                let condition = json!({"type": type_, "status": "True", "lastTransitionTime": Time(now)});
+                found.status.get_or_insert_default().conditions = Some(vec![object(condition)]);
+            }
+        });
+        self
+    }
+
+    /// The pod of a Job ended, and the Job controller has not noticed yet.
+    pub(super) fn pod_just_ended(&mut self, job: &str, exit_code: i32, words: &Value) -> &mut Self {
         let phase = if exit_code == 0 { "Succeeded" } else { "Failed" };
         let finished_at = Time(self.now);
         self.pod(
