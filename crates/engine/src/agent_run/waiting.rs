@@ -15,7 +15,7 @@ use super::{
     leftovers::{after, sooner},
     unreachable,
 };
-use crate::decision::{Decision, Plan, PodSight, Rejection};
+use crate::decision::{Decision, Plan, PodSight, Question, Rejection};
 
 /// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,6 +61,10 @@ pub(super) fn plan(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> De
     let first = attempt.job.is_none() && attempt.current() == 1 && situation.task.is_first();
     let submitted = || situation.normal(Reason::Submitted, format!("Job {} was created", job.name_any()));
     let wake_at = match limit(situation, job, sight) {
+        // What a cache shows may be old: it may have ended well long ago.
+        Some(limit) if situation.now >= limit.at && matches!(sight, PodSight::Cached(_)) => {
+            return Decision::look(Question::PodsOf(jobs::uid(job)));
+        }
         Some(limit) if situation.now >= limit.at => {
             next.given_up(&limit.why);
             None
