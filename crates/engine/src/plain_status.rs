@@ -7,8 +7,11 @@
 
 use jangar_api::{
     agents::{
-        agent::AgentStatus, agent_provider::AgentProviderStatus, agent_run::AgentRunStatus,
-        agent_run_status::{RunOutcome, WorkflowStatus, WorkflowStepStatus}, implementation_spec::ImplementationSpecStatus,
+        agent::AgentStatus,
+        agent_provider::AgentProviderStatus,
+        agent_run::AgentRunStatus,
+        agent_run_status::{RunOutcome, WorkflowStatus, WorkflowStepStatus},
+        implementation_spec::ImplementationSpecStatus,
     },
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
     reason::Reason,

@@ -208,11 +208,24 @@ mod tests {
         let context = json!({"steps": {"plan": {"outputs": {"branch": "fix", "none": null, "empty": ""}}}});
 
         assert_eq!(
-            render("[{{ steps.plan.outputs.branch }}{{ steps.plan.outputs.empty }}]", &context).as_deref(),
+            render(
+                "[{{ steps.plan.outputs.branch }}{{ steps.plan.outputs.empty }}]",
+                &context
+            )
+            .as_deref(),
             Ok("[fix]")
         );
-        for path in ["steps.plan.outputs.commit", "steps.plan.outputs.none", "steps.build.outputs.a", "steps"] {
-            let context = if path == "steps" { json!({}) } else { context.clone() };
+        for path in [
+            "steps.plan.outputs.commit",
+            "steps.plan.outputs.none",
+            "steps.build.outputs.a",
+            "steps",
+        ] {
+            let context = if path == "steps" {
+                json!({})
+            } else {
+                context.clone()
+            };
             let error = render(&format!("{{{{ {path} }}}}"), &context).unwrap_err();
             assert!(
                 matches!(&error, TemplateError::NotReported { path: named, .. } if named == path),

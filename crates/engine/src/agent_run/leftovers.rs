@@ -1,5 +1,5 @@
-//! Jobs that are not needed any more: those of a run that is gone or being deleted, and those of earlier attempts and steps. And how
-//! a Job is ended, which cancelling and giving up need as well.
+//! Jobs that are not needed any more: those of a run that is gone or being deleted, and those of earlier attempts and steps.
+//! And how a Job is ended, which cancelling and giving up need as well.
 //!
 //! Nothing of a deleted run may go on running. No Job may be held by our finalizer for ever.
 

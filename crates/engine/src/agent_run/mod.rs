@@ -265,7 +265,8 @@ impl Situation<'_> {
     /// How many attempts the current step has in all: as it says itself, or as its Job was made for.
     fn attempts_allowed(&self, job: Option<&Job>) -> u32 {
         let agent = self.observed.references.agent.seen();
-        let by_settings = || job::attempts_allowed(self.run, agent.map(AsRef::as_ref), self.settings).unwrap_or(1);
+        let by_settings =
+            || job::attempts_allowed(self.run, agent.map(AsRef::as_ref), self.settings).unwrap_or(1);
         self.task
             .attempts()
             .unwrap_or_else(|| job.map_or_else(by_settings, |job| Stamp::of(job).attempts_allowed))
@@ -274,6 +275,7 @@ impl Situation<'_> {
     /// The Job of the current attempt, if it is there.
     fn current_job(&self) -> Option<&Arc<Job>> {
         let name = self.job_name();
-        self.own_jobs().find(|job| job.metadata.name.as_ref() == Some(&name))
+        self.own_jobs()
+            .find(|job| job.metadata.name.as_ref() == Some(&name))
     }
 }

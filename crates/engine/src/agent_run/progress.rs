@@ -22,7 +22,13 @@ const MESSAGE_MAX: usize = 1024;
 
 impl NextStatus<'_> {
     /// An attempt of a step runs as a Job.
-    pub(super) fn step_running(&mut self, task: Task<'_>, run: &AgentRun, attempt: &Attempt, started: jiff::Timestamp) {
+    pub(super) fn step_running(
+        &mut self,
+        task: Task<'_>,
+        run: &AgentRun,
+        attempt: &Attempt,
+        started: jiff::Timestamp,
+    ) {
         let Task::Step(step) = task else { return };
         self.lay_out(step, run);
         let now = Timestamp(self.now);
@@ -113,23 +119,30 @@ impl NextStatus<'_> {
         if workflow.steps.len() == steps(run).len() {
             return;
         }
-        let listed = (1_u32..).zip(steps(run)).map(|(number, step)| WorkflowStepStatus {
-            name: Some(name(step).to_owned()),
-            progress: StepProgress {
-                phase: Some(if number < at.number {
-                    StepPhase::Succeeded
-                } else {
-                    StepPhase::Pending
-                }),
-                last_transition_time: Some(now),
-                ..StepProgress::default()
-            },
-            ..WorkflowStepStatus::default()
-        });
+        let listed = (1_u32..)
+            .zip(steps(run))
+            .map(|(number, step)| WorkflowStepStatus {
+                name: Some(name(step).to_owned()),
+                progress: StepProgress {
+                    phase: Some(if number < at.number {
+                        StepPhase::Succeeded
+                    } else {
+                        StepPhase::Pending
+                    }),
+                    last_transition_time: Some(now),
+                    ..StepProgress::default()
+                },
+                ..WorkflowStepStatus::default()
+            });
         workflow.steps = listed.collect();
     }
 
-    fn change_step(&mut self, step: Step<'_>, phase: StepPhase, change: impl FnOnce(&mut WorkflowStepStatus)) {
+    fn change_step(
+        &mut self,
+        step: Step<'_>,
+        phase: StepPhase,
+        change: impl FnOnce(&mut WorkflowStepStatus),
+    ) {
         let now = Timestamp(self.now);
         let index = usize::try_from(step.number - 1).unwrap_or(usize::MAX);
         let workflow = self.status.workflow.as_mut();
@@ -141,7 +154,11 @@ impl NextStatus<'_> {
 
     /// The steps that have not ended, in their order.
     fn open_steps(&mut self) -> impl Iterator<Item = &mut WorkflowStepStatus> {
-        let steps = self.status.workflow.iter_mut().flat_map(|workflow| &mut workflow.steps);
+        let steps = self
+            .status
+            .workflow
+            .iter_mut()
+            .flat_map(|workflow| &mut workflow.steps);
         steps.filter(|step| {
             let phase = step.progress.phase.as_ref();
             !phase.is_some_and(StepPhase::is_terminal)

@@ -3,13 +3,7 @@
 use jangar_api::agents::agent_run::AgentRunStatus;
 use jiff::Timestamp;
 
-use super::{
-    NextStatus, Situation,
-    attempt::Attempt,
-    leftovers::after,
-    outcome::Verdict,
-    task::Task,
-};
+use super::{NextStatus, Situation, attempt::Attempt, leftovers::after, outcome::Verdict, task::Task};
 use crate::{
     decision::{Decision, Plan, Rejection},
     job,

@@ -87,8 +87,7 @@ fn effects_of(
     earlier: Earlier<'_>,
 ) -> Result<Vec<Effect>, Unresolved> {
     let made = || {
-        let parameters =
-            steps::parameters(task, situation.run, earlier).map_err(Unresolved::NotReported)?;
+        let parameters = steps::parameters(task, situation.run, earlier).map_err(Unresolved::NotReported)?;
         let resolved = references::resolve(situation, task)?;
         version_control(situation).map_err(Unresolved::Wrong)?;
         let run = task.run(situation.run, parameters);
@@ -114,7 +113,9 @@ fn acceptable(situation: &Situation<'_>, later: &[Task<'_>]) -> Result<(), Unres
         other @ (RuntimeType::Temporal | RuntimeType::Custom | RuntimeType::Other(_)) => {
             Err(Unresolved::Wrong(Rejection::new(
                 Reason::UnsupportedRuntime,
-                format!("spec.runtime.type is {other}, which this version does not execute: use job or workflow"),
+                format!(
+                    "spec.runtime.type is {other}, which this version does not execute: use job or workflow"
+                ),
             )))
         }
     }

@@ -154,7 +154,9 @@ fn problem_with(run: &AgentRun, path: &str, earlier: &BTreeSet<&str>) -> Option<
 
 /// What the steps before one reported, by name.
 pub(super) fn reported(task: Task<'_>, status: &AgentRunStatus) -> Value {
-    let before = usize::try_from(task.number()).unwrap_or(usize::MAX).saturating_sub(1);
+    let before = usize::try_from(task.number())
+        .unwrap_or(usize::MAX)
+        .saturating_sub(1);
     let steps = status.workflow.iter().flat_map(|workflow| &workflow.steps);
     let reports = steps.take(before).filter_map(|step| {
         let outputs = step.outputs.clone().unwrap_or_default();

@@ -74,9 +74,7 @@ impl<'a> Task<'a> {
             return (number == 0).then_some(Self::Whole);
         }
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
-        steps
-            .get(index)
-            .map(|spec| Self::Step(Step { number, spec }))
+        steps.get(index).map(|spec| Self::Step(Step { number, spec }))
     }
 
     /// What a run begins with.
@@ -235,7 +233,10 @@ fn first_wait(step: &WorkflowStep) -> Duration {
 /// A number below 100 that looks like chance.
 fn jitter_percent(run: &Uid, place: Place) -> u32 {
     let digest = Sha256::digest(format!("{run}/{}/{}", place.step, place.attempt).as_bytes());
-    let number = digest.iter().take(4).fold(0, |number: u32, byte| number << 8 | u32::from(*byte));
+    let number = digest
+        .iter()
+        .take(4)
+        .fold(0, |number: u32, byte| number << 8 | u32::from(*byte));
     number % 100
 }
 
@@ -248,7 +249,10 @@ mod tests {
     use super::*;
 
     fn waits(step: &WorkflowStep, failures: &[u32]) -> Vec<u64> {
-        let task = Task::Step(Step { number: 1, spec: step });
+        let task = Task::Step(Step {
+            number: 1,
+            spec: step,
+        });
         let place = Place { step: 1, attempt: 1 };
         failures
             .iter()
@@ -281,12 +285,22 @@ mod tests {
             .into_iter()
             .zip([100, 200, 400, 3200, 3600, 3600])
         {
-            assert!(wait >= at_least && wait <= at_least + at_least / 5, "{wait} {at_least}");
+            assert!(
+                wait >= at_least && wait <= at_least + at_least / 5,
+                "{wait} {at_least}"
+            );
         }
-        assert_eq!(waits(&step(0), &[1, 9]), [0, 0], "at once, if nobody asks for a wait");
+        assert_eq!(
+            waits(&step(0), &[1, 9]),
+            [0, 0],
+            "at once, if nobody asks for a wait"
+        );
         assert_eq!(waits(&step(-5), &[1]), [0]);
         let long = waits(&step(7200), &[1, 2]);
-        assert_eq!(long[0], long[1], "it asked for more than an hour from the beginning");
+        assert_eq!(
+            long[0], long[1],
+            "it asked for more than an hour from the beginning"
+        );
     }
 
     #[test]

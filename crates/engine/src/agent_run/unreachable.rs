@@ -54,7 +54,9 @@ fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
 /// What is said about a pod that is given up.
 pub(super) fn lost(pod: &Pod) -> Rejection {
     let spec = pod.spec.as_ref();
-    let node = spec.and_then(|spec| spec.node_name.as_deref()).unwrap_or("unknown");
+    let node = spec
+        .and_then(|spec| spec.node_name.as_deref())
+        .unwrap_or("unknown");
     Rejection::new(
         Reason::NodeLost,
         format!(
@@ -97,9 +99,17 @@ mod tests {
         let in_ten_minutes = Some("2026-03-01T10:10:00Z".to_owned());
         assert_eq!(silent("False", "True", &nothing), in_ten_minutes);
         assert_eq!(silent("True", "True", &nothing), None);
-        assert_eq!(silent("False", "False", &nothing), None, "a container of its own is not ready");
+        assert_eq!(
+            silent("False", "False", &nothing),
+            None,
+            "a container of its own is not ready"
+        );
         let gates = json!({"spec": {"readinessGates": [{"conditionType": "example.com/gate"}]}});
-        assert_eq!(silent("False", "True", &gates), None, "a gate of somebody else's is closed");
+        assert_eq!(
+            silent("False", "True", &gates),
+            None,
+            "a gate of somebody else's is closed"
+        );
         let ended = json!({"status": {"phase": "Failed"}});
         assert_eq!(silent("False", "True", &ended), None);
     }
@@ -107,6 +117,9 @@ mod tests {
     #[test]
     fn a_pod_that_should_have_been_killed_is_on_a_silent_node() {
         let deleted = json!({"metadata": {"deletionTimestamp": "2026-03-01T09:00:00Z"}});
-        assert_eq!(silent("True", "True", &deleted), Some("2026-03-01T09:10:00Z".to_owned()));
+        assert_eq!(
+            silent("True", "True", &deleted),
+            Some("2026-03-01T09:10:00Z".to_owned())
+        );
     }
 }

@@ -29,13 +29,20 @@ fn steps(status: &AgentRunStatus) -> Vec<(StepPhase, Option<i32>)> {
     let attempt = |number: Option<Int32>| number.map(Int32::get);
     steps
         .iter()
-        .map(|step| (step.progress.phase.clone().unwrap(), attempt(step.progress.attempt)))
+        .map(|step| {
+            (
+                step.progress.phase.clone().unwrap(),
+                attempt(step.progress.attempt),
+            )
+        })
         .collect()
 }
 
 /// The first example of a page of the documentation.
 fn example(page: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(page);
     let text = fs::read_to_string(page).unwrap();
     let (_, rest) = text.split_once("```yaml\n").unwrap();
     rest.split_once("```").unwrap().0.to_owned()
@@ -62,10 +69,16 @@ async fn the_example_of_the_documentation_hands_an_output_from_one_step_to_the_n
     assert_eq!(status.outcome.unwrap().outputs.unwrap().0["built"], "fix/adder");
     let jobs: Api<Job> = Api::default_namespaced(client);
     let jobs = jobs.list(&ListParams::default()).await.unwrap();
-    let names: Vec<_> = jobs.iter().filter_map(|job| job.metadata.name.as_deref()).collect();
+    let names: Vec<_> = jobs
+        .iter()
+        .filter_map(|job| job.metadata.name.as_deref())
+        .collect();
     assert_eq!(
         names,
-        ["plan-and-build-step-1-attempt-1", "plan-and-build-step-2-attempt-1"]
+        [
+            "plan-and-build-step-1-attempt-1",
+            "plan-and-build-step-2-attempt-1"
+        ]
     );
     assert_eq!(up.stop(), Some(0));
 }
@@ -81,7 +94,8 @@ async fn a_failed_step_is_tried_again_and_a_cancel_ends_the_one_that_runs() {
         })
     };
     // The first step fails once; the second one never ends.
-    let script = "case {{ step.index }}.{{ step.attempt }} in 1.1) exit 3;; 1.2) exit 0;; *) exec sleep 3600;; esac";
+    let script = "case {{ step.index }}.{{ step.attempt }} in 1.1) exit 3;; 1.2) exit 0;; esac; \
+                  echo {{ agentRun.uid }}; while :; do sleep 1; done";
     let provider = json!({"binary": "/bin/sh", "argsTemplate": ["-c", script]});
     create::<AgentProvider>(&client, kind("AgentProvider", provider)).await;
     create::<Agent>(&client, kind("Agent", json!({"providerRef": {"name": "steps"}}))).await;
@@ -102,7 +116,10 @@ async fn a_failed_step_is_tried_again_and_a_cancel_ends_the_one_that_runs() {
         workflow.is_some_and(|workflow| workflow.steps[1].progress.phase == Some(StepPhase::Running))
     };
     let waited = kube::runtime::wait::await_condition(runs.clone(), "steps", at_second);
-    tokio::time::timeout(crate::process::PATIENCE, waited).await.unwrap().unwrap();
+    tokio::time::timeout(crate::process::PATIENCE, waited)
+        .await
+        .unwrap()
+        .unwrap();
     eventually("the second step works", || processes_with(&uid) > 0);
 
     let cancel = json!({"spec": {"cancel": true}});

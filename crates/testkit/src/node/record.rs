@@ -86,7 +86,12 @@ impl Record {
     /// Whether work of this attempt of a step has started, ended or not.
     pub fn has_started(&self, run: &str, step: u32, attempt: u32) -> bool {
         let is_meant = |work: &Work| {
-            let Assignment { run: of, step: at, attempt: number, .. } = &work.assignment;
+            let Assignment {
+                run: of,
+                step: at,
+                attempt: number,
+                ..
+            } = &work.assignment;
             (of.as_str(), *at, *number) == (run, step, attempt)
         };
         self.lock().iter().any(is_meant)

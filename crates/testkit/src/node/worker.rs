@@ -65,7 +65,9 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) async fn run(mut self) {
         let assignment = Assignment::of(&self.pod, &self.store);
-        let script = self.scripts.get(&assignment.run, assignment.step, assignment.attempt);
+        let script = self
+            .scripts
+            .get(&assignment.run, assignment.step, assignment.attempt);
         if self.live(&script).await.is_none() {
             return;
         }

@@ -73,8 +73,14 @@ fn run_document(world: &World, job: &str) -> Value {
         Effect::CreateJob(new) if new.job.metadata.name.as_deref() == Some(job) => Some(&new.job),
         _ => None,
     });
-    let spec = created.and_then(|job| job.spec.as_ref()).expect("the Job was made");
-    let annotations = spec.template.metadata.as_ref().and_then(|pod| pod.annotations.as_ref());
+    let spec = created
+        .and_then(|job| job.spec.as_ref())
+        .expect("the Job was made");
+    let annotations = spec
+        .template
+        .metadata
+        .as_ref()
+        .and_then(|pod| pod.annotations.as_ref());
     let document = &annotations.expect("its files")["agents.proompteng.ai/run.json"];
     serde_json::from_str(document).expect("JSON")
 }
@@ -90,7 +96,10 @@ fn steps_run_one_after_the_other_and_the_next_starts_in_the_same_pass() {
     assert_eq!(first.job_ref.expect("a Job").uid.as_deref(), Some("job-1"));
     assert!(first.job_observed_at.is_some() && first.progress.started_at.is_some());
 
-    world.wait(5).pod_ended(FIRST, 0, &done(&json!({"branch": "fix"}))).settle();
+    world
+        .wait(5)
+        .pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})))
+        .settle();
 
     assert_eq!(
         world.deeds()[1..],
@@ -99,14 +108,27 @@ fn steps_run_one_after_the_other_and_the_next_starts_in_the_same_pass() {
     assert_eq!(world.phase(), Some(RunPhase::Running));
     assert_eq!(phases(&world), ["Succeeded", "Running"]);
     let document = run_document(&world, SECOND);
-    assert_eq!(document["parameters"], json!({"lang": "rust", "branch": "fix", "l": "rust"}));
+    assert_eq!(
+        document["parameters"],
+        json!({"lang": "rust", "branch": "fix", "l": "rust"})
+    );
     assert_eq!(document["steps"]["plan"]["outputs"]["branch"], "fix");
-    assert_eq!(document["step"], json!({"name": "build", "index": 2, "attempt": 1}));
-    let labels = world.observed.jobs[SECOND].metadata.labels.clone().expect("labels");
+    assert_eq!(
+        document["step"],
+        json!({"name": "build", "index": 2, "attempt": 1})
+    );
+    let labels = world.observed.jobs[SECOND]
+        .metadata
+        .labels
+        .clone()
+        .expect("labels");
     assert_eq!(labels["agents.proompteng.ai/step"], "build");
     assert_eq!(labels["agents.proompteng.ai/step-index"], "2");
 
-    world.wait(5).pod_ended(SECOND, 0, &done(&json!({"answer": 42}))).settle();
+    world
+        .wait(5)
+        .pod_ended(SECOND, 0, &done(&json!({"answer": 42})))
+        .settle();
 
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
     assert_eq!(phases(&world), ["Succeeded", "Succeeded"]);
@@ -115,7 +137,11 @@ fn steps_run_one_after_the_other_and_the_next_starts_in_the_same_pass() {
     assert_eq!(outcome.outputs.expect("outputs").0["answer"], 42);
     assert!(!world.is_held(FIRST) && !world.is_held(SECOND));
     let told: Vec<_> = world.notices.iter().map(|notice| &notice.reason).collect();
-    assert_eq!(told, [&Reason::Submitted, &Reason::Completed], "one Event at each end");
+    assert_eq!(
+        told,
+        [&Reason::Submitted, &Reason::Completed],
+        "one Event at each end"
+    );
     assert!(world.questions.is_empty(), "the good way needs no live read");
 }
 
@@ -125,7 +151,10 @@ fn a_step_that_fails_ends_the_run_and_skips_the_rest() {
     world.settle().pod_ended(FIRST, 1, &bad()).settle();
     let (reason, message) = failed(&world);
     assert_eq!(reason, Reason::WorkflowStepFailed);
-    assert!(message.contains("step plan") && message.contains("tests are red"), "{message}");
+    assert!(
+        message.contains("step plan") && message.contains("tests are red"),
+        "{message}"
+    );
     assert_eq!(phases(&world), ["Failed", "Skipped"]);
     assert!(step(&world, 0).progress.finished_at.is_some());
     assert_eq!(step(&world, 1).message.as_deref(), Some("step plan failed"));
@@ -154,7 +183,10 @@ fn a_step_is_tried_again_after_its_wait_and_each_wait_is_longer() {
     assert!((60..=72).contains(&second_wait), "{second_wait}");
 
     world.now = due;
-    world.settle().pod_ended("mend-step-1-attempt-3", 1, &bad()).settle();
+    world
+        .settle()
+        .pod_ended("mend-step-1-attempt-3", 1, &bad())
+        .settle();
     let (reason, message) = failed(&world);
     assert_eq!(reason, Reason::WorkflowStepRetriesExhausted);
     assert!(message.contains("attempt 3, the last"), "{message}");
@@ -164,10 +196,18 @@ fn a_step_is_tried_again_after_its_wait_and_each_wait_is_longer() {
 fn the_retries_of_one_step_are_not_used_up_by_another() {
     let mut world = workflow(&json!([{"name": "plan", "retries": 1}, {"name": "build", "retries": 1}]));
     world.settle().pod_ended(FIRST, 1, &bad()).settle();
-    world.pod_ended("mend-step-1-attempt-2", 0, &done(&json!({}))).settle();
+    world
+        .pod_ended("mend-step-1-attempt-2", 0, &done(&json!({})))
+        .settle();
     world.pod_ended(SECOND, 1, &bad()).settle();
-    assert!(world.deeds().contains(&"create mend-step-2-attempt-2".to_owned()), "{:?}", world.deeds());
-    world.pod_ended("mend-step-2-attempt-2", 0, &done(&json!({}))).settle();
+    assert!(
+        world.deeds().contains(&"create mend-step-2-attempt-2".to_owned()),
+        "{:?}",
+        world.deeds()
+    );
+    world
+        .pod_ended("mend-step-2-attempt-2", 0, &done(&json!({})))
+        .settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
 }
 
@@ -179,7 +219,9 @@ fn a_step_whose_pod_was_taken_away_costs_no_retry() {
     ]});
     world.settle();
     for attempt in 1..=5 {
-        world.pod(&format!("mend-step-1-attempt-{attempt}"), &evicted).settle();
+        world
+            .pod(&format!("mend-step-1-attempt-{attempt}"), &evicted)
+            .settle();
         assert_eq!(world.phase(), Some(RunPhase::Running), "after attempt {attempt}");
     }
     world.pod("mend-step-1-attempt-6", &evicted).settle();
@@ -194,16 +236,29 @@ fn a_step_that_takes_too_long_is_stopped_before_the_next_attempt_starts() {
     assert_eq!(limit.duration_since(world.now).as_secs(), 60);
     world.now = limit;
     world.settle();
-    assert_eq!(world.deeds()[1..], [format!("stop {FIRST}")], "the pod is still there");
-    assert_eq!(world.condition(&ConditionType::Warning).reason, Reason::WorkflowStepTimedOut);
+    assert_eq!(
+        world.deeds()[1..],
+        [format!("stop {FIRST}")],
+        "the pod is still there"
+    );
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::WorkflowStepTimedOut
+    );
 
     world.wait(5).pods_vanish().settle();
 
     assert_eq!(
         world.deeds()[2..],
-        [format!("release {FIRST} for 600 s"), "create mend-step-1-attempt-2".to_owned()]
+        [
+            format!("release {FIRST} for 600 s"),
+            "create mend-step-1-attempt-2".to_owned()
+        ]
     );
-    world.pod("mend-step-1-attempt-2", &json!({"phase": "Running"})).wait(60).settle();
+    world
+        .pod("mend-step-1-attempt-2", &json!({"phase": "Running"}))
+        .wait(60)
+        .settle();
     world.wait(5).pods_vanish().settle();
     let (reason, message) = failed(&world);
     assert_eq!(reason, Reason::WorkflowStepTimedOut);
@@ -223,7 +278,8 @@ fn work_that_ended_before_it_was_stopped_counts_although_its_time_was_up() {
 #[test]
 fn an_agent_that_the_runner_stopped_for_its_time_has_timed_out() {
     let mut world = workflow(&json!([{"name": "plan", "timeoutSeconds": 60}]));
-    let words = json!({"version": 1, "exitCode": 124, "reason": "SoftDeadlineExceeded", "message": "too long"});
+    let words =
+        json!({"version": 1, "exitCode": 124, "reason": "SoftDeadlineExceeded", "message": "too long"});
     world.settle().pod_ended(FIRST, 124, &words).settle();
     assert_eq!(failed(&world).0, Reason::WorkflowStepTimedOut);
 }
@@ -246,7 +302,10 @@ fn a_job_of_a_step_that_was_deleted_is_not_replaced_unless_the_step_says_so() {
                 assert!(world.deeds().contains(&"create mend-step-1-attempt-2".to_owned()));
             }
         }
-        assert_eq!(world.condition(&ConditionType::Warning).reason, Reason::WorkflowJobDeleted);
+        assert_eq!(
+            world.condition(&ConditionType::Warning).reason,
+            Reason::WorkflowJobDeleted
+        );
     }
 }
 
@@ -266,7 +325,10 @@ fn a_job_of_a_step_that_vanished_is_not_replaced_unless_the_step_says_so() {
             Some(reason) => assert_eq!(failed(&world).0, reason),
             None => assert_eq!(phases(&world), ["Running"]),
         }
-        assert_eq!(world.condition(&ConditionType::Warning).reason, Reason::WorkflowJobMissing);
+        assert_eq!(
+            world.condition(&ConditionType::Warning).reason,
+            Reason::WorkflowJobMissing
+        );
     }
 }
 
@@ -285,10 +347,17 @@ fn a_pod_on_a_silent_node_is_given_up_and_replaced_only_when_it_is_dead() {
     world.settle();
     assert_eq!(world.condition(&ConditionType::Warning).reason, Reason::NodeLost);
     world.wait(3600).settle();
-    assert_eq!(world.deeds()[1..], [format!("stop {FIRST}")], "nobody knows whether it still works");
+    assert_eq!(
+        world.deeds()[1..],
+        [format!("stop {FIRST}")],
+        "nobody knows whether it still works"
+    );
     world.pods_vanish().settle();
     assert_eq!(phases(&world), ["Running"]);
-    assert!(world.deeds().contains(&"create mend-step-1-attempt-2".to_owned()), "no retry was asked for");
+    assert!(
+        world.deeds().contains(&"create mend-step-1-attempt-2".to_owned()),
+        "no retry was asked for"
+    );
 }
 
 #[test]
@@ -302,16 +371,25 @@ fn the_same_holds_for_a_run_of_one_job() {
     world.pod("mend-job", &silent).settle().wait(600).settle();
     assert_eq!(world.condition(&ConditionType::Warning).reason, Reason::NodeLost);
     world.pods_vanish().settle();
-    assert_eq!(world.deeds().last().map(String::as_str), Some("create mend-job-attempt-2"));
+    assert_eq!(
+        world.deeds().last().map(String::as_str),
+        Some("create mend-job-attempt-2")
+    );
 }
 
 #[test]
 fn a_cancel_between_two_steps_starts_nothing_more() {
     let mut world = plan_and_build();
-    world.settle().pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})));
+    world
+        .settle()
+        .pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})));
     world.edit(|run| run.spec.stop.cancel = true).settle();
     assert_eq!(world.phase(), Some(RunPhase::Cancelled));
-    assert_eq!(phases(&world), ["Succeeded", "Skipped"], "what was done stays done");
+    assert_eq!(
+        phases(&world),
+        ["Succeeded", "Skipped"],
+        "what was done stays done"
+    );
     assert_eq!(world.deeds()[1..], [format!("release {FIRST} for 600 s")]);
     assert_eq!(world.status().outcome, None, "the run has no result");
 }
@@ -329,9 +407,33 @@ fn a_cancel_stops_the_step_that_runs() {
 }
 
 #[test]
+fn a_step_that_was_cancelled_before_its_job_was_recorded_is_not_said_to_be_skipped() {
+    let mut world = plan_and_build();
+    world
+        .settle()
+        .pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})))
+        .settle();
+    let (mut before, job) = (world.status(), world.observed.jobs[SECOND].clone());
+    // As it was when the Job of the second step had just been made.
+    before.workflow.as_mut().expect("steps").steps[1] = object(json!({"name": "build", "phase": "Pending"}));
+    let reference = &mut before.runtime_ref.as_mut().expect("a reference").0;
+    reference.remove("uid");
+    world.edit(|run| run.status = Some(before));
+    world.edit(|run| run.spec.stop.cancel = true);
+    world.observed.jobs.insert(SECOND.to_owned(), job);
+    world.pod(SECOND, &json!({"phase": "Running"})).settle();
+    world.pods_vanish().settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    assert_eq!(phases(&world), ["Succeeded", "Cancelled"]);
+}
+
+#[test]
 fn a_deleted_workflow_leaves_nothing_running() {
     let mut world = plan_and_build();
-    world.settle().pod_ended(FIRST, 0, &done(&json!({"branch": "fix"}))).settle();
+    world
+        .settle()
+        .pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})))
+        .settle();
     world.pod(SECOND, &json!({"phase": "Running"}));
     world.observed.run = None;
     world.settle();
@@ -343,12 +445,18 @@ fn a_deleted_workflow_leaves_nothing_running() {
 #[test]
 fn a_status_that_was_lost_is_made_again_from_the_jobs() {
     let mut world = plan_and_build();
-    world.settle().pod_ended(FIRST, 0, &done(&json!({"branch": "fix"}))).settle();
+    world
+        .settle()
+        .pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})))
+        .settle();
     let before = world.deeds().len();
     world.edit(|run| run.status = None).settle();
     assert_eq!(world.deeds().len(), before, "nothing is done twice");
     assert_eq!(phases(&world), ["Succeeded", "Running"]);
-    assert_eq!(step(&world, 1).job_ref.expect("a Job").name.as_deref(), Some(SECOND));
+    assert_eq!(
+        step(&world, 1).job_ref.expect("a Job").name.as_deref(),
+        Some(SECOND)
+    );
 }
 
 #[test]
@@ -360,9 +468,14 @@ fn a_step_waits_for_an_agent_that_was_deleted_meanwhile_and_the_one_that_runs_do
     world.wait(3600).settle();
     assert_eq!(world.status(), before, "the step that runs needs it no more");
 
-    world.pod_ended(FIRST, 0, &done(&json!({"branch": "fix"}))).settle();
+    world
+        .pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})))
+        .settle();
     let blocked = world.condition(&ConditionType::Blocked);
-    assert_eq!((blocked.status, blocked.reason), (ConditionStatus::True, Reason::MissingAgent));
+    assert_eq!(
+        (blocked.status, blocked.reason),
+        (ConditionStatus::True, Reason::MissingAgent)
+    );
     assert!(blocked.message.contains("step build"), "{}", blocked.message);
     assert_eq!(step(&world, 1).message.as_deref(), Some(blocked.message.as_str()));
     assert_eq!(step(&world, 1).progress.phase, Some(StepPhase::Pending));
@@ -371,13 +484,18 @@ fn a_step_waits_for_an_agent_that_was_deleted_meanwhile_and_the_one_that_runs_do
     world.settle();
     assert_eq!(phases(&world), ["Succeeded", "Running"]);
     assert_eq!(step(&world, 1).message, None);
-    assert_eq!(world.condition(&ConditionType::Blocked).status, ConditionStatus::False);
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).status,
+        ConditionStatus::False
+    );
 }
 
 #[test]
 fn an_agent_that_does_not_come_back_fails_the_step_that_needs_it() {
     let mut world = plan_and_build();
-    world.settle().pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})));
+    world
+        .settle()
+        .pod_ended(FIRST, 0, &done(&json!({"branch": "fix"})));
     world.observed.references.agent = Sight::Absent;
     world.settle().wait(60).settle();
     assert_eq!(failed(&world).0, Reason::MissingAgent);
@@ -387,7 +505,10 @@ fn an_agent_that_does_not_come_back_fails_the_step_that_needs_it() {
 #[test]
 fn what_a_step_did_not_report_fails_the_one_that_needs_it_by_its_path() {
     let mut world = plan_and_build();
-    world.settle().pod_ended(FIRST, 0, &done(&json!({"other": 1}))).settle();
+    world
+        .settle()
+        .pod_ended(FIRST, 0, &done(&json!({"other": 1})))
+        .settle();
     let (reason, message) = failed(&world);
     assert_eq!(reason, Reason::WorkflowStepFailed);
     assert!(
@@ -396,7 +517,11 @@ fn what_a_step_did_not_report_fails_the_one_that_needs_it_by_its_path() {
     );
     assert_eq!(phases(&world), ["Succeeded", "Failed"]);
     let about = |type_| world.status().common.condition(type_).cloned();
-    assert_eq!(about(&ConditionType::InvalidSpec), None, "the spec is as it should be");
+    assert_eq!(
+        about(&ConditionType::InvalidSpec),
+        None,
+        "the spec is as it should be"
+    );
 }
 
 #[test]
@@ -406,7 +531,10 @@ fn a_value_that_grew_too_large_is_refused_with_its_size() {
     world.settle().pod_ended(FIRST, 0, &words).settle();
     let (reason, message) = failed(&world);
     assert_eq!(reason, Reason::ParameterValueTooLarge);
-    assert!(message.contains("step build") && message.contains("2049 bytes"), "{message}");
+    assert!(
+        message.contains("step build") && message.contains("2049 bytes"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -433,19 +561,47 @@ fn mistakes_in_any_step_are_told_before_the_first_one_starts() {
     let outputs = |path: &str| json!([ok, {"name": "b", "parameters": {"x": format!("{{{{ {path} }}}}")}}]);
     let big = "x".repeat(2049);
     for (steps, reason, words) in [
-        (json!([]), Reason::MissingWorkflowSteps, "spec.workflow.steps has no step"),
-        (json!([ok, {"name": " "}]), Reason::WorkflowStepMissingName, "spec.workflow.steps[1].name"),
+        (
+            json!([]),
+            Reason::MissingWorkflowSteps,
+            "spec.workflow.steps has no step",
+        ),
+        (
+            json!([ok, {"name": " "}]),
+            Reason::WorkflowStepMissingName,
+            "spec.workflow.steps[1].name",
+        ),
         (json!([ok, ok]), Reason::WorkflowStepDuplicate, "\"plan\""),
-        (json!([ok, {"name": "b", "retries": 101}]), Reason::InvalidSpec, "steps[1].retries is 101"),
+        (
+            json!([ok, {"name": "b", "retries": 101}]),
+            Reason::InvalidSpec,
+            "steps[1].retries is 101",
+        ),
         (
             json!([ok, {"name": "b", "retryBackoffSeconds": 86401}]),
             Reason::InvalidSpec,
             "steps[1].retryBackoffSeconds",
         ),
-        (outputs("steps.later.outputs.x"), Reason::InvalidSpec, "later is no step of the run"),
-        (outputs("steps.b.outputs.x"), Reason::InvalidSpec, "b does not come before this step"),
-        (outputs("steps.plan.summary"), Reason::InvalidSpec, "steps.plan.summary, which is not known here"),
-        (outputs("parameters.nothing"), Reason::InvalidSpec, "spec.parameters of the run has no nothing"),
+        (
+            outputs("steps.later.outputs.x"),
+            Reason::InvalidSpec,
+            "later is no step of the run",
+        ),
+        (
+            outputs("steps.b.outputs.x"),
+            Reason::InvalidSpec,
+            "b does not come before this step",
+        ),
+        (
+            outputs("steps.plan.summary"),
+            Reason::InvalidSpec,
+            "steps.plan.summary, which is not known here",
+        ),
+        (
+            outputs("parameters.nothing"),
+            Reason::InvalidSpec,
+            "spec.parameters of the run has no nothing",
+        ),
         (outputs("a b"), Reason::InvalidTemplate, "steps[1].parameters.x"),
         (
             json!([ok, {"name": "b", "parameters": {"x": big}}]),
@@ -468,14 +624,19 @@ fn mistakes_in_any_step_are_told_before_the_first_one_starts() {
         assert!(world.deeds().is_empty(), "{reason}: {:?}", world.deeds());
         let invalid = world.condition(&ConditionType::InvalidSpec);
         assert_eq!(invalid.reason, reason, "{}", invalid.message);
-        assert!(invalid.message.contains(words), "{words} is missing in: {}", invalid.message);
+        assert!(
+            invalid.message.contains(words),
+            "{words} is missing in: {}",
+            invalid.message
+        );
         assert!(world.status().finished_at.is_some());
     }
 }
 
 #[test]
 fn a_step_without_an_image_is_told_before_the_first_one_starts() {
-    let mut world = workflow(&json!([{"name": "plan", "workload": {"image": "planner:1"}}, {"name": "build"}]));
+    let mut world =
+        workflow(&json!([{"name": "plan", "workload": {"image": "planner:1"}}, {"name": "build"}]));
     world.settings.runner.image = None;
     world.settle();
     assert!(world.deeds().is_empty());
