@@ -50,6 +50,8 @@ string_enum! {
         ConfigurationUnavailable,
         /// The node took the pod away: evicted, preempted, or lost with its node.
         Disrupted,
+        /// The node of the pod has not answered for too long. Whether the pod still works is not known.
+        NodeLost,
         /// The Job completed, but no pod was left to read its result from.
         ResultUnavailable,
         NameTaken,

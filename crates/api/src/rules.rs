@@ -1,15 +1,18 @@
 //! The CEL rules of the kinds.
 //!
 //! They are evaluated at the API server, so that a mistake is refused where it is made. Kubernetes bounds the cost of a
-//! rule by the sizes the schema admits; these stay far below the bound because they compare and never iterate over
-//! anything but conditions.
+//! rule by the sizes the schema admits; these stay far below the bound because they compare, and iterate over nothing
+//! but conditions and the at most 100 steps of a workflow.
 
 use kube::core::{Message, Reason, Rule};
 
 /// A run must say what is to be done.
 pub(crate) fn some_implementation() -> Rule {
-    Rule::new("has(self.implementationSpecRef) || has(self.implementation)")
-        .message("say what is to be done: set implementationSpecRef or implementation.inline")
+    Rule::new(
+        "has(self.implementationSpecRef) || has(self.implementation) || (has(self.workflow) && \
+         self.workflow.steps.all(step, has(step.implementationSpecRef) || has(step.implementation)))",
+    )
+    .message("say what is to be done: set implementationSpecRef or implementation.inline, of the run or of every step")
 }
 
 /// A system prompt comes from one place.

@@ -7,8 +7,11 @@
 
 use jangar_api::{
     agents::{
-        agent::AgentStatus, agent_provider::AgentProviderStatus, agent_run::AgentRunStatus,
-        agent_run_status::RunOutcome, implementation_spec::ImplementationSpecStatus,
+        agent::AgentStatus,
+        agent_provider::AgentProviderStatus,
+        agent_run::AgentRunStatus,
+        agent_run_status::{RunOutcome, WorkflowStatus, WorkflowStepStatus},
+        implementation_spec::ImplementationSpecStatus,
     },
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
     reason::Reason,
@@ -66,6 +69,7 @@ impl PlainStatus for AgentRunStatus {
             outcome: self.outcome.as_ref().map(plain_outcome),
             cancel_deadline: self.cancel_deadline,
             spec_hash: self.spec_hash.clone(),
+            workflow: self.workflow.as_ref().map(plain_workflow),
             ..Self::default()
         }
     }
@@ -109,6 +113,19 @@ fn plain_outcome(outcome: &RunOutcome) -> RunOutcome {
         commit: text(&outcome.commit),
         usage: None,
         outputs: None,
+    }
+}
+
+/// Where the steps stand, without what they reported. A later step that needs it says so.
+fn plain_workflow(workflow: &WorkflowStatus) -> WorkflowStatus {
+    let step = |step: &WorkflowStepStatus| WorkflowStepStatus {
+        message: step.message.as_deref().map(cut),
+        outputs: None,
+        ..step.clone()
+    };
+    WorkflowStatus {
+        steps: workflow.steps.iter().map(step).collect(),
+        ..workflow.clone()
     }
 }
 

@@ -205,7 +205,8 @@ impl Story<'_> {
                 self.person.create(&path, object).await;
             }
             Step::Wait(time) => sleep(*time).await,
-            Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, *attempt)).await,
+            Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, 0, *attempt)).await,
+            Step::AwaitStepWork(run, step) => self.until(|| self.record.has_started(run, *step, 1)).await,
             Step::AwaitAccepted(run) => {
                 self.until(|| self.run(run).is_some_and(|run| run.accepted)).await;
             }

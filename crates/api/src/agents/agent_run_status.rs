@@ -29,7 +29,7 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// What executes the run: for Jobs type, name, namespace and uid; for Temporal also workflowId, runId and taskQueue;
+    /// What executes the run: for Jobs type, name, namespace and uid, in a workflow also stepName; for Temporal also workflowId, runId and taskQueue;
     /// for an endpoint its address and answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ref: Option<AnyMap>,
@@ -125,7 +125,7 @@ pub struct VcsStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowStatus {
-    /// Where the workflow as a whole stands: Pending, Running, Succeeded, Failed or Cancelled.
+    /// Where the workflow as a whole stands: as the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<RunPhase>,
     /// When that phase last changed.
@@ -156,6 +156,9 @@ pub struct WorkflowStepStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_observed_at: Option<Timestamp>,
+    /// What the step reported for later steps, once it has succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<FreeForm>,
 }
 
 /// A Job, by its name and by its identity.

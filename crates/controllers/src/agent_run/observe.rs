@@ -1,6 +1,6 @@
 //! Gathers what is known about a run.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jangar_api::agents::{agent::Agent, agent_run::AgentRun, memory::Memory};
 use jangar_engine::{
@@ -8,7 +8,10 @@ use jangar_engine::{
     decision::Sight,
 };
 
-use crate::{caches::Term, driver::Scene};
+use crate::{
+    caches::{Term, implementation_names},
+    driver::Scene,
+};
 
 pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed {
     Observed {
@@ -30,17 +33,16 @@ fn references(scene: &Scene<'_>, run: Option<&AgentRun>) -> References {
         return References {
             agent: Sight::Unseen,
             provider: None,
-            implementation: None,
+            implementations: BTreeMap::new(),
             memory: None,
         };
     };
     let agent: Sight<Agent> = scene.sight(&spec.agent_ref.name);
     let of_agent = agent.seen().map(|agent| &agent.spec);
     let provider = of_agent.map(|agent| scene.sight(&agent.provider_ref.name));
-    let implementation = match (&spec.implementation, &spec.implementation_spec_ref) {
-        (None, Some(reference)) => Some(scene.sight(&reference.name)),
-        (Some(_), _) | (None, None) => None,
-    };
+    let implementations = implementation_names(spec)
+        .map(|name| (name.to_owned(), scene.sight(name)))
+        .collect();
     let memory = spec.memory_ref.as_ref();
     let memory = memory.or_else(|| of_agent.and_then(|agent| agent.memory_ref.as_ref()));
     let memory = match memory {
@@ -51,7 +53,7 @@ fn references(scene: &Scene<'_>, run: Option<&AgentRun>) -> References {
     References {
         agent,
         provider,
-        implementation,
+        implementations,
         memory,
     }
 }

@@ -4,8 +4,11 @@ use std::{collections::BTreeSet, fmt};
 
 use jangar_api::{
     agents::{
-        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
-        implementation_spec::ImplementationSpec, memory::Memory,
+        agent::Agent,
+        agent_provider::AgentProvider,
+        agent_run::{AgentRun, AgentRunSpec},
+        implementation_spec::ImplementationSpec,
+        memory::Memory,
     },
     labels,
     phase::RunPhase,
@@ -131,11 +134,10 @@ impl Cached for AgentRun {
             return BTreeSet::new();
         }
         let spec = &self.spec;
-        let implementation = spec.implementation_spec_ref.as_ref();
         let memory = spec.memory_ref.as_ref();
         [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
-            .chain(implementation.map(|reference| Term::ImplementationSpec(name(reference))))
+            .chain(implementation_names(spec).map(|name| Term::ImplementationSpec(name.to_owned())))
             .chain(memory.map(|reference| Term::Memory(name(reference))))
             .collect()
     }
@@ -194,6 +196,16 @@ impl Cached for Pod {
     fn terms(&self) -> BTreeSet<Term> {
         run_in_label(self.meta())
     }
+}
+
+/// The names of the ImplementationSpecs that a run and its steps refer to.
+pub(crate) fn implementation_names(spec: &AgentRunSpec) -> impl Iterator<Item = &str> {
+    let steps = spec.workflow.iter().flat_map(|workflow| &workflow.steps);
+    let of_steps = steps.filter_map(|step| step.implementation_spec_ref.as_ref());
+    spec.implementation_spec_ref
+        .iter()
+        .chain(of_steps)
+        .map(|reference| reference.name.trim())
 }
 
 /// The name that a reference means.

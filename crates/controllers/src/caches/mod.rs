@@ -33,7 +33,7 @@ pub use self::{
 };
 pub(crate) use self::{
     cache::{key_of, uid_of},
-    kinds::with_kind,
+    kinds::{implementation_names, with_kind},
     watch::spawn_watches,
 };
 

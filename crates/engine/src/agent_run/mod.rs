@@ -8,8 +8,12 @@
 //! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
-//! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start |
+//! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start, `unreachable` whether its node is lost |
 //! | has none yet | `start`: `references` and the Job of the next attempt |
+//!
+//! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time; `task` is the piece of
+//! work that a run is at, and a run of the runtime `job` has one that is all of it. `steps` says whether steps make sense and
+//! what they get from each other, `progress` shows where they stand.
 //!
 //! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `next_status`
 //! writes the status, and `attempt` is what the status remembers of Jobs.
@@ -24,13 +28,17 @@ mod jobs;
 mod leftovers;
 mod next_status;
 mod outcome;
+mod progress;
 mod references;
 mod retry;
 mod spec_hash;
 mod stamp;
 mod start;
+mod steps;
+mod task;
 #[cfg(test)]
 mod tests;
+mod unreachable;
 mod vanished;
 mod waiting;
 
@@ -54,10 +62,10 @@ use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
 pub use self::spec_hash::spec_hash;
-use self::{attempt::Attempt, next_status::NextStatus};
+use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
 use crate::{
     decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
-    job,
+    job::{self, Place},
     settings::Settings,
 };
 
@@ -104,8 +112,8 @@ pub struct References {
     pub agent: Sight<Agent>,
     /// `None` as long as the Agent is not known.
     pub provider: Option<Sight<AgentProvider>>,
-    /// `None` if the work is described in the run itself.
-    pub implementation: Option<Sight<ImplementationSpec>>,
+    /// Those that the run and its steps refer to, by name. Where the work is described in place, there is none.
+    pub implementations: BTreeMap<String, Sight<ImplementationSpec>>,
     /// The one that the run names, else its Agent, else the default of the namespace; `None` if there is none of these.
     pub memory: Option<Sight<Memory>>,
 }
@@ -119,6 +127,8 @@ struct Situation<'a> {
     status: &'a AgentRunStatus,
     /// What the status remembers of Jobs.
     attempt: Attempt,
+    /// What the run is at.
+    task: Task<'a>,
     settings: &'a Settings,
     now: Timestamp,
 }
@@ -140,12 +150,14 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     }
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
+    let attempt = attempt(observed, run, status);
     let situation = Situation {
         observed,
         run,
         uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
         status,
-        attempt: attempt(observed, run, status),
+        task: Task::numbered(run, attempt.step).unwrap_or(Task::Whole),
+        attempt,
         settings,
         now,
     };
@@ -161,15 +173,27 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
 }
 
 /// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
-/// never made twice.
+/// never made twice, and a step that a later one has followed is over.
 fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Attempt {
-    let remembered = Attempt::remembered(status);
+    let is_of_run = |place: &Place| Task::numbered(run, place.step).is_some();
+    let unbegun = || {
+        let first = Task::first(run).number();
+        Attempt::at(Place {
+            step: first,
+            attempt: 0,
+        })
+    };
+    let remembered = Some(Attempt::remembered(status))
+        .filter(|attempt| is_of_run(&attempt.place()))
+        .unwrap_or_else(unbegun);
     let made = jobs::of_run(observed, run)
-        .filter_map(|job| jobs::attempt(job))
+        .filter_map(|job| jobs::place(job))
+        .filter(is_of_run)
         .max();
     match made {
-        Some(number) if number > remembered.number => Attempt {
-            number,
+        Some(place) if place.step > remembered.step => Attempt::at(place),
+        Some(place) if place > remembered.place() => Attempt {
+            number: place.attempt,
             job: None,
             ..remembered
         },
@@ -222,7 +246,7 @@ impl Situation<'_> {
 
     /// The name of the Job of the current attempt.
     fn job_name(&self) -> String {
-        job::name(&self.observed.key.name, self.attempt.current()).into()
+        job::name(&self.observed.key.name, self.attempt.current_place()).into()
     }
 
     /// The Jobs of this run whose end is not recorded.
@@ -232,9 +256,26 @@ impl Situation<'_> {
             .filter(move |job| jobs::is_held(job) || job.metadata.name.as_ref() == Some(&current))
     }
 
-    /// The Jobs of this run, without those of earlier attempts, which `leftovers` sees to.
+    /// The Jobs of this run, without those of earlier attempts and steps, which `leftovers` sees to.
     fn own_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
         jobs::of_run(self.observed, self.run)
-            .filter(|job| jobs::attempt(job).is_none_or(|number| number >= self.attempt.number))
+            .filter(|job| jobs::place(job).is_none_or(|place| place >= self.attempt.place()))
+    }
+
+    /// How many attempts the current step has in all: as it says itself, or as its Job was made for.
+    fn attempts_allowed(&self, job: Option<&Job>) -> u32 {
+        let agent = self.observed.references.agent.seen();
+        let by_settings =
+            || job::attempts_allowed(self.run, agent.map(AsRef::as_ref), self.settings).unwrap_or(1);
+        self.task
+            .attempts()
+            .unwrap_or_else(|| job.map_or_else(by_settings, |job| Stamp::of(job).attempts_allowed))
+    }
+
+    /// The Job of the current attempt, if it is there.
+    fn current_job(&self) -> Option<&Arc<Job>> {
+        let name = self.job_name();
+        self.own_jobs()
+            .find(|job| job.metadata.name.as_ref() == Some(&name))
     }
 }

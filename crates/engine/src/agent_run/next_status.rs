@@ -20,7 +20,7 @@ pub(super) struct NextStatus<'a> {
     before: &'a AgentRunStatus,
     pub status: AgentRunStatus,
     conditions: Conditions,
-    now: Timestamp,
+    pub now: Timestamp,
 }
 
 impl<'a> NextStatus<'a> {
@@ -43,6 +43,7 @@ impl<'a> NextStatus<'a> {
             message,
         );
         self.status.phase.get_or_insert(RunPhase::Pending);
+        self.step_waits(Some(message));
         self.conditions.stand(Health::Progressing, reason, message);
     }
 
@@ -51,6 +52,7 @@ impl<'a> NextStatus<'a> {
         if !self.is_true(&ConditionType::Blocked) {
             return;
         }
+        self.step_waits(None);
         self.conditions.clear(ConditionType::Blocked, Reason::Running, "");
         self.conditions.stand(Health::Progressing, &Reason::Running, "");
     }
@@ -101,8 +103,8 @@ impl<'a> NextStatus<'a> {
             .stand(Health::Progressing, &Reason::Running, message);
     }
 
-    /// Goes on with another attempt.
-    pub(super) fn retrying(&mut self, reason: &Reason, message: &str) {
+    /// Goes on with another attempt, or with the next step.
+    pub(super) fn going_on(&mut self, reason: &Reason, message: &str) {
         for (type_, status) in [
             (ConditionType::InProgress, ConditionStatus::True),
             (ConditionType::Succeeded, ConditionStatus::Unknown),
@@ -183,7 +185,7 @@ impl<'a> NextStatus<'a> {
         );
     }
 
-    /// Is given up while its pod is there: the pod is stopped when this is written.
+    /// The run, or its current attempt, is given up while its pod is there: the pod is stopped when this is written.
     pub(super) fn given_up(&mut self, why: &Rejection) {
         self.warn(&why.reason, &why.message);
         Attempt::give_up(self.status.runtime_ref.get_or_insert_default(), why);
@@ -252,6 +254,7 @@ impl<'a> NextStatus<'a> {
         } else {
             ConditionStatus::False
         };
+        self.steps_ended(&phase, finished_at, message);
         self.status.phase = Some(phase);
         self.status.finished_at = Some(values::Timestamp(finished_at));
         self.status.cancel_deadline = None;
@@ -271,6 +274,7 @@ impl<'a> NextStatus<'a> {
 
     /// The status, if it differs from the one before.
     pub(super) fn into_status(mut self) -> Option<AgentRunStatus> {
+        self.workflow_follows();
         self.status.common = self.conditions.into_status(&self.before.common);
         touched(self.before, self.status, |status| &mut status.common, self.now)
     }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use jangar_api::{
-    agents::agent_run::{AgentRunStatus, RuntimeType, VcsMode},
+    agents::agent_run::{AgentRun, AgentRunStatus, RuntimeType, VcsMode},
     condition::{ConditionStatus, ConditionType},
     reason::Reason,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
+use serde_json::Value;
 
 use super::{
     References, Situation, jobs,
@@ -17,10 +18,12 @@ use super::{
     references::{self, Lacking, Resolved, Unresolved},
     retry, spec_hash,
     stamp::Stamp,
+    steps::{self, Earlier},
+    task::{self, Description, Task},
 };
 use crate::{
     decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection, Sight},
-    job::{self, JobRequest},
+    job::{self, JobRequest, Place, StepOfRun},
 };
 
 /// How long after a refusal that may pass, such as a quota, the Job is tried again. No event tells when it has.
@@ -36,7 +39,7 @@ const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
 
 /// Makes the Job of the next attempt.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
-    if let Some(due) = retry::waits_until(&situation.attempt, situation.now) {
+    if let Some(due) = retry::waits_until(&situation.attempt, situation.task, situation.now) {
         return Decision::Act(Plan {
             wake_at: Some(due),
             ..Plan::nothing()
@@ -56,28 +59,65 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         Err(Unresolved::Unsure(question)) => Decision::look(question),
         Err(Unresolved::Lacking(lacking)) => lacking_reference(situation, lacking),
         Err(Unresolved::Wrong(rejection)) => reject(situation, &rejection),
+        Err(Unresolved::NotReported(why)) => fail(situation, &why),
     }
 }
 
 /// The Job and what it needs, once all that the run refers to is there and allows it.
+///
+/// Before the first step of a workflow starts, all of them have to be possible: a mistake in the last one would otherwise
+/// show when the others have done their work. A step that starts later finds what is there by then, and waits for what is not.
 fn first_effects(situation: &Situation<'_>) -> Result<Vec<Effect>, Unresolved> {
-    acceptable(situation).map_err(Unresolved::Wrong)?;
-    let resolved = references::resolve(situation)?;
-    version_control(situation).map_err(Unresolved::Wrong)?;
-    build(situation, &resolved)
+    let task = situation.task;
+    let is_new = situation.attempt.number == 0;
+    let later: Vec<Task<'_>> = task.onwards(situation.run).skip(1).filter(|_| is_new).collect();
+    acceptable(situation, &later)?;
+    let reports = steps::reported(task, situation.status);
+    let effects = effects_of(situation, task, Earlier::Ran(&reports))?;
+    for task in later {
+        effects_of(situation, task, Earlier::NotRun)?;
+    }
+    Ok(effects)
+}
+
+/// The Job of a task and what it needs.
+fn effects_of(
+    situation: &Situation<'_>,
+    task: Task<'_>,
+    earlier: Earlier<'_>,
+) -> Result<Vec<Effect>, Unresolved> {
+    let made = || {
+        let parameters = steps::parameters(task, situation.run, earlier).map_err(Unresolved::NotReported)?;
+        let resolved = references::resolve(situation, task)?;
+        version_control(situation).map_err(Unresolved::Wrong)?;
+        let run = task.run(situation.run, parameters);
+        build(situation, task, &run, &resolved, earlier)
+    };
+    made().map_err(|why: Unresolved| why.of(task))
 }
 
 /// Whether the run makes sense by itself, and this version can execute it.
-fn acceptable(situation: &Situation<'_>) -> Result<(), Rejection> {
-    match &situation.run.spec.runtime.type_ {
-        RuntimeType::Job => job::check_run(situation.run, situation.settings),
-        other @ (RuntimeType::Workflow
-        | RuntimeType::Temporal
-        | RuntimeType::Custom
-        | RuntimeType::Other(_)) => Err(Rejection::new(
-            Reason::UnsupportedRuntime,
-            format!("spec.runtime.type is {other}, which this version does not execute: use job"),
-        )),
+fn acceptable(situation: &Situation<'_>, later: &[Task<'_>]) -> Result<(), Unresolved> {
+    let run = situation.run;
+    match &run.spec.runtime.type_ {
+        RuntimeType::Job => job::check_run(run, situation.settings).map_err(Unresolved::Wrong),
+        RuntimeType::Workflow => {
+            steps::check(run).map_err(Unresolved::Wrong)?;
+            [situation.task].iter().chain(later).try_for_each(|task| {
+                let parameters =
+                    steps::parameters(*task, run, Earlier::NotRun).map_err(Unresolved::NotReported)?;
+                job::check_run(&task.run(run, parameters), situation.settings)
+                    .map_err(|why| Unresolved::Wrong(why).of(*task))
+            })
+        }
+        other @ (RuntimeType::Temporal | RuntimeType::Custom | RuntimeType::Other(_)) => {
+            Err(Unresolved::Wrong(Rejection::new(
+                Reason::UnsupportedRuntime,
+                format!(
+                    "spec.runtime.type is {other}, which this version does not execute: use job or workflow"
+                ),
+            )))
+        }
     }
 }
 
@@ -100,27 +140,47 @@ pub(super) fn wants_version_control(situation: &Situation<'_>) -> bool {
     let spec = &situation.run.spec;
     let References {
         agent,
-        implementation,
+        implementations,
         ..
     } = &situation.observed.references;
-    let inline = spec
-        .implementation
-        .as_ref()
-        .map(|implementation| &implementation.inline);
-    let referenced = implementation
-        .as_ref()
-        .and_then(Sight::seen)
-        .map(|object| &object.spec);
+    let work = match situation.task.description(situation.run) {
+        Description::Inline(implementation, _) => Some(&implementation.inline),
+        Description::Reference(reference, _) => implementations
+            .get(reference.name.trim())
+            .and_then(Sight::seen)
+            .map(|object| &object.spec),
+        Description::Nowhere => None,
+    };
     spec.vcs_ref.is_some()
-        || inline.or(referenced).is_some_and(|work| work.vcs_ref.is_some())
+        || work.is_some_and(|work| work.vcs_ref.is_some())
         || agent.seen().is_some_and(|agent| agent.spec.vcs_ref.is_some())
 }
 
-fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Unresolved> {
+/// Makes the Job of a task. `run` is the run as the task sees it.
+fn build(
+    situation: &Situation<'_>,
+    task: Task<'_>,
+    run: &AgentRun,
+    resolved: &Resolved<'_>,
+    earlier: Earlier<'_>,
+) -> Result<Vec<Effect>, Unresolved> {
     let spec_hash = spec_hash(&situation.run.spec);
+    let nothing = Value::Object(serde_json::Map::new());
+    let earlier = match earlier {
+        Earlier::NotRun => &nothing,
+        Earlier::Ran(reports) => reports,
+    };
     let request = JobRequest {
-        run: situation.run,
-        attempt: situation.attempt.current(),
+        run,
+        place: Place {
+            step: task.number(),
+            attempt: situation.attempt.current(),
+        },
+        step: task.step().map(|step| StepOfRun {
+            name: task::name(step.spec),
+            earlier,
+            timeout_seconds: step.spec.timeout_seconds.map(task::not_negative),
+        }),
         agent: resolved.agent,
         provider: resolved.provider,
         implementation: resolved.implementation,
@@ -131,8 +191,11 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         admitted_at: situation.now,
     };
     let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
-    let attempts_allowed = job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
-        .map_err(Unresolved::Wrong)?;
+    let attempts_allowed = match task.attempts() {
+        Some(attempts) => attempts,
+        None => job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
+            .map_err(Unresolved::Wrong)?,
+    };
     let system_prompt_hash = match &built.system_prompt_source {
         Some(source) => references::prompt_hash(situation, source)?,
         None => built.system_prompt_hash,
@@ -251,11 +314,11 @@ fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Decision<AgentRun
 pub(super) fn name_taken(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
     let name = job.name_any();
     let of_earlier_run = jobs::owner_run(job, &situation.observed.key.name).is_some();
-    let mut next = situation.next_status();
     if of_earlier_run || jobs::is_deleting(job) {
         let message = format!(
             "Job {name} is still there and belongs to something else that is going away; the run starts when it has gone"
         );
+        let mut next = situation.next_status();
         next.blocked(&Reason::PreviousJobTerminating, &message);
         return Decision::Act(Plan {
             status: next.into_status(),
@@ -267,10 +330,16 @@ pub(super) fn name_taken(situation: &Situation<'_>, job: &Job) -> Decision<Agent
         "the run needs a Job called {name}, and there is one that does not belong to it: delete that Job, or choose another \
          name for the run"
     );
-    next.failed(situation.now, &Reason::NameTaken, &message);
+    fail(situation, &Rejection::new(Reason::NameTaken, message))
+}
+
+/// The run has failed, although it was written as it should be.
+fn fail(situation: &Situation<'_>, why: &Rejection) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    next.failed(situation.now, &why.reason, &why.message);
     Decision::Act(Plan {
         status: next.into_status(),
-        notices: vec![situation.warning(Reason::NameTaken, message)],
+        notices: vec![situation.warning(why.reason.clone(), why.message.clone())],
         ..Plan::nothing()
     })
 }

@@ -1,16 +1,19 @@
 //! A Job that went away before its end was recorded: deleted by somebody, or gone without a trace. What it was doing may have
-//! been done, so it is never done again blindly.
+//! been done, so it is never done again blindly: only a step that says so is tried again, and only when no pod is left.
 
 use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, follow, jobs,
+    NextStatus, Situation,
+    attempt::Attempt,
+    follow, jobs,
     leftovers::{self, Stopping},
     outcome::{self, Verdict},
+    retry,
 };
-use crate::decision::{Decision, ObjectId, Plan, PodSight};
+use crate::decision::{Decision, ObjectId, Plan, PodSight, Rejection};
 
 /// Somebody else deleted the Job while its pod was working.
 pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
@@ -35,7 +38,8 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
                 "Job {name} was deleted by somebody else before it ended, and its pod has stopped: submit the run again if \
                  its work is still wanted"
             );
-            without_result(situation, next, &Reason::WorkflowJobDeleted, &message)
+            let why = Rejection::new(Reason::WorkflowJobDeleted, message);
+            without_result(situation, next, why, Some(job))
         }
     }
 }
@@ -43,25 +47,27 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
 /// The Job is gone, and a live read has said so.
 pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentRunStatus> {
     let sight = situation.observed.pods_of(&job.uid);
+    let missing = situation.task.job_missing();
     let mut next = situation.next_status();
     if let Some(pod) = sight.pods().iter().find(|pod| jobs::has_ended(pod)) {
         let ending = outcome::of_pod(pod);
         next.warn(
-            &Reason::JobMissing,
+            &missing,
             &format!("Job {} is gone; its pod was still there", job.name),
         );
         if ending.verdict == Verdict::Succeeded {
             return follow::succeed(situation, next, &ending);
         }
+        let message = situation.task.says(&ending.message);
+        let why = Rejection::new(missing.clone(), &ending.message);
+        if let Some(attempt) = replacement(situation, None) {
+            return retry::again(situation, next, &why, &attempt);
+        }
         next.status.outcome = Some(ending.report);
-        next.failed(
-            ending.at.unwrap_or(situation.now),
-            &Reason::JobMissing,
-            &ending.message,
-        );
+        next.failed(ending.at.unwrap_or(situation.now), &missing, &message);
         return Decision::Act(Plan {
             status: next.into_status(),
-            notices: vec![situation.warning(Reason::JobMissing, ending.message)],
+            notices: vec![situation.warning(missing, message)],
             ..Plan::nothing()
         });
     }
@@ -70,7 +76,7 @@ pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentR
         Stopping::Going { effects, wake_at } => {
             let pods = jobs::names(sight.pods().iter().map(AsRef::as_ref));
             next.warn(
-                &Reason::JobMissing,
+                &missing,
                 &format!("Job {} is gone; its pod {pods} is being stopped", job.name),
             );
             Decision::Act(Plan {
@@ -86,23 +92,35 @@ pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentR
                  wanted",
                 job.name
             );
-            without_result(situation, next, &Reason::JobMissing, &message)
+            without_result(situation, next, Rejection::new(missing, message), None)
         }
     }
 }
 
-/// Ends the run; what an earlier attempt reported is not its result.
+/// The attempt that takes the place of one whose Job is not there any more, where the step asks for it.
+fn replacement(situation: &Situation<'_>, job: Option<&Job>) -> Option<Attempt> {
+    let allowed = situation.attempts_allowed(job);
+    let wanted = situation.task.replaces_missing_job();
+    let next = retry::next_attempt(situation, Verdict::Failed, allowed);
+    next.filter(|_| wanted)
+}
+
+/// Ends the run, unless the step asks for another attempt; what an earlier attempt reported is not its result.
 fn without_result(
     situation: &Situation<'_>,
     mut next: NextStatus<'_>,
-    reason: &Reason,
-    message: &str,
+    why: Rejection,
+    job: Option<&Job>,
 ) -> Decision<AgentRunStatus> {
-    next.warn(reason, message);
-    next.failed(situation.now, reason, message);
+    next.warn(&why.reason, &why.message);
+    if let Some(attempt) = replacement(situation, job) {
+        return retry::again(situation, next, &why, &attempt);
+    }
+    let Rejection { reason, message } = situation.task.says_why(why);
+    next.failed(situation.now, &reason, &message);
     Decision::Act(Plan {
         status: next.into_status(),
-        notices: vec![situation.warning(reason.clone(), message)],
+        notices: vec![situation.warning(reason, message)],
         ..Plan::nothing()
     })
 }

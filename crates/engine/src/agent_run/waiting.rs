@@ -1,17 +1,21 @@
-//! A Job whose pod has not ended: working, or not started, and then why.
+//! A Job whose pod has not ended: working, for too long or on a node that is silent, or not started, and then why.
 
 use std::time::Duration;
 
-use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason};
+use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ContainerStateWaiting, Pod, PodCondition},
+    core::v1::{ContainerStateWaiting, Pod},
 };
 use kube::ResourceExt;
 
-use super::{NextStatus, Situation, follow, jobs, leftovers::after};
-use crate::decision::{Decision, Plan, PodSight, Rejection};
+use super::{
+    NextStatus, Situation, follow, jobs,
+    leftovers::{after, sooner},
+    unreachable,
+};
+use crate::decision::{Decision, Plan, PodSight, Question, Rejection};
 
 /// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,14 +57,28 @@ impl Cause {
 /// The pod works, or does not start.
 pub(super) fn plan(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
     let mut next = follow::recorded(situation, job);
-    let first = situation.attempt.job.is_none() && situation.attempt.current() == 1;
+    let attempt = &situation.attempt;
+    let first = attempt.job.is_none() && attempt.current() == 1 && situation.task.is_first();
     let submitted = || situation.normal(Reason::Submitted, format!("Job {} was created", job.name_any()));
-    let wake_at = match wait(situation, job, sight) {
-        None => {
-            next.unblocked();
+    let wake_at = match limit(situation, job, sight) {
+        // What a cache shows may be old: it may have ended well long ago.
+        Some(limit) if situation.now >= limit.at && matches!(sight, PodSight::Cached(_)) => {
+            return Decision::look(Question::PodsOf(jobs::uid(job)));
+        }
+        Some(limit) if situation.now >= limit.at => {
+            next.given_up(&limit.why);
             None
         }
-        Some(wait) => tell(situation, &mut next, &wait),
+        limit => {
+            let look_again = match wait(situation, job, sight) {
+                None => {
+                    next.unblocked();
+                    None
+                }
+                Some(wait) => tell(situation, &mut next, &wait),
+            };
+            sooner(look_again, limit.map(|limit| limit.at))
+        }
     };
     Decision::Act(Plan {
         effects: Vec::new(),
@@ -68,6 +86,37 @@ pub(super) fn plan(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> De
         notices: first.then(submitted).into_iter().collect(),
         wake_at,
     })
+}
+
+/// When an attempt is given up although its pod is there, and why.
+struct Limit {
+    at: Timestamp,
+    why: Rejection,
+}
+
+/// The first of the limits that an attempt has.
+fn limit(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Limit> {
+    let task = situation.task;
+    let silent = sight.pods().iter().filter_map(|pod| {
+        Some(Limit {
+            at: unreachable::given_up_at(pod)?,
+            why: task.says_why(unreachable::lost(pod)),
+        })
+    });
+    let timeout = task.timeout().map(|timeout| {
+        // Our own clock, where the Job has it: Kubernetes knows whole seconds only.
+        let began = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job));
+        let why = format!(
+            "attempt {} took longer than the {} s of its timeoutSeconds: raise it, or give the step less to do",
+            situation.attempt.current(),
+            timeout.as_secs()
+        );
+        Limit {
+            at: after(began.unwrap_or(situation.now), timeout),
+            why: task.says_why(Rejection::new(Reason::WorkflowStepTimedOut, why)),
+        }
+    });
+    silent.chain(timeout).min_by_key(|limit| limit.at)
 }
 
 /// Says what the pod waits for, once it is worth saying, and when to look again.
@@ -80,7 +129,8 @@ fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Op
     match wait.cause {
         Cause::Lacks(_) if situation.now >= end => {
             // One public word for both ends; the message says what was missing.
-            next.given_up(&Rejection::new(Reason::ImageUnavailable, &wait.message));
+            let why = Rejection::new(Reason::ImageUnavailable, &wait.message);
+            next.given_up(&situation.task.says_why(why));
             None
         }
         Cause::Lacks(_) => {
@@ -112,7 +162,7 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
     }
     let name = pod.name_any();
     let created = jobs::created_at(pod.as_ref()).unwrap_or(situation.now);
-    let scheduled = condition(pod, "PodScheduled");
+    let scheduled = jobs::pod_condition(pod, "PodScheduled");
     if let Some(refused) = scheduled.filter(|condition| condition.status == "False") {
         let words = refused
             .message
@@ -155,11 +205,6 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
         cause,
         message,
     })
-}
-
-fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Why the first container that waits does so; init containers come first.

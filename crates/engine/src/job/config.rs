@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The most retries a run may ask for. Each is a Job of its own, so a number typed by mistake would be costly.
-const RETRIES_MAX: u32 = 100;
+pub const RETRIES_MAX: u32 = 100;
 /// A finished Job is kept for at least this long, so that its log can be read.
 const TTL_MIN_SECONDS: u32 = 30;
 /// A finished Job is kept for at most a week: its pod takes up room in the cluster.

@@ -57,6 +57,7 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use serde::Serialize;
+use serde_json::Value;
 
 use self::{
     config::RuntimeConfig,
@@ -67,7 +68,7 @@ use self::{
     prompt::SystemPrompt,
 };
 pub use self::{
-    config::{attempts_allowed, ttl_seconds},
+    config::{RETRIES_MAX, attempts_allowed, ttl_seconds},
     contract::contract_status,
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
@@ -82,12 +83,33 @@ use crate::{
 /// etcd is reported as an error of the server, as if it were worth trying again.
 const JOB_MAX_BYTES: usize = 1024 * 1024;
 
+/// Which Job of a run it is. Later ones are greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The step of the workflow, counted from one; 0 for a run that is none.
+    pub step: u32,
+    /// The attempt of that step, counted from one.
+    pub attempt: u32,
+}
+
+/// The step of a workflow that a Job is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct StepOfRun<'a> {
+    pub name: &'a str,
+    /// What the steps before it reported: `{"NAME": {"outputs": {…}}}`.
+    pub earlier: &'a Value,
+    /// How long the agent may take, where the step says so; 0 means no limit.
+    pub timeout_seconds: Option<u32>,
+}
+
 /// Everything the Job of an attempt is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct JobRequest<'a> {
+    /// The run. For the step of a workflow: as if that step were all of it.
     pub run: &'a AgentRun,
-    /// Counted from one.
-    pub attempt: u32,
+    pub place: Place,
+    /// The step, if the run is a workflow.
+    pub step: Option<StepOfRun<'a>>,
     pub agent: &'a Agent,
     pub provider: &'a AgentProvider,
     pub implementation: &'a ImplementationSpecSpec,
@@ -139,14 +161,22 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// The name of the Job of an attempt, counted from one.
-pub fn name(run: &str, attempt: u32) -> DnsLabel {
-    DnsLabel::join(run, &of_attempt("job", attempt))
+/// The name of the Job of an attempt.
+pub fn name(run: &str, place: Place) -> DnsLabel {
+    let suffix = match place {
+        Place { step: 0, attempt } => of_attempt("job", attempt),
+        Place { step, attempt } => format!("step-{step}-attempt-{attempt}"),
+    };
+    DnsLabel::join(run, &suffix)
 }
 
 /// The name of the ConfigMap of an attempt, if it has one.
-fn config_map_name(run: &str, attempt: u32) -> DnsLabel {
-    DnsLabel::join(run, &of_attempt("spec", attempt))
+fn config_map_name(run: &str, place: Place) -> DnsLabel {
+    let suffix = match place {
+        Place { step: 0, attempt } => of_attempt("spec", attempt),
+        Place { step, attempt } => format!("spec-step-{step}-attempt-{attempt}"),
+    };
+    DnsLabel::join(run, &suffix)
 }
 
 fn of_attempt(suffix: &str, attempt: u32) -> String {
@@ -201,7 +231,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         documents::runner_document(request, &context, log_retention_seconds)?,
     );
     let store = Store::of(&files)?;
-    let config_map = config_map_name(identity.name, request.attempt);
+    let config_map = config_map_name(identity.name, request.place);
     let auth = settings.runner.auth_secret.as_ref();
     let parts = Parts {
         image,
@@ -219,7 +249,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         Store::Annotations(annotations) => (Some(annotations), None),
         Store::ConfigMap(data) => (None, Some(config_map_of(request, identity, config_map, data))),
     };
-    let mut metadata = object_metadata(request, identity, name(identity.name, request.attempt));
+    let mut metadata = object_metadata(request, identity, name(identity.name, request.place));
     metadata.finalizers = settings
         .safeguards
         .job_finalizer
@@ -271,7 +301,7 @@ fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) 
     let annotations = [
         (labels::SPEC_HASH, request.spec_hash.to_owned()),
         (labels::ADMITTED_AT, request.admitted_at.to_string()),
-        (labels::ATTEMPT, request.attempt.to_string()),
+        (labels::ATTEMPT, request.place.attempt.to_string()),
     ];
     ObjectMeta {
         name: Some(name.into()),
@@ -306,6 +336,10 @@ fn object_labels(request: &JobRequest<'_>, run: Identity<'_>) -> BTreeMap<String
     ]);
     if let Some(implementation) = request.implementation_ref {
         labels.insert(labels::IMPLEMENTATION.to_owned(), label_value(implementation));
+    }
+    if let Some(step) = &request.step {
+        labels.insert(labels::STEP.to_owned(), label_value(step.name));
+        labels.insert(labels::STEP_INDEX.to_owned(), request.place.step.to_string());
     }
     labels
 }

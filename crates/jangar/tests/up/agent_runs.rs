@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::process::{PATIENCE, Setup, Up, eventually, processes_with};
 
-async fn create<K>(client: &Client, object: Value) -> K
+pub(crate) async fn create<K>(client: &Client, object: Value) -> K
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone

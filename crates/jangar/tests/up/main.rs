@@ -17,3 +17,4 @@ mod plain;
 mod pods;
 mod process;
 mod start;
+mod workflows;

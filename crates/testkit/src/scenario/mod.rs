@@ -1,14 +1,21 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
 mod runs;
+mod workflows;
 
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
 use serde_json::Value;
 
-pub use self::runs::all;
 use crate::node::Scripts;
+
+/// All scenarios, in a fixed order.
+pub fn all() -> Vec<Scenario> {
+    let mut all = runs::all();
+    all.extend(workflows::all());
+    all
+}
 
 /// A story with a known end.
 #[derive(Clone, Debug)]
@@ -53,6 +60,8 @@ pub enum Step {
     Wait(Duration),
     /// Waits until the work of an attempt has started.
     AwaitWork(&'static str, u32),
+    /// Waits until the work of the first attempt of a workflow's step has started.
+    AwaitStepWork(&'static str, u32),
     /// Waits until the controllers say that they have taken a run on.
     AwaitAccepted(&'static str),
     /// Waits until a run has ended.

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::{End, Place, Scenario, Step};
 use crate::node::{Eviction, OnTerm, Script, Scripts};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
 const LONG: Duration = Duration::from_hours(1);
 /// Work that stops when it is told to.
-const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
+pub(super) const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
-/// All scenarios, in a fixed order.
-pub fn all() -> Vec<Scenario> {
+/// All of them, in a fixed order.
+pub(super) fn all() -> Vec<Scenario> {
     vec![
         succeeds(),
         fails(),
@@ -27,6 +27,7 @@ pub fn all() -> Vec<Scenario> {
         evicted(Eviction::Drain),
         evicted(Eviction::Pressure),
         node_lost(),
+        node_silent(),
         references_last(),
         kept(),
         forgotten(),
@@ -146,6 +147,23 @@ fn node_lost() -> Scenario {
     }
 }
 
+/// The node is silent for so long that its pod is given up, and then somebody deletes the Node. The next attempt starts after
+/// that and not before.
+fn node_silent() -> Scenario {
+    let script = Script::NodeLost {
+        after: 10 * SECOND,
+        noticed_after: 15 * 60 * SECOND,
+    };
+    Scenario {
+        scripts: Scripts::default().with("one", 1, script),
+        ..story(
+            "node-silent",
+            vec![create(run("one"))],
+            vec![("one", succeeded())],
+        )
+    }
+}
+
 /// The run comes first, and what it refers to in the opposite order.
 fn references_last() -> Scenario {
     let mut steps = vec![create(run("one"))];
@@ -233,7 +251,7 @@ fn slow() -> Script {
 }
 
 /// A story with everything a run refers to in place from the beginning.
-fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
+pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
     let mut all = vec![provider(), agent(), implementation()];
     all.extend(steps);
     Scenario {
@@ -248,15 +266,15 @@ fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -
     }
 }
 
-fn succeeded() -> End {
+pub(super) fn succeeded() -> End {
     End::Phase(RunPhase::Succeeded)
 }
 
-fn failed() -> End {
+pub(super) fn failed() -> End {
     End::Phase(RunPhase::Failed)
 }
 
-fn exits(code: i32) -> Script {
+pub(super) fn exits(code: i32) -> Script {
     Script::Exits {
         after: 10 * SECOND,
         code,
@@ -264,7 +282,7 @@ fn exits(code: i32) -> Script {
     }
 }
 
-fn create(run: Value) -> Step {
+pub(super) fn create(run: Value) -> Step {
     Step::Create("agentruns", run)
 }
 
@@ -287,7 +305,7 @@ fn implementation() -> Step {
 }
 
 /// A run whose Job is kept for half a minute.
-fn run(name: &str) -> Value {
+pub(super) fn run(name: &str) -> Value {
     let spec = json!({
         "agentRef": {"name": "fixer"},
         "implementationSpecRef": {"name": "mend-the-adder"},

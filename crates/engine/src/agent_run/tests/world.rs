@@ -77,7 +77,10 @@ impl World {
                 references: References {
                     agent: Sight::Seen(Arc::new(agent)),
                     provider: Some(Sight::Seen(Arc::new(provider))),
-                    implementation: Some(Sight::Seen(Arc::new(implementation))),
+                    implementations: BTreeMap::from([(
+                        "mend-it".to_owned(),
+                        Sight::Seen(Arc::new(implementation)),
+                    )]),
                     memory: None,
                 },
                 jobs: BTreeMap::new(),
@@ -97,6 +100,12 @@ impl World {
             wake_at: None,
             made: 0,
         }
+    }
+
+    /// What is known of the ImplementationSpec that the run refers to.
+    pub(super) fn know_implementation(&mut self, sight: Sight<ImplementationSpec>) {
+        let known = &mut self.observed.references.implementations;
+        known.insert("mend-it".to_owned(), sight);
     }
 
     /// Changes the run as a user would.
@@ -184,7 +193,10 @@ impl World {
             }
             Question::Agent(_) => self.observed.references.agent = Sight::Absent,
             Question::AgentProvider(_) => self.observed.references.provider = Some(Sight::Absent),
-            Question::ImplementationSpec(_) => self.observed.references.implementation = Some(Sight::Absent),
+            Question::ImplementationSpec(name) => {
+                let known = &mut self.observed.references.implementations;
+                known.insert(name.clone(), Sight::Absent);
+            }
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
             Question::Keys(holder) => {
                 let keys = self.key_holders.get(holder).cloned().unwrap_or(Keys::Absent);
