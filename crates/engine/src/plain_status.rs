@@ -66,6 +66,7 @@ impl PlainStatus for AgentRunStatus {
             outcome: self.outcome.as_ref().map(plain_outcome),
             cancel_deadline: self.cancel_deadline,
             spec_hash: self.spec_hash.clone(),
+            retention: self.retention.clone(),
             ..Self::default()
         }
     }

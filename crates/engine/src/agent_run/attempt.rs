@@ -15,6 +15,8 @@ pub(super) struct Attempt {
     pub number: u32,
     /// The Job of this attempt; absent while it is still to be made.
     pub job: Option<ObjectId>,
+    /// When that Job was seen for the first time, and in which version.
+    pub first_seen: Option<FirstSight>,
     /// How many attempts ended in a failure of their own.
     pub failures: u32,
     /// How many were taken away by the node. They cost no retry.
@@ -24,6 +26,14 @@ pub(super) struct Attempt {
     /// Why the run is given up although its pod is there. It is recorded before the pod is stopped: afterwards nothing else
     /// tells why.
     pub given_up: Option<Rejection>,
+}
+
+/// The moment from which on a Job that is not there is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FirstSight {
+    pub at: jiff::Timestamp,
+    /// Absent if it was recorded by an earlier version.
+    pub version: Option<String>,
 }
 
 /// The form in which it is stored. Other fields of `runtimeRef` are not ours, and are left out of a new one.
@@ -39,6 +49,8 @@ struct Stored {
     uid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job_observed_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource_version: Option<String>,
     #[serde(default = "first")]
     attempt: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -84,6 +96,10 @@ impl Attempt {
         Self {
             number: stored.attempt,
             job,
+            first_seen: stored.job_observed_at.map(|at| FirstSight {
+                at: at.0,
+                version: stored.resource_version,
+            }),
             failures: stored.failures,
             disruptions: stored.disruptions,
             not_before: stored.next_attempt_at.map(|at| at.0),
@@ -111,13 +127,15 @@ impl Attempt {
     }
 
     /// The form in which it is stored, with the name of the Job it has or will have.
-    pub(super) fn stored(&self, namespace: &str, name: &str, seen_at: Option<jiff::Timestamp>) -> AnyMap {
+    pub(super) fn stored(&self, namespace: &str, name: &str) -> AnyMap {
+        let first_seen = self.first_seen.as_ref();
         let stored = Stored {
             type_: RuntimeType::Job,
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             uid: self.job.as_ref().map(|job| job.uid.0.clone()),
-            job_observed_at: seen_at.map(Timestamp),
+            job_observed_at: first_seen.map(|first| Timestamp(first.at)),
+            resource_version: first_seen.and_then(|first| first.version.clone()),
             attempt: self.current(),
             failures: self.failures,
             disruptions: self.disruptions,

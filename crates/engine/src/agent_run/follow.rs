@@ -6,7 +6,7 @@ use kube::ResourceExt;
 
 use super::{
     NextStatus, Situation, artifacts,
-    attempt::Attempt,
+    attempt::{Attempt, FirstSight},
     jobs,
     leftovers::{self, Gone},
     outcome::{self, Ending, Verdict},
@@ -114,6 +114,10 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     let attempt = Attempt {
         number: situation.attempt.current(),
         job: Some(jobs::id(job)),
+        first_seen: Some(FirstSight {
+            at: situation.now,
+            version: job.resource_version(),
+        }),
         not_before: None,
         ..situation.attempt.clone()
     };
@@ -123,8 +127,7 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
         admitted,
         &format!("attempt {} runs as Job {name}", attempt.number),
     );
-    next.status.runtime_ref =
-        Some(attempt.stored(&situation.observed.key.namespace, &name, Some(situation.now)));
+    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key.namespace, &name));
     next.status
         .spec_hash
         .get_or_insert_with(|| spec_hash(&situation.run.spec));

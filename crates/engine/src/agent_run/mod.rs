@@ -11,13 +11,14 @@
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start |
 //! | has none yet | `start`: `references` and the Job of the next attempt |
 //!
-//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `next_status`
-//! writes the status, and `attempt` is what the status remembers of Jobs.
+//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
+//! known of a Job that went, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
 
 mod abort;
 mod artifacts;
 mod attempt;
 mod cancel;
+mod evidence;
 mod finished;
 mod follow;
 mod jobs;
@@ -58,6 +59,7 @@ use self::{attempt::Attempt, next_status::NextStatus};
 use crate::{
     decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
     job,
+    last_sight::LastSight,
     settings::Settings,
 };
 
@@ -73,6 +75,8 @@ pub struct Observed {
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// The names of Jobs that the API server itself has spoken about: if there is none in `jobs`, there is none.
     pub live_jobs: BTreeSet<String>,
+    /// What was last seen of Jobs that are gone, by name, as far as it is remembered. It is evidence, and decides nothing.
+    pub departed: BTreeMap<String, LastSight>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
     /// The Secrets and ConfigMaps that were asked for.
@@ -171,6 +175,7 @@ fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Atte
         Some(number) if number > remembered.number => Attempt {
             number,
             job: None,
+            first_seen: None,
             ..remembered
         },
         Some(_) | None => remembered,
@@ -196,7 +201,7 @@ impl Situation<'_> {
 
     /// The status, ready to be changed.
     fn next_status(&self) -> NextStatus<'_> {
-        let mut next = NextStatus::of(self.run, self.status, self.now);
+        let mut next = NextStatus::of(self.run, self.status, self.settings, self.now);
         if !self.settings.runs.immutability_enforced
             && !next.is_warned()
             && let Some(message) = abort::edited(self)

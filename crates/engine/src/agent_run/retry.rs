@@ -29,6 +29,7 @@ pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed:
     let mut next = Attempt {
         number: so_far.current() + 1,
         job: None,
+        first_seen: None,
         given_up: None,
         ..so_far.clone()
     };
@@ -50,7 +51,7 @@ pub(super) fn again(
     attempt: &Attempt,
 ) -> Decision<AgentRunStatus> {
     let name: String = job::name(&situation.observed.key.name, attempt.number).into();
-    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key.namespace, &name, None));
+    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key.namespace, &name));
     let due = attempt.not_before.unwrap_or(situation.now);
     let reason = match ending.verdict {
         Verdict::Disrupted => Reason::Disrupted,

@@ -6,9 +6,9 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, follow, jobs,
+    NextStatus, Situation, evidence, follow, jobs,
     leftovers::{self, Stopping},
-    outcome::{self, Verdict},
+    outcome::{self, Ending, Verdict},
 };
 use crate::decision::{Decision, ObjectId, Plan, PodSight};
 
@@ -16,10 +16,14 @@ use crate::decision::{Decision, ObjectId, Plan, PodSight};
 pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
     let name = job.name_any();
     let mut next = follow::recorded(situation, job);
-    if jobs::had_a_pod(job) || !sight.pods().is_empty() {
+    let known = evidence::of_deleted(job);
+    // What a Job shows changes while it goes, and each change would be a write: what was noticed first is told.
+    if (jobs::had_a_pod(job) || !sight.pods().is_empty()) && !next.is_warned_of(&Reason::WorkflowJobDeleted) {
         next.warn(
             &Reason::WorkflowJobDeleted,
-            &format!("Job {name} was deleted by somebody else before it ended; its pod is being stopped"),
+            &format!(
+                "Job {name} was deleted by somebody else before it ended; its pod is being stopped ({known})"
+            ),
         );
     }
     match leftovers::stop(job, situation.observed, situation.now) {
@@ -33,7 +37,7 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
         Stopping::Stopped => {
             let message = format!(
                 "Job {name} was deleted by somebody else before it ended, and its pod has stopped: submit the run again if \
-                 its work is still wanted"
+                 its work is still wanted ({known})"
             );
             without_result(situation, next, &Reason::WorkflowJobDeleted, &message)
         }
@@ -44,35 +48,21 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
 pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentRunStatus> {
     let sight = situation.observed.pods_of(&job.uid);
     let mut next = situation.next_status();
+    let known = evidence::of_missing(situation, job);
+    let name = &job.name;
     if let Some(pod) = sight.pods().iter().find(|pod| jobs::has_ended(pod)) {
-        let ending = outcome::of_pod(pod);
-        next.warn(
-            &Reason::JobMissing,
-            &format!("Job {} is gone; its pod was still there", job.name),
-        );
-        if ending.verdict == Verdict::Succeeded {
-            return follow::succeed(situation, next, &ending);
-        }
-        next.status.outcome = Some(ending.report);
-        next.failed(
-            ending.at.unwrap_or(situation.now),
-            &Reason::JobMissing,
-            &ending.message,
-        );
-        return Decision::Act(Plan {
-            status: next.into_status(),
-            notices: vec![situation.warning(Reason::JobMissing, ending.message)],
-            ..Plan::nothing()
-        });
+        let told = format!("Job {name} is gone; its pod was still there ({known})");
+        next.warn(&Reason::JobMissing, &told);
+        return with_result(situation, next, &outcome::of_pod(pod), &told);
     }
     match leftovers::stop_pods_of(&job.uid, situation) {
         Stopping::Unsure(question) => Decision::look(question),
         Stopping::Going { effects, wake_at } => {
-            let pods = jobs::names(sight.pods().iter().map(AsRef::as_ref));
-            next.warn(
-                &Reason::JobMissing,
-                &format!("Job {} is gone; its pod {pods} is being stopped", job.name),
-            );
+            if !next.is_warned_of(&Reason::JobMissing) {
+                let pods = jobs::names(sight.pods().iter().map(AsRef::as_ref));
+                let told = format!("Job {name} is gone; its pod {pods} is being stopped ({known})");
+                next.warn(&Reason::JobMissing, &told);
+            }
             Decision::Act(Plan {
                 effects,
                 status: next.into_status(),
@@ -82,13 +72,37 @@ pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentR
         }
         Stopping::Stopped => {
             let message = format!(
-                "Job {} is gone, and nothing is left of it to read a result from: submit the run again if its work is still \
-                 wanted",
-                job.name
+                "Job {name} is gone, and nothing is left of it to read a result from: submit the run again if its work is \
+                 still wanted ({known})"
             );
             without_result(situation, next, &Reason::JobMissing, &message)
         }
     }
+}
+
+/// Ends the run as its pod did. That its Job is gone is told beside it.
+fn with_result(
+    situation: &Situation<'_>,
+    mut next: NextStatus<'_>,
+    ending: &Ending,
+    told: &str,
+) -> Decision<AgentRunStatus> {
+    let missing = situation.warning(Reason::JobMissing, told);
+    let mut decision = if ending.verdict == Verdict::Succeeded {
+        follow::succeed(situation, next, ending)
+    } else {
+        next.status.outcome = Some(ending.report.clone());
+        let at = ending.at.unwrap_or(situation.now);
+        next.failed(at, &Reason::JobMissing, &ending.message);
+        Decision::Act(Plan {
+            status: next.into_status(),
+            ..Plan::nothing()
+        })
+    };
+    if let Decision::Act(plan) = &mut decision {
+        plan.notices.insert(0, missing);
+    }
+    decision
 }
 
 /// Ends the run; what an earlier attempt reported is not its result.

@@ -67,7 +67,7 @@ use self::{
     prompt::SystemPrompt,
 };
 pub use self::{
-    config::{attempts_allowed, ttl_seconds},
+    config::{attempts_allowed, log_retention_seconds, ttl_seconds},
     contract::contract_status,
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},

@@ -16,4 +16,5 @@ mod manifests;
 mod plain;
 mod pods;
 mod process;
+mod release_jobs;
 mod start;

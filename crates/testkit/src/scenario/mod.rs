@@ -1,5 +1,6 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
+mod retention;
 mod runs;
 
 use std::time::Duration;
@@ -7,8 +8,14 @@ use std::time::Duration;
 use jangar_api::phase::RunPhase;
 use serde_json::Value;
 
-pub use self::runs::all;
 use crate::node::Scripts;
+
+/// All scenarios, in a fixed order.
+pub fn all() -> Vec<Scenario> {
+    let mut all = runs::all();
+    all.extend(retention::all());
+    all
+}
 
 /// A story with a known end.
 #[derive(Clone, Debug)]

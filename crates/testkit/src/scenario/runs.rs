@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_hours(1);
 const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
 /// All scenarios, in a fixed order.
-pub fn all() -> Vec<Scenario> {
+pub(super) fn all() -> Vec<Scenario> {
     vec![
         succeeds(),
         fails(),
@@ -233,7 +233,7 @@ fn slow() -> Script {
 }
 
 /// A story with everything a run refers to in place from the beginning.
-fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
+pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
     let mut all = vec![provider(), agent(), implementation()];
     all.extend(steps);
     Scenario {
@@ -248,7 +248,7 @@ fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -
     }
 }
 
-fn succeeded() -> End {
+pub(super) fn succeeded() -> End {
     End::Phase(RunPhase::Succeeded)
 }
 
@@ -264,7 +264,7 @@ fn exits(code: i32) -> Script {
     }
 }
 
-fn create(run: Value) -> Step {
+pub(super) fn create(run: Value) -> Step {
     Step::Create("agentruns", run)
 }
 
@@ -287,7 +287,7 @@ fn implementation() -> Step {
 }
 
 /// A run whose Job is kept for half a minute.
-fn run(name: &str) -> Value {
+pub(super) fn run(name: &str) -> Value {
     let spec = json!({
         "agentRef": {"name": "fixer"},
         "implementationSpecRef": {"name": "mend-the-adder"},
