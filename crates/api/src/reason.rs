@@ -56,6 +56,10 @@ string_enum! {
         ResultUnavailable,
         NameTaken,
         PreviousJobTerminating,
+        /// The Job is to be kept for longer than its run, with which it goes; the message has both numbers.
+        JobOutlivesRun,
+        /// The label or annotation `agents.proompteng.ai/retain` is neither `true` nor `false`, so that the run is kept.
+        InvalidRetain,
 
         // Workflow steps.
         MissingWorkflowSteps,

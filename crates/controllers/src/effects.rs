@@ -21,9 +21,6 @@ use crate::{
     metrics::{EffectKind, EffectResult, Verb},
 };
 
-/// Under this name our writes stand in the managed fields of objects.
-const FIELD_MANAGER: &str = "jangar-controllers";
-
 /// How an effect ended that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -217,7 +214,7 @@ async fn delete<K: Cached>(
 ///
 /// It holds only for this very Job with these very finalizers. The version of the Job is no precondition: the Job controller
 /// writes its status at about the same time, and that must not get into the way.
-fn release(
+pub(crate) fn release(
     job: &ObjectId,
     finalizers: &[String],
     ttl_seconds_after_finished: Option<u32>,
@@ -333,7 +330,7 @@ pub(crate) fn status(error: &WriteError) -> Option<&Status> {
 /// How objects are created and replaced.
 pub(crate) fn post() -> PostParams {
     PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     }
 }
@@ -341,7 +338,7 @@ pub(crate) fn post() -> PostParams {
 /// How objects are patched.
 pub(crate) fn patching() -> PatchParams {
     PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     }
 }

@@ -10,7 +10,8 @@
 //! - [`caches`]: what is known of the cluster, and which change concerns whom;
 //! - [`queue`]: which key is next, and when (pure);
 //! - `effects`, `status`, `live`: the requests, one at a time;
-//! - [`lease`], [`start`]: who may write, and what happens when that changes.
+//! - [`lease`], [`start`]: who may write, and what happens when that changes;
+//! - [`release_jobs`]: what lets Jobs go when there are no controllers any more.
 //!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
 //! look the same to it. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
@@ -29,6 +30,7 @@ pub mod lease;
 mod live;
 pub mod metrics;
 pub mod queue;
+pub mod release_jobs;
 mod served;
 mod signal;
 mod start;

@@ -54,11 +54,7 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
     }
     let api = Api::<Delivered<K>>::namespaced(context.client.clone(), &key.namespace);
     let what = || format!("{} {key}", K::KIND);
-    let mut found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await?;
-    if let Some(object) = &mut found {
-        object.meta_mut().managed_fields = None;
-    }
-    Ok(found)
+    bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await
 }
 
 /// Whose ConfigMap has the name of the one that was to be created.

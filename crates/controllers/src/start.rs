@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use jangar_engine::settings::Settings;
+use jangar_engine::{retention::Ladder, settings::Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, task::JoinSet};
@@ -74,6 +74,12 @@ pub struct Controllers {
 /// Starts the controllers.
 pub fn start(setup: Setup<'_>) -> Controllers {
     let metrics = Arc::new(Metrics::register(setup.registry));
+    let kept = Ladder::of_settings(&setup.settings);
+    metrics.kept(&kept);
+    tracing::info!(
+        deletions_per_minute = setup.settings.runs.deletions_per_minute,
+        "kept after their end, unless a run says otherwise: {kept}"
+    );
     let (state_sender, state) = watch::channel(State::Waiting { unserved: Vec::new() });
     let (halter, halt) = halt();
     let office = Office {

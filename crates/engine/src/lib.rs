@@ -9,8 +9,9 @@
 //! run, and [`job`], which makes the Job of one attempt. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
 //! show the shape of every kind. What they stand on:
 //!
-//! - [`settings`]: what an operator can choose;
+//! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`conditions`]: how a status says what is true, and [`plain_status`]: what is left of one that is refused;
+//! - [`last_sight`]: what is known of an object that went away;
 //! - [`template`]: texts with places for values, and [`as_given`]: parts of a pod as people wrote them.
 
 pub mod agent;
@@ -21,7 +22,9 @@ pub mod conditions;
 pub mod decision;
 pub mod implementation_spec;
 pub mod job;
+pub mod last_sight;
 pub mod plain_status;
+pub mod retention;
 pub mod settings;
 pub mod template;
 mod validity;

@@ -70,6 +70,7 @@ impl PlainStatus for AgentRunStatus {
             cancel_deadline: self.cancel_deadline,
             spec_hash: self.spec_hash.clone(),
             workflow: self.workflow.as_ref().map(plain_workflow),
+            retention: self.retention.clone(),
             ..Self::default()
         }
     }

@@ -62,7 +62,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 }
 
 /// The cluster of the kubeconfig, else the one this runs in.
-async fn client() -> Result<Client> {
+pub(crate) async fn client() -> Result<Client> {
     let mut config = Config::infer()
         .await
         .context("failed to find a cluster: set KUBECONFIG to a kubeconfig, or run inside a cluster")?;

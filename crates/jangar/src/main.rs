@@ -9,6 +9,7 @@ mod logging;
 mod manifests;
 mod probes;
 mod readiness;
+mod release_jobs;
 mod runner;
 mod settings;
 mod signals;
@@ -46,6 +47,8 @@ enum Command {
     Controllers(controllers::Args),
     /// Print the CustomResourceDefinitions, or write them to files.
     Crds(crds::Args),
+    /// Let the Jobs of runs go that Jangar holds until their end is recorded: before it is uninstalled.
+    ReleaseJobs(release_jobs::Args),
     /// Serve an embedded Kubernetes with Jangar in it, on this machine, until stopped.
     Up(up::Args),
     /// Show in a minute what works today, on the embedded Kubernetes API in a temporary directory.
@@ -76,6 +79,7 @@ fn command(command: Command) -> Result<ExitCode> {
     match command {
         Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args))?,
         Command::Crds(args) => crds::run(&args)?,
+        Command::ReleaseJobs(args) => return run(LOG_OF_A_TOOL, release_jobs::run(args)),
         Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args))?,
         Command::Demo => return run(LOG_OF_A_TOOL, demo::run()),
     }

@@ -9,6 +9,9 @@ use prometheus_client::registry::Registry;
 
 use crate::clock::WallClock;
 
+/// How many runs are deleted in a minute: few, so that a scenario with three of them shows it.
+pub const DELETIONS_PER_MINUTE: u32 = 2;
+
 /// What a process finds when it starts.
 #[derive(Clone)]
 pub struct Surroundings {
@@ -56,9 +59,17 @@ impl Shipped {
         // Whoever takes over waits for the lease first. What a restart delays must not run out of time because of it.
         settings.runs.reference_grace = Duration::from_mins(10);
         settings.runs.cancel_timeout = Duration::from_mins(10);
+        settings.runs.deletions_per_minute = DELETIONS_PER_MINUTE;
         Self {
             settings: Arc::new(settings),
         }
+    }
+
+    /// The same with other settings.
+    #[must_use]
+    pub fn changed(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
     }
 }
 

@@ -235,3 +235,38 @@ fn without_the_job_finalizer_two_pods_work_for_one_name() {
         "worked for run one at the same time",
     );
 }
+
+/// Three runs are due at the same moment, and two may go in a minute.
+#[test]
+fn without_the_bound_runs_that_are_due_go_all_at_once() {
+    let unbounded = shipped().changed(|settings| settings.runs.deletions_per_minute = 1000);
+    let Err(failure) = search::clean(&unbounded, &scenario("forgotten-together")) else {
+        panic!("nothing was found");
+    };
+    let found = &failure.violations;
+    assert!(
+        found
+            .iter()
+            .any(|found| found.contains("3 runs were deleted within")),
+        "{failure}"
+    );
+}
+
+/// A clock that is set ahead by a day makes every run due that is not kept for good, but no more of them at once; one that is
+/// set back keeps them longer, and not for ever.
+#[test]
+fn clock_that_is_set_changes_neither_the_pace_nor_who_is_kept() {
+    for name in ["forgotten-together", "retained", "retained-in-doubt"] {
+        let clean = clean(name);
+        for at in 0..clean.writes {
+            for jump in ["clock-forward:86400000", "clock-back:300000"] {
+                let plan: Plan = format!("{jump}@{at}")
+                    .parse()
+                    .unwrap_or_else(|error| panic!("{error}"));
+                if let Err(failure) = search::disturbed(&shipped(), &clean, 0, plan) {
+                    panic!("{failure}");
+                }
+            }
+        }
+    }
+}

@@ -59,6 +59,26 @@ pub struct AgentRunStatus {
     /// Where the steps stand, for the runtime `workflow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowStatus>,
+    /// How long what the run leaves is kept, as it was decided when the run last started an attempt, ended, or had its spec
+    /// changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionStatus>,
+}
+
+/// How long what a run leaves is kept after its end, by the spec of the run and, where that is silent, by the settings of the
+/// controllers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetentionStatus {
+    /// How many seconds its finished Jobs are kept; 0 means until the run is deleted.
+    #[serde(default)]
+    pub job_ttl_seconds: Int32,
+    /// How many seconds its archived logs are kept.
+    #[serde(default)]
+    pub log_retention_seconds: Int32,
+    /// How many seconds the run itself is kept; 0 means for good.
+    #[serde(default)]
+    pub run_retention_seconds: Int32,
 }
 
 /// What a run came to. Of an agent that reported nothing more, only the exit code and the reason are known.

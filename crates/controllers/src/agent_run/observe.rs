@@ -20,6 +20,7 @@ pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed
         run,
         jobs: scene.jobs(),
         live_jobs: scene.live_jobs(),
+        departed: scene.departed_jobs(),
         pods: scene.pods(),
         keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),

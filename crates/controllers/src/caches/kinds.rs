@@ -14,11 +14,12 @@ use jangar_api::{
     phase::RunPhase,
     refs::LocalRef,
 };
+use jangar_engine::last_sight::LastSight;
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Resource, core::NamespaceResourceScope};
+use kube::{Resource, ResourceExt, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::{Caches, cache::Cache, index::Term};
@@ -37,6 +38,19 @@ pub trait Cached:
     const KIND: CachedKind;
     /// Of which objects a copy is kept; all, if absent.
     const LABEL_SELECTOR: Option<&'static str> = None;
+
+    /// Whether a copy says who wrote to the object. It says of nobody what they wrote.
+    const WRITERS: bool = false;
+
+    /// What is to be remembered of the object when it is gone.
+    fn last_sight(&self) -> Option<LastSight> {
+        None
+    }
+
+    /// Whether the object is over, and waits for us to record how.
+    fn is_uncaptured(&self) -> bool {
+        false
+    }
 
     /// What the object names, and is found by.
     fn terms(&self) -> BTreeSet<Term>;
@@ -183,6 +197,19 @@ impl Cached for Memory {
 impl Cached for Job {
     kept_in!(Job, jobs);
     const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+    const WRITERS: bool = true;
+
+    fn last_sight(&self) -> Option<LastSight> {
+        Some(LastSight::of(self))
+    }
+
+    fn is_uncaptured(&self) -> bool {
+        let held = self
+            .finalizers()
+            .iter()
+            .any(|name| name == labels::JOB_STATUS_FINALIZER);
+        held && has_ended(self)
+    }
 
     fn terms(&self) -> BTreeSet<Term> {
         run_in_label(self.meta())
@@ -206,6 +233,16 @@ pub(crate) fn implementation_names(spec: &AgentRunSpec) -> impl Iterator<Item = 
         .iter()
         .chain(of_steps)
         .map(|reference| reference.name.trim())
+}
+
+/// Whether a Job is over, by its own conditions.
+pub(crate) fn has_ended(job: &Job) -> bool {
+    let conditions = job
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut ends = conditions.filter(|condition| matches!(condition.type_.as_str(), "Complete" | "Failed"));
+    ends.any(|condition| condition.status == "True")
 }
 
 /// The name that a reference means.

@@ -2,6 +2,7 @@
 
 mod cache;
 mod delivered;
+mod departed;
 mod index;
 mod kinds;
 mod version;
@@ -33,7 +34,7 @@ pub use self::{
 };
 pub(crate) use self::{
     cache::{key_of, uid_of},
-    kinds::{implementation_names, with_kind},
+    kinds::{has_ended, implementation_names, with_kind},
     watch::spawn_watches,
 };
 

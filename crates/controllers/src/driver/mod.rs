@@ -4,6 +4,7 @@
 //! else is here and the same for all: the queue, the rounds of planning and acting, the barrier, retries.
 
 mod barrier;
+mod deletions;
 pub mod learned;
 mod reconcile;
 mod scene;
@@ -22,7 +23,6 @@ use jiff::Timestamp;
 use kube::{Client, Resource, core::object::HasStatus};
 use serde::Serialize;
 
-pub(crate) use self::work::Work;
 pub use self::{
     barrier::{BARRIER_PATIENCE, Mark, Written},
     reconcile::ReconcileError,
@@ -30,6 +30,7 @@ pub use self::{
     station::{CONCURRENCY_MAX, Station, station},
     term::{Term, TermSetup},
 };
+pub(crate) use self::{deletions::Deletions, work::Work};
 use crate::{
     caches::{Cached, Caches, Change, World},
     clock::Clock,
@@ -93,6 +94,7 @@ pub struct Context {
     pub(crate) gate: Gate,
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) deletions: Deletions,
     pub(crate) halt: Halt,
 }
 

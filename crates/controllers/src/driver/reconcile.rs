@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jangar_engine::{
-    decision::{Decision, Key, Notice, Plan, Refusal, Sight},
+    decision::{Decision, Effect, Key, Notice, Plan, Refusal, Sight},
     plain_status::PlainStatus,
 };
 use jiff::Timestamp;
@@ -130,6 +130,10 @@ pub(super) async fn reconcile<C: Controller>(
                         Acted::Settled => return Ok(plan.wake_at),
                         Acted::PlanAgain => {}
                         Acted::Refused => return Ok(Some(context.clock.now() + REFUSED_RETRY)),
+                        Acted::NotYet(wait) => {
+                            let turn = context.clock.now() + wait;
+                            return Ok(plan.wake_at.into_iter().chain([turn]).min());
+                        }
                     }
                 }
             },
@@ -175,6 +179,8 @@ enum Acted {
     PlanAgain,
     /// The status could not be written, in no form.
     Refused,
+    /// The run's time has come, but so has that of many others: its turn is later.
+    NotYet(Duration),
 }
 
 /// Carries a plan out: effects in order, then the status, then the notices.
@@ -192,6 +198,11 @@ async fn act<C: Controller>(
     }
     for effect in &plan.effects {
         context.check_halt()?;
+        if matches!(effect, Effect::DeleteRun { .. })
+            && let Some(wait) = context.deletions.ask(&context.metrics)
+        {
+            return Ok(Acted::NotYet(wait));
+        }
         match effects::carry_out(context, key, effect, work).await? {
             Outcome::Done | Outcome::Already => {}
             Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),

@@ -7,7 +7,7 @@ use jangar_engine::settings::Settings;
 use kube::Client;
 use tokio::task::JoinSet;
 
-use super::{Context, station::Station};
+use super::{Context, Deletions, station::Station};
 use crate::{
     caches::{Caches, Listener, Scope, World, spawn_watches},
     clock::Clock,
@@ -59,6 +59,7 @@ impl Term {
         let context = Arc::new(Context {
             client: setup.client,
             world: Arc::clone(&world),
+            deletions: Deletions::of(&setup.settings),
             settings: setup.settings,
             clock: setup.clock,
             gate: setup.gate,

@@ -153,6 +153,24 @@ label_values! {
 }
 
 label_values! {
+    /// What becomes of a run whose time has come.
+    DeletionResult {
+        Begun = "begun",
+        /// Too many were deleted in the last minute: it has a later turn.
+        PutOff = "put_off",
+    }
+}
+
+label_values! {
+    /// What is kept after its end.
+    Kept {
+        Job = "job",
+        Logs = "logs",
+        Run = "run",
+    }
+}
+
+label_values! {
     /// What was read from the API server itself because a cache proves no absence.
     QuestionKind {
         Agent = "agent",
@@ -345,4 +363,14 @@ pub(super) struct RunLabels {
 pub(super) struct JobLabels {
     pub(super) phase: Word,
     pub(super) reason: Word,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct DeletionLabels {
+    pub(super) result: DeletionResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct KeptLabels {
+    pub(super) what: Kept,
 }

@@ -8,7 +8,10 @@ mod labels;
 use std::time::Duration;
 
 use jangar_api::{phase::RunPhase, reason::Reason};
-use jangar_engine::decision::{Effect, Question};
+use jangar_engine::{
+    decision::{Effect, Question},
+    retention::Ladder,
+};
 use prometheus_client::{
     metrics::{
         counter::Counter,
@@ -20,12 +23,12 @@ use prometheus_client::{
 };
 
 pub use self::labels::{
-    Answer, EffectKind, EffectResult, EventResult, ObjectKind, QuestionKind, ReconcileResult, RenewalResult,
-    RequestResult, Role, Verb, WatchEvent, WriteStop,
+    Answer, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind, QuestionKind,
+    ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent, WriteStop,
 };
 use self::labels::{
-    ControllerLabels, EffectLabels, EventLabels, JobLabels, QuestionLabels, ReconcileLabels, RenewalLabels,
-    RequestLabels, RoleLabels, RunLabels, WatchLabels, Word, WriteStopLabels,
+    ControllerLabels, DeletionLabels, EffectLabels, EventLabels, JobLabels, KeptLabels, QuestionLabels,
+    ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels, RunLabels, WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.
@@ -52,6 +55,10 @@ pub struct Metrics {
     writes_stopped: Family<WriteStopLabels, Counter>,
     runs_finished: Family<RunLabels, Counter>,
     job_missing: Family<JobLabels, Counter>,
+    jobs_uncaptured: Gauge,
+    run_deletions: Family<DeletionLabels, Counter>,
+    run_deletions_waiting: Gauge,
+    retention: Family<KeptLabels, Gauge>,
 }
 
 impl Default for Metrics {
@@ -78,6 +85,10 @@ impl Default for Metrics {
             writes_stopped: Family::default(),
             runs_finished: Family::default(),
             job_missing: Family::default(),
+            jobs_uncaptured: Gauge::default(),
+            run_deletions: Family::default(),
+            run_deletions_waiting: Gauge::default(),
+            retention: Family::default(),
         }
     }
 }
@@ -90,6 +101,7 @@ impl Metrics {
         metrics.register_pipeline(registry);
         metrics.register_leadership(registry);
         metrics.register_results(registry);
+        metrics.register_retention(registry);
         metrics
     }
 
@@ -173,6 +185,31 @@ impl Metrics {
             "job_missing",
             "Jobs that vanished before their end was recorded",
             self.job_missing.clone(),
+        );
+    }
+
+    /// What is kept, and what goes.
+    fn register_retention(&self, registry: &mut Registry) {
+        registry.register(
+            "jobs_uncaptured",
+            "Finished Jobs whose result is not recorded in their run yet",
+            self.jobs_uncaptured.clone(),
+        );
+        registry.register(
+            "run_deletions",
+            "Deletions of runs whose time had come: begun, or put off because there were too many at once",
+            self.run_deletions.clone(),
+        );
+        registry.register(
+            "run_deletions_waiting",
+            "Runs whose time has come and that wait for their turn to be deleted",
+            self.run_deletions_waiting.clone(),
+        );
+        registry.register_with_unit(
+            "retention",
+            "How long things are kept after their end unless a run says otherwise; 0 is for good",
+            Unit::Seconds,
+            self.retention.clone(),
         );
     }
 
@@ -261,6 +298,11 @@ impl Metrics {
             Role::Leader => 1,
             Role::Follower => 0,
         });
+        if to == Role::Follower {
+            // Only who leads knows, and its successor counts anew.
+            self.jobs_uncaptured.set(0);
+            self.run_deletions_waiting.set(0);
+        }
         self.leader_changes.get_or_create(&RoleLabels { to }).inc();
     }
 
@@ -286,6 +328,32 @@ impl Metrics {
         self.runs_finished.get_or_create(&labels).inc();
     }
 
+    /// So many finished Jobs wait for their result to be recorded.
+    pub fn jobs_uncaptured(&self, jobs: usize) {
+        self.jobs_uncaptured.set(i64::try_from(jobs).unwrap_or(i64::MAX));
+    }
+
+    /// A run whose time has come is deleted now, or later; so many wait.
+    pub fn run_deletion(&self, result: DeletionResult, waiting: u64) {
+        self.run_deletions.get_or_create(&DeletionLabels { result }).inc();
+        self.run_deletions_waiting
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// How long things are kept.
+    pub fn kept(&self, ladder: &Ladder) {
+        for (what, kept) in [
+            (Kept::Job, ladder.job),
+            (Kept::Logs, Some(ladder.logs)),
+            (Kept::Run, ladder.run),
+        ] {
+            let seconds = kept.unwrap_or_default().as_secs();
+            self.retention
+                .get_or_create(&KeptLabels { what })
+                .set(i64::try_from(seconds).unwrap_or(i64::MAX));
+        }
+    }
+
     /// A Job vanished; its run is in this phase now, for this reason.
     pub fn job_missing(&self, phase: &RunPhase, reason: &Reason) {
         let labels = JobLabels {
@@ -299,7 +367,10 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use jangar_api::agents::agent_run::AgentRun;
-    use jangar_engine::decision::{ObjectId, Uid};
+    use jangar_engine::{
+        decision::{ObjectId, Uid},
+        settings::Settings,
+    };
     use k8s_openapi::api::batch::v1::Job;
     use prometheus_client::encoding::text::encode;
 
@@ -336,6 +407,9 @@ mod tests {
         metrics.write_stopped(WriteStop::TimedOut);
         metrics.run_finished(run(), &RunPhase::Succeeded, &Reason::Completed);
         metrics.job_missing(&RunPhase::Failed, &Reason::JobMissing);
+        metrics.jobs_uncaptured(2);
+        metrics.run_deletion(DeletionResult::PutOff, 3);
+        metrics.kept(&Ladder::of_settings(&Settings::default()));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(super) struct Attempt {
     pub number: u32,
     /// The Job of this attempt; absent while it is still to be made.
     pub job: Option<ObjectId>,
+    /// When that Job was seen for the first time, and in which version.
+    pub first_seen: Option<FirstSight>,
     /// How many attempts of the step ended in a failure of their own.
     pub failures: u32,
     /// How many were taken away by the node. They cost no retry.
@@ -30,6 +32,14 @@ pub(super) struct Attempt {
     /// Why the attempt, or the run, is given up although its pod is there. It is recorded before the pod is stopped: afterwards nothing else
     /// tells why.
     pub given_up: Option<Rejection>,
+}
+
+/// The moment from which on a Job that is not there is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FirstSight {
+    pub at: jiff::Timestamp,
+    /// Absent if it was recorded by an earlier version.
+    pub version: Option<String>,
 }
 
 /// The form in which it is stored. Other fields of `runtimeRef` are not ours, and are left out of a new one.
@@ -45,6 +55,8 @@ struct Stored {
     uid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job_observed_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource_version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +109,10 @@ impl Attempt {
             step: stored.step,
             number: stored.attempt,
             job,
+            first_seen: stored.job_observed_at.map(|at| FirstSight {
+                at: at.0,
+                version: stored.resource_version,
+            }),
             failures: stored.failures,
             disruptions: stored.disruptions,
             not_before: stored.next_attempt_at.map(|at| at.0),
@@ -149,21 +165,17 @@ impl Attempt {
     }
 
     /// The form in which it is stored, with the name of the Job it has or will have.
-    pub(super) fn stored(
-        &self,
-        key: &Key,
-        task: Task<'_>,
-        job: &str,
-        seen_at: Option<jiff::Timestamp>,
-    ) -> AnyMap {
+    pub(super) fn stored(&self, key: &Key, task: Task<'_>, job: &str) -> AnyMap {
         let step = task.step();
         let type_ = step.map_or(RuntimeType::Job, |_| RuntimeType::Workflow);
+        let first_seen = self.first_seen.as_ref();
         let stored = Stored {
             type_,
             name: job.to_owned(),
             namespace: key.namespace.clone(),
             uid: self.job.as_ref().map(|job| job.uid.0.clone()),
-            job_observed_at: seen_at.map(Timestamp),
+            job_observed_at: first_seen.map(|first| Timestamp(first.at)),
+            resource_version: first_seen.and_then(|first| first.version.clone()),
             run_name: step.map(|_| key.name.clone()),
             step_name: step.map(|step| name(step.spec).to_owned()),
             step: self.step,

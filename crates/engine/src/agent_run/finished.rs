@@ -8,13 +8,15 @@ use jangar_api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
 
 use super::{
     NextStatus, Situation, jobs,
     leftovers::{self, Stopping, sooner},
 };
-use crate::decision::{Decision, Effect, Plan};
+use crate::{
+    decision::{Decision, Effect, Plan},
+    retention::{Retain, run_retention},
+};
 
 /// How long the Job controller may take to write that a Job has ended before the Job is let go without that. It waits for one
 /// second by itself, and for more where it has much to do.
@@ -73,7 +75,21 @@ fn settled_status(situation: &Situation<'_>) -> Option<AgentRunStatus> {
         next.status.finished_at = Some(values::Timestamp(situation.now));
     }
     too_late_to_cancel(situation, &mut next);
+    unclear_retain(situation, &mut next);
+    // A change of the settings does not count: it would be a write for every run there is.
+    let edited = situation.run.metadata.generation != observed_generation(situation.status);
+    if edited {
+        next.keeps();
+    }
     next.into_status()
+}
+
+/// The version of the spec that the status speaks about.
+fn observed_generation(status: &AgentRunStatus) -> Option<i64> {
+    status
+        .common
+        .observed_generation
+        .map(|generation| generation.get())
 }
 
 /// Whether a Job is over without anybody having stopped it. That no pod is known proves nothing: the first may be on its way.
@@ -118,20 +134,23 @@ fn too_late_to_cancel(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
 
 /// When the run may be deleted, if ever.
 fn kept_until(situation: &Situation<'_>) -> Option<Timestamp> {
-    let retained = [situation.run.labels(), situation.run.annotations()]
-        .iter()
-        .any(|keys| keys.get(labels::RETAIN).is_some_and(|value| value == "true"));
-    if retained {
-        return None;
+    match Retain::of(situation.run) {
+        Retain::Yes | Retain::Unclear(_) => return None,
+        Retain::No => {}
     }
-    let kept = match situation.run.spec.ttl_seconds_after_finished {
-        // The schema admits no negative number; a larger program might.
-        Some(seconds) => u64::try_from(seconds.get())
-            .ok()
-            .filter(|seconds| *seconds > 0)
-            .map(Duration::from_secs)?,
-        None => situation.settings.runs.retention?,
-    };
+    let kept = run_retention(situation.run, situation.settings)?;
     let finished = situation.status.finished_at?.0;
     finished.checked_add(kept).ok()
+}
+
+/// Somebody wants something of the run's retention, and we do not know what.
+fn unclear_retain(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
+    let told = match Retain::of(situation.run) {
+        Retain::Unclear(value) => Some(format!(
+            "{} is {value:?}, which is neither \"true\" nor \"false\", so that the run is kept: write one of them",
+            labels::RETAIN
+        )),
+        Retain::No | Retain::Yes => None,
+    };
+    next.note(&Reason::InvalidRetain, told.as_deref());
 }

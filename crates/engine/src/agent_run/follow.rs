@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use super::{
     NextStatus, Situation, artifacts,
-    attempt::Attempt,
+    attempt::{Attempt, FirstSight},
     jobs,
     leftovers::{self, Gone},
     outcome::{self, Ending, Verdict},
@@ -122,6 +122,10 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     let attempt = Attempt {
         number: situation.attempt.current(),
         job: Some(jobs::id(job)),
+        first_seen: Some(FirstSight {
+            at: situation.now,
+            version: job.resource_version(),
+        }),
         not_before: None,
         ..situation.attempt.clone()
     };
@@ -130,7 +134,7 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     let message = format!("attempt {} runs as Job {name}", attempt.number);
     next.running(admitted, &task.says(message));
     next.step_running(task, situation.run, &attempt, admitted);
-    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key, task, &name, Some(situation.now)));
+    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key, task, &name));
     next.status
         .spec_hash
         .get_or_insert_with(|| spec_hash(&situation.run.spec));
@@ -236,7 +240,7 @@ fn go_on(situation: &Situation<'_>, next: &mut NextStatus<'_>, following: Task<'
     });
     let key = &situation.observed.key;
     let name: String = job::name(&key.name, attempt.place()).into();
-    next.status.runtime_ref = Some(attempt.stored(key, following, &name, None));
+    next.status.runtime_ref = Some(attempt.stored(key, following, &name));
     next.going_on(&Reason::Running, &following.says("it is the next"));
 }
 

@@ -15,13 +15,14 @@
 //! work that a run is at, and a run of the runtime `job` has one that is all of it. `steps` says whether steps make sense and
 //! what they get from each other, `progress` shows where they stand.
 //!
-//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `next_status`
-//! writes the status, and `attempt` is what the status remembers of Jobs.
+//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
+//! known of a Job that went, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
 
 mod abort;
 mod artifacts;
 mod attempt;
 mod cancel;
+mod evidence;
 mod finished;
 mod follow;
 mod jobs;
@@ -66,6 +67,7 @@ use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
 use crate::{
     decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
     job::{self, Place},
+    last_sight::LastSight,
     settings::Settings,
 };
 
@@ -81,6 +83,8 @@ pub struct Observed {
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// The names of Jobs that the API server itself has spoken about: if there is none in `jobs`, there is none.
     pub live_jobs: BTreeSet<String>,
+    /// What was last seen of Jobs that are gone, by name, as far as it is remembered. It is evidence, and decides nothing.
+    pub departed: BTreeMap<String, LastSight>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
     /// The Secrets and ConfigMaps that were asked for.
@@ -195,6 +199,7 @@ fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Atte
         Some(place) if place > remembered.place() => Attempt {
             number: place.attempt,
             job: None,
+            first_seen: None,
             ..remembered
         },
         Some(_) | None => remembered,
@@ -220,7 +225,7 @@ impl Situation<'_> {
 
     /// The status, ready to be changed.
     fn next_status(&self) -> NextStatus<'_> {
-        let mut next = NextStatus::of(self.run, self.status, self.now);
+        let mut next = NextStatus::of(self.run, self.status, self.settings, self.now);
         if !self.settings.runs.immutability_enforced
             && !next.is_warned()
             && let Some(message) = abort::edited(self)

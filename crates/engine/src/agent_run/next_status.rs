@@ -13,6 +13,8 @@ use super::attempt::Attempt;
 use crate::{
     conditions::{Conditions, Health, touched},
     decision::{Notice, Rejection, Severity},
+    retention::{Ladder, UpsideDown},
+    settings::Settings,
 };
 
 /// The next status of a run while it is made.
@@ -20,13 +22,22 @@ pub(super) struct NextStatus<'a> {
     before: &'a AgentRunStatus,
     pub status: AgentRunStatus,
     conditions: Conditions,
+    run: &'a AgentRun,
+    settings: &'a Settings,
     pub now: Timestamp,
 }
 
 impl<'a> NextStatus<'a> {
     /// Begins with the status as it is.
-    pub(super) fn of(run: &AgentRun, status: &'a AgentRunStatus, now: Timestamp) -> Self {
+    pub(super) fn of(
+        run: &'a AgentRun,
+        status: &'a AgentRunStatus,
+        settings: &'a Settings,
+        now: Timestamp,
+    ) -> Self {
         Self {
+            run,
+            settings,
             before: status,
             status: status.clone(),
             conditions: Conditions::of(&status.common, run.metadata.generation, now),
@@ -74,6 +85,43 @@ impl<'a> NextStatus<'a> {
         self.is_true(&ConditionType::Warning)
     }
 
+    /// Whether it is warned for this reason already.
+    pub(super) fn is_warned_of(&self, reason: &Reason) -> bool {
+        let warning = self.before.common.condition(&ConditionType::Warning);
+        warning.is_some_and(|warning| warning.status == ConditionStatus::True && warning.reason == *reason)
+    }
+
+    /// Says how long things are kept, and warns if that cannot be.
+    pub(super) fn keeps(&mut self) {
+        let ladder = Ladder::of_run(self.run, self.settings);
+        self.status.retention = Some(ladder.status());
+        let told = ladder.upside_down().map(|UpsideDown { job_seconds, run_seconds }| {
+            format!(
+                "the finished Job should be kept for {job_seconds} s and the run for {run_seconds} s only, and Kubernetes deletes \
+                 the Job with its run: set spec.ttlSecondsAfterFinished to {job_seconds} or more, or give the Job a shorter time"
+            )
+        });
+        self.note(&Reason::JobOutlivesRun, told.as_deref());
+    }
+
+    /// Says something that deserves attention, or that it does no more. A graver warning stays.
+    pub(super) fn note(&mut self, reason: &Reason, message: Option<&str>) {
+        let warning = self.conditions.get(&ConditionType::Warning);
+        let warning = warning.filter(|warning| warning.status == ConditionStatus::True);
+        let own = warning.is_none_or(|warning| warning.reason == *reason);
+        match message {
+            Some(message) if own => self.warn(reason, message),
+            None if own && warning.is_some() => {
+                self.conditions.clear(
+                    ConditionType::Warning,
+                    reason.clone(),
+                    "it does not hold any more",
+                );
+            }
+            Some(_) | None => {}
+        }
+    }
+
     /// Was accepted, and is under way.
     pub(super) fn running(&mut self, started_at: Timestamp, message: &str) {
         self.status.phase = Some(RunPhase::Running);
@@ -99,6 +147,7 @@ impl<'a> NextStatus<'a> {
             message,
         );
         self.unblocked();
+        self.keeps();
         self.conditions
             .stand(Health::Progressing, &Reason::Running, message);
     }
@@ -258,6 +307,7 @@ impl<'a> NextStatus<'a> {
         self.status.phase = Some(phase);
         self.status.finished_at = Some(values::Timestamp(finished_at));
         self.status.cancel_deadline = None;
+        self.keeps();
         self.conditions
             .set(ConditionType::Succeeded, succeeded, reason.clone(), message);
         self.conditions.set(

@@ -18,6 +18,7 @@ pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed:
     let mut next = Attempt {
         number: so_far.current() + 1,
         job: None,
+        first_seen: None,
         given_up: None,
         ..so_far.clone()
     };
@@ -43,7 +44,7 @@ pub(super) fn again(
 ) -> Decision<AgentRunStatus> {
     let key = &situation.observed.key;
     let name: String = job::name(&key.name, attempt.current_place()).into();
-    next.status.runtime_ref = Some(attempt.stored(key, situation.task, &name, None));
+    next.status.runtime_ref = Some(attempt.stored(key, situation.task, &name));
     let due = attempt.not_before.unwrap_or(situation.now);
     let message = format!(
         "attempt {} ended: {}; attempt {} starts at {due}",

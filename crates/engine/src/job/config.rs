@@ -112,6 +112,12 @@ pub fn ttl_seconds(run: &AgentRun, settings: &Settings) -> Result<Option<u32>, R
         .map(|seconds| seconds.clamp(TTL_MIN_SECONDS, TTL_MAX_SECONDS)))
 }
 
+/// How long the archived logs of a run are kept. It has nothing to do with how long its Job is.
+pub fn log_retention_seconds(run: &AgentRun, settings: &Settings) -> Result<u32, Rejection> {
+    let asked = RuntimeConfig::read(run)?.log_retention_seconds;
+    Ok(asked.unwrap_or(settings.runner.log_retention_seconds))
+}
+
 fn not_negative(number: Int32) -> u32 {
     u32::try_from(number.get()).unwrap_or(0)
 }

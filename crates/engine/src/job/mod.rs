@@ -68,7 +68,7 @@ use self::{
     prompt::SystemPrompt,
 };
 pub use self::{
-    config::{RETRIES_MAX, attempts_allowed, ttl_seconds},
+    config::{RETRIES_MAX, attempts_allowed, log_retention_seconds, ttl_seconds},
     contract::contract_status,
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},

@@ -95,6 +95,8 @@ pub struct RunSettings {
     pub reference_grace: Duration,
     /// How long finished runs are kept; absent, for good.
     pub retention: Option<Duration>,
+    /// How many of those whose time has come are deleted in a minute, at most.
+    pub deletions_per_minute: u32,
     /// Whether a run whose accepted spec was changed is stopped, or only warned about.
     pub immutability_enforced: bool,
     /// Whether runs are cancelled on request, or the request is only answered.
@@ -112,6 +114,7 @@ impl Default for RunSettings {
         Self {
             reference_grace: Duration::from_mins(1),
             retention: Some(Duration::from_hours(30 * 24)),
+            deletions_per_minute: 300,
             immutability_enforced: true,
             cancel_enabled: true,
             cancel_timeout: Duration::from_mins(1),

@@ -13,7 +13,10 @@ use super::{
     },
     unread,
 };
-use crate::as_given::AsGiven;
+use crate::{
+    as_given::AsGiven,
+    retention::{Ladder, UpsideDown},
+};
 
 /// What all variables of Jangar begin with.
 const PREFIX: &str = "JANGAR_";
@@ -205,17 +208,16 @@ fn out_of_order(
     })
 }
 
-/// A Job goes with its run at the latest, so keeping it longer than the run cannot work. A Job that is kept for good and a
-/// run that is not are no contradiction: that is how one says "as long as the run".
+/// A Job goes with its run at the latest, so keeping it longer than the run cannot work.
 fn upside_down_retention(settings: &Settings) -> Option<String> {
-    let job = u64::from(settings.runner.job_ttl_seconds?);
-    let run = settings.runs.retention?.as_secs();
-    (job > run).then(|| {
-        format!(
-            "a finished Job should be kept for {job} s ({JOB_TTL}) but its run only for {run} s ({RUN_RETENTION}), \
-             and the Job is deleted with the run: keep the run longer, or the Job shorter"
-        )
-    })
+    let UpsideDown {
+        job_seconds: job,
+        run_seconds: run,
+    } = Ladder::of_settings(settings).upside_down()?;
+    Some(format!(
+        "a finished Job should be kept for {job} s ({JOB_TTL}) but its run only for {run} s ({RUN_RETENTION}), \
+         and the Job is deleted with the run: keep the run longer, or the Job shorter"
+    ))
 }
 
 /// Fields of Kubernetes that this version does not know. They may be of a newer Kubernetes, or misspelt: only the API server

@@ -57,6 +57,8 @@ const ALL: &str = "*";
 const LONGEST: u32 = 0x7fff_ffff;
 /// A leader that died holds everything up for as long as its lease lasts, so more than an hour is taken for a slip.
 const LEASE_SECONDS_MAX: u32 = 3_600;
+/// Two hundred in a second. An API server that has to remove as many Jobs and pods as well hardly does anything else.
+const DELETIONS_MAX: u32 = 12_000;
 /// The schema of the status admits no more.
 const ARTIFACTS_MAX: u32 = 50;
 /// Every further attempt is a whole run of an agent: more than a hundred are taken for a slip.
@@ -188,6 +190,17 @@ const RUNS: &[Variable] = &[
         reader: up_to(LONGEST, |draft, number| {
             draft.settings.runs.retention = (number > 0).then(|| seconds(number));
         }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_DELETES_PER_MINUTE",
+        unset: Unset::Is("300"),
+        meaning: "How many runs whose time has come are deleted in any minute, at most; the others wait for their turn.",
+        reader: Reader::Number {
+            from: 1,
+            to: DELETIONS_MAX,
+            or_zero: false,
+            set: |draft, number| draft.settings.runs.deletions_per_minute = number,
+        },
     },
     Variable {
         name: "JANGAR_AGENTRUN_IMMUTABILITY_ENFORCED",

@@ -28,6 +28,10 @@ const ALL_SET: &[(&str, &str)] = &[
         "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS",
         "1.2096e+06",
     ),
+    (
+        "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_DELETES_PER_MINUTE",
+        "30",
+    ),
     ("JANGAR_AGENTRUN_IMMUTABILITY_ENFORCED", "no"),
     ("JANGAR_ORCHESTRATION_CANCEL_ENABLED", "off"),
     ("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "1500"),
@@ -166,6 +170,7 @@ fn every_variable_is_read() {
         runs: RunSettings {
             reference_grace: Duration::ZERO,
             retention: Some(Duration::from_hours(14 * 24)),
+            deletions_per_minute: 30,
             immutability_enforced: false,
             cancel_enabled: false,
             cancel_timeout: Duration::from_millis(1500),

@@ -174,6 +174,13 @@ async fn missing(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.reached("missing", &RunPhase::Failed).await?;
     let failed = stage.told("missing", &ConditionType::Failed).await?;
     assert_eq!(failed.reason, Reason::JobMissing, "{}", failed.message);
+    for evidence in ["nothing held it", "it was last seen as version", "wrote to it at"] {
+        assert!(
+            failed.message.contains(evidence),
+            "{evidence}: {}",
+            failed.message
+        );
+    }
     Ok(())
 }
 

@@ -1,7 +1,10 @@
 //! What every test here begins with: a namespace in which the kinds are served, the controllers have their rights, and
 //! nothing else is.
 
-use std::{panic::AssertUnwindSafe, path::Path};
+use std::{
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+};
 
 use futures::FutureExt;
 use jangar_api::{Kind, labels};
@@ -142,10 +145,21 @@ impl Stage<'_> {
         server: Option<&str>,
         settings: &Settings,
     ) -> Result<Replica, Failure> {
+        let path = self.kubeconfig(name, account, server).await?;
+        self.start_with(name, &path, settings)
+    }
+
+    /// A file by which a program under this name is this account.
+    pub(crate) async fn kubeconfig(
+        &self,
+        name: &str,
+        account: &str,
+        server: Option<&str>,
+    ) -> Result<PathBuf, Failure> {
         let kubeconfig = rights::kubeconfig(self.scene, account, server).await?;
         let path = self.directory.path().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, kubeconfig.to_string())?;
-        self.start_with(name, &path, settings)
+        Ok(path)
     }
 
     fn start_with(&self, name: &str, kubeconfig: &Path, settings: &Settings) -> Result<Replica, Failure> {

@@ -16,5 +16,6 @@ mod manifests;
 mod plain;
 mod pods;
 mod process;
+mod release_jobs;
 mod start;
 mod workflows;

@@ -1,8 +1,9 @@
 //! What must hold, whatever goes wrong.
 //!
-//! A task follows every change of the store: after each it asks the rules of [`work`] and of [`runs`]. When nothing happens
+//! A task follows every change of the store: after each it asks the rules of [`work`], of [`runs`] and of [`deletions`]. When nothing happens
 //! any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an undisturbed simulation.
 
+pub mod deletions;
 pub mod end;
 pub mod rest;
 pub mod runs;
@@ -18,6 +19,7 @@ use serde::Deserialize;
 use tokio::{task::JoinSet, time::Instant};
 
 use self::{
+    deletions::Deletions,
     end::{EndState, GeneratedNames},
     runs::RunView,
 };
@@ -82,6 +84,7 @@ impl Checks {
             last_change: Arc::clone(&last_change),
             pods: Arc::clone(&pods),
             runs: BTreeMap::new(),
+            deletions: Deletions::default(),
         };
         let mut follow = world.store().follow();
         let mut following = JoinSet::new();
@@ -122,6 +125,7 @@ struct Look {
     pods: Arc<Mutex<GeneratedNames>>,
     /// The runs as they are, by name.
     runs: BTreeMap<String, RunView>,
+    deletions: Deletions,
 }
 
 impl Look {
@@ -146,6 +150,8 @@ impl Look {
     fn at_run(&mut self, event: &Event, works: &[Work]) {
         let before = self.runs.remove(&*event.key.name);
         if event.kind == EventKind::Deleted {
+            self.violations
+                .add(&self.trace, self.deletions.broken(Instant::now()));
             return;
         }
         let after = RunView::of(&event.object);

@@ -1,5 +1,6 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
+mod retention;
 mod runs;
 mod workflows;
 
@@ -14,6 +15,7 @@ use crate::node::Scripts;
 pub fn all() -> Vec<Scenario> {
     let mut all = runs::all();
     all.extend(workflows::all());
+    all.extend(retention::all());
     all
 }
 

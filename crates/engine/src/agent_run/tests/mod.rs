@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod ends;
+mod retention;
 mod starts;
 mod stops;
 mod workflows;

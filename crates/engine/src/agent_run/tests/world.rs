@@ -85,6 +85,7 @@ impl World {
                 },
                 jobs: BTreeMap::new(),
                 live_jobs: std::collections::BTreeSet::new(),
+                departed: BTreeMap::new(),
                 pods: BTreeMap::new(),
                 keys: BTreeMap::new(),
                 refusal: None,
