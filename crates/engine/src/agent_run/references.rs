@@ -1,7 +1,5 @@
 //! The objects a run refers to: found, missing for now, or missing for good.
 
-use std::fmt;
-
 use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpecSpec,
@@ -16,6 +14,7 @@ use crate::{
     implementation_spec,
     job::{self, PromptSource},
     settings::NatsAuth,
+    waiting::Remedy,
 };
 
 /// What a run refers to, all of it there.
@@ -48,22 +47,6 @@ pub(super) struct Lacking {
     pub remedy: Remedy,
     /// Whether an event tells when it is there.
     pub watched: bool,
-}
-
-/// What ends the wait for an object that a run refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
-    Create,
-    Mend,
-}
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Create => "create it",
-            Self::Mend => "mend it",
-        })
-    }
 }
 
 /// Finds what the run refers to.
@@ -99,6 +82,8 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>) -> Result<Resolved<'a>, Unr
         &provider_field,
         Question::AgentProvider,
     )?;
+    // What the Agent does not allow comes before what is missing, as the public order of reasons has it.
+    job::check_agent(situation.run, agent, situation.settings).map_err(Unresolved::Wrong)?;
     let (implementation, implementation_ref) = implementation(situation)?;
     let memory_name = spec.memory_ref.as_ref().or(agent.spec.memory_ref.as_ref());
     let memory = match memory_name {

@@ -1,20 +1,30 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
+mod queue;
 mod runs;
 
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::settings::LimitSettings;
 use serde_json::Value;
 
-pub use self::runs::all;
 use crate::node::Scripts;
+
+/// All scenarios, in a fixed order.
+pub fn all() -> Vec<Scenario> {
+    let mut all = runs::all();
+    all.extend(queue::all());
+    all
+}
 
 /// A story with a known end.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub name: &'static str,
     pub place: Place,
+    /// What the controllers are told to keep to.
+    pub limits: LimitSettings,
     pub scripts: Scripts,
     pub steps: Vec<Step>,
     /// What becomes of each run, if nothing goes wrong.

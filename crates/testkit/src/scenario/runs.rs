@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::settings::LimitSettings;
 use serde_json::{Value, json};
 
 use super::{End, Place, Scenario, Step};
 use crate::node::{Eviction, OnTerm, Script, Scripts};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
 const LONG: Duration = Duration::from_hours(1);
 /// Work that stops when it is told to.
 const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
-/// All scenarios, in a fixed order.
-pub fn all() -> Vec<Scenario> {
+/// All of these, in a fixed order.
+pub(super) fn all() -> Vec<Scenario> {
     vec![
         succeeds(),
         fails(),
@@ -224,7 +225,7 @@ fn crowded() -> Scenario {
 }
 
 /// Work that takes longer than a restart of the controllers, so that the run that waits is cancelled before its turn.
-fn slow() -> Script {
+pub(super) fn slow() -> Script {
     Script::Exits {
         after: 4 * 60 * SECOND,
         code: 0,
@@ -233,7 +234,7 @@ fn slow() -> Script {
 }
 
 /// A story with everything a run refers to in place from the beginning.
-fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
+pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
     let mut all = vec![provider(), agent(), implementation()];
     all.extend(steps);
     Scenario {
@@ -242,13 +243,14 @@ fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -
             slots: 4,
             job_sync_delay: SECOND,
         },
+        limits: LimitSettings::default(),
         scripts: Scripts::default(),
         steps: all,
         ends,
     }
 }
 
-fn succeeded() -> End {
+pub(super) fn succeeded() -> End {
     End::Phase(RunPhase::Succeeded)
 }
 
@@ -256,7 +258,7 @@ fn failed() -> End {
     End::Phase(RunPhase::Failed)
 }
 
-fn exits(code: i32) -> Script {
+pub(super) fn exits(code: i32) -> Script {
     Script::Exits {
         after: 10 * SECOND,
         code,
@@ -264,7 +266,7 @@ fn exits(code: i32) -> Script {
     }
 }
 
-fn create(run: Value) -> Step {
+pub(super) fn create(run: Value) -> Step {
     Step::Create("agentruns", run)
 }
 
@@ -287,7 +289,7 @@ fn implementation() -> Step {
 }
 
 /// A run whose Job is kept for half a minute.
-fn run(name: &str) -> Value {
+pub(super) fn run(name: &str) -> Value {
     let spec = json!({
         "agentRef": {"name": "fixer"},
         "implementationSpecRef": {"name": "mend-the-adder"},
@@ -298,12 +300,12 @@ fn run(name: &str) -> Value {
     object("AgentRun", name, &spec)
 }
 
-fn with_retries(mut run: Value, retries: u32) -> Value {
+pub(super) fn with_retries(mut run: Value, retries: u32) -> Value {
     run["spec"]["runtime"]["config"]["backoffLimit"] = retries.into();
     run
 }
 
-fn object(kind: &str, name: &str, spec: &Value) -> Value {
+pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
     })
