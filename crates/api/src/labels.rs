@@ -24,6 +24,8 @@ pub const RETAIN: &str = "agents.proompteng.ai/retain";
 pub const SPEC_HASH: &str = "agents.proompteng.ai/spec-hash";
 /// Annotation on a Job: when its run was let in.
 pub const ADMITTED_AT: &str = "agents.proompteng.ai/admitted-at";
+/// Annotation on a Job: the repository that its run works on, as the queue counts it.
+pub const REPOSITORY: &str = "agents.proompteng.ai/repository";
 /// Annotation on a Job: which attempt it is, counted from one.
 pub const ATTEMPT: &str = "agents.proompteng.ai/attempt";
 /// Annotation on a Job: how many attempts its run has in all.
@@ -77,6 +79,7 @@ mod tests {
             RETAIN,
             SPEC_HASH,
             ADMITTED_AT,
+            REPOSITORY,
             ATTEMPT,
             ATTEMPTS,
             SYSTEM_PROMPT_HASH,

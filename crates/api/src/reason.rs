@@ -111,6 +111,10 @@ string_enum! {
         SecretBlocked,
         SecretNotAllowed,
         ServiceAccountNotAllowed,
+        /// The run chooses a priority class that the operator keeps from runs.
+        PriorityClassNotAllowed,
+        /// The run chooses a security context that is looser than the operator allows.
+        PodSecurityNotAllowed,
         InvalidContract,
         InvalidSystemPrompt,
         InvalidSystemPromptRef,
@@ -121,6 +125,10 @@ string_enum! {
         ConcurrencyLimit,
         QueueLimit,
         RateLimit,
+        /// Not executed: another run of the agent has the same idempotency key; `status.canonicalRun` names it.
+        Duplicate,
+        /// Between two attempts.
+        RetryBackoff,
 
         // Version control.
         VcsProvidersDisabled,

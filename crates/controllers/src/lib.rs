@@ -8,6 +8,7 @@
 //! [`agents`] and [`agent_run`], the controllers. What they stand on:
 //!
 //! - [`caches`]: what is known of the cluster, and which change concerns whom;
+//! - [`Admissions`]: which runs may start;
 //! - [`queue`]: which key is next, and when (pure);
 //! - `effects`, `status`, `live`: the requests, one at a time;
 //! - [`lease`], [`start`]: who may write, and what happens when that changes;
@@ -17,6 +18,7 @@
 //! look the same to it. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
 //! depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
 
+mod admissions;
 pub mod agent_run;
 pub mod agents;
 mod backoff;
@@ -36,5 +38,6 @@ mod signal;
 mod start;
 mod status;
 
+pub use admissions::Admissions;
 pub use served::Unserved;
 pub use start::{Controllers, Setup, State, start};

@@ -149,6 +149,8 @@ pub(crate) async fn answer(
         Question::Job(name) => learn_legible::<Job>(context, &key(name), learned).await,
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
         Question::Keys(holder) => keys_of(context, namespace, holder, learned).await,
+        // The queue answers it, not the API server.
+        Question::Slot { .. } => Ok(Answer::Absent),
     };
     let counted = answer.as_ref().map_or(Answer::Failed, |answer| *answer);
     context.metrics.question(question, counted);

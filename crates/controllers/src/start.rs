@@ -8,6 +8,7 @@ use prometheus_client::registry::Registry;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
+    admissions::Admissions,
     agent_run::AgentRuns,
     agents::{AgentProviders, Agents, ImplementationSpecs},
     backoff::Backoff,
@@ -110,15 +111,16 @@ impl Controllers {
 }
 
 /// All controllers.
-fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
+fn stations(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> Vec<Arc<dyn Station>> {
     if !settings.agents_enabled {
         return Vec::new();
     }
+    let admissions = Admissions::new(settings, Arc::clone(clock), Arc::clone(metrics));
     vec![
         station(AgentProviders),
         station(ImplementationSpecs),
         station(Agents),
-        station(AgentRuns),
+        station(AgentRuns::admitted_by(Arc::new(admissions))),
     ]
 }
 
@@ -212,7 +214,7 @@ impl Office {
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
         };
-        let term = Term::begin(setup, stations(&self.settings));
+        let term = Term::begin(setup, stations(&self.settings, &self.clock, &self.metrics));
         let end = tokio::select! {
             biased;
             () = leadership.lost() => End::Lost,

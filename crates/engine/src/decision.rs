@@ -103,6 +103,11 @@ pub enum Question {
     PodsOf(Uid),
     /// The keys of this Secret or ConfigMap.
     Keys(KeyHolder),
+    /// Whether the run may start its next Job, which the queue answers.
+    Slot {
+        /// The Job that is about to be made; absent where none executes the run.
+        job: Option<String>,
+    },
 }
 
 /// What holds values by key. These kinds are not watched: a cache would hold every Secret of the namespace.

@@ -7,9 +7,10 @@
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
 //! run, and [`job`], which makes the Job of one attempt. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
-//! show the shape of every kind. What they stand on:
+//! show the shape of every kind. [`queue`] decides across runs which of them may start. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
+//! - [`waiting`]: why something waits, as a value and as a sentence;
 //! - [`conditions`]: how a status says what is true, and [`plain_status`]: what is left of one that is refused;
 //! - [`last_sight`]: what is known of an object that went away;
 //! - [`template`]: texts with places for values, and [`as_given`]: parts of a pod as people wrote them.
@@ -24,7 +25,9 @@ pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;
 pub mod plain_status;
+pub mod queue;
 pub mod retention;
 pub mod settings;
 pub mod template;
 mod validity;
+pub mod waiting;

@@ -64,6 +64,8 @@ impl PlainStatus for AgentRunStatus {
         Self {
             phase: self.phase.clone(),
             started_at: self.started_at,
+            admitted_at: self.admitted_at,
+            canonical_run: self.canonical_run.clone(),
             finished_at: self.finished_at,
             runtime_ref: self.runtime_ref.clone(),
             outcome: self.outcome.as_ref().map(plain_outcome),

@@ -3,7 +3,7 @@
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use jangar_controllers::{Setup, lease::Identity};
-use jangar_engine::settings::{Safeguards, Settings};
+use jangar_engine::settings::{LimitSettings, Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
@@ -19,6 +19,7 @@ pub struct Surroundings {
     pub wall: Arc<WallClock>,
     /// What tells it from every other process, those before it included.
     pub identity: String,
+    pub limits: LimitSettings,
 }
 
 impl fmt::Debug for Surroundings {
@@ -75,9 +76,13 @@ impl Shipped {
 
 impl Program for Shipped {
     fn start(&self, surroundings: Surroundings) -> Running {
+        let settings = Settings {
+            limits: surroundings.limits,
+            ..self.settings.as_ref().clone()
+        };
         Box::new(jangar_controllers::start(Setup {
             client: surroundings.client,
-            settings: Arc::clone(&self.settings),
+            settings: Arc::new(settings),
             clock: surroundings.wall,
             identity: Identity::new(surroundings.identity).expect("a short name"),
             registry: &mut Registry::default(),

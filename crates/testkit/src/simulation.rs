@@ -3,6 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::settings::LimitSettings;
 use kube::Client;
 use kubelite::store::{Key, Object, Store};
 use serde_json::json;
@@ -48,6 +49,19 @@ pub struct Simulation<'a> {
     pub quiet: Duration,
 }
 
+impl Simulation<'_> {
+    /// The limits that must hold at every moment. Windows of time mean nothing where somebody sets the clock.
+    fn observed_limits(&self) -> LimitSettings {
+        let mut limits = self.scenario.limits.clone();
+        if !self.plan.keeps_the_clock() {
+            limits.rate.namespace = None;
+            limits.rate.repository = None;
+            limits.rate.cluster = None;
+        }
+        limits
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -74,7 +88,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         let Simulation { scenario, seed, .. } = simulation;
         let world = World::start(definitions, *seed, &scenario.place.of_seed(*seed)).await;
         let record = Record::default();
-        let checks = Checks::start(&world, &record);
+        let checks = Checks::start(&world, &record, simulation.observed_limits());
         let kubelet = Kubelet::start(&world, scenario.scripts.clone(), &record);
         let (sender, orders) = mpsc::unbounded_channel();
         let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone());
@@ -89,6 +103,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         };
         let mut stage = Stage {
             program,
+            limits: &scenario.limits,
             world: &world,
             wire: Arc::clone(&story.wire),
             sender,
@@ -109,6 +124,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
 /// Runs the processes, and does what the faults ask for.
 struct Stage<'a> {
     program: &'a dyn Program,
+    limits: &'a LimitSettings,
     world: &'a World,
     wire: Arc<Wire>,
     sender: mpsc::UnboundedSender<Order>,
@@ -147,6 +163,7 @@ impl Stage<'_> {
             client: Client::new(line, NAMESPACE),
             wall: Arc::clone(self.world.wall()),
             identity: process.name.clone(),
+            limits: self.limits.clone(),
         });
         self.processes.push((process, running));
     }

@@ -100,7 +100,8 @@ pub struct AgentRunSpec {
     /// Order in the queue: runs with a larger number start first, whatever else waits. Default: 0; may be negative.
     #[serde(default)]
     pub priority: Int32,
-    /// Makes submitting again harmless: of the runs of one agent in a namespace with the same key, one is executed.
+    /// Makes submitting again harmless: of the runs of one agent in a namespace with the same key, one is executed. The others
+    /// end as `Cancelled` with the reason `Duplicate`, and `status.canonicalRun` names the one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// System prompt, at most 16384 characters. Excludes `systemPromptRef`; absent, that of the Agent is used.

@@ -25,6 +25,10 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    /// When the queue last let the run start something: the Job of an attempt or of a step. It is stamped on that Job as well.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admitted_at: Option<Timestamp>,
     /// When the run ended.
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +44,9 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_deadline: Option<Timestamp>,
+    /// The run that is executed in place of this one, which has the same `idempotencyKey`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canonical_run: Option<String>,
     /// Hash of the spec as it was accepted. An edit that gets past the API server is recognised by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<String>,

@@ -9,7 +9,10 @@ use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
     implementation_spec::ImplementationSpec, memory::Memory,
 };
-use jangar_engine::decision::{Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid};
+use jangar_engine::{
+    decision::{Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid},
+    queue::Answer,
+};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
 use crate::caches::{Cached, Caches, ResourceVersion};
@@ -32,6 +35,8 @@ pub struct Learned {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the last effects were to create.
     pub occupant: Option<Occupant>,
+    /// What the queue said to the question whether the object may start something.
+    pub admission: Option<Answer>,
     /// What the API server said to a status that it refused for good. A plain one is written from then on.
     pub status_refusal: Option<Refusal>,
 }

@@ -17,6 +17,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use jangar_engine::{
     decision::{Decision, Key},
     plain_status::PlainStatus,
+    queue::Answer,
     settings::Settings,
 };
 use jiff::Timestamp;
@@ -32,6 +33,7 @@ pub use self::{
 };
 pub(crate) use self::{deletions::Deletions, work::Work};
 use crate::{
+    admissions::Admissions,
     caches::{Cached, Caches, Change, World},
     clock::Clock,
     events::Reporter,
@@ -61,6 +63,17 @@ pub trait Controller: Send + Sync + 'static {
     /// What is known about a key, with the object itself unless it is proven to be gone. `None` if there is nothing to
     /// decide.
     fn observe(&self, scene: &Scene<'_>, object: Option<Arc<Self::Object>>) -> Option<Self::Observed>;
+
+    /// The queue that decides which objects may start something; absent for kinds that need not ask.
+    fn admissions(&self) -> Option<&Admissions> {
+        None
+    }
+
+    /// Whether the object may start something now: what the queue says.
+    fn ask(&self, key: &Key, object: &Self::Object, job: Option<&str>) -> Option<Answer> {
+        let _ = (key, object, job);
+        None
+    }
 
     /// Counts and logs what a status that was written tells.
     fn reported(

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jangar_engine::{
-    decision::{Decision, Effect, Key, Notice, Plan, Refusal, Sight},
+    decision::{Decision, Effect, Key, Notice, Plan, Question, Refusal, Sight},
     plain_status::PlainStatus,
 };
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::{Context, Controller, Scene, StatusOf, Work};
 use crate::{
+    admissions::Asked,
     caches::{Cached, uid_of},
     effects::{self, Outcome},
     lease::WriteError,
@@ -122,7 +123,11 @@ pub(super) async fn reconcile<C: Controller>(
             View::Of { object, decision } => match decision {
                 Decision::Look(questions) => {
                     for question in &questions {
-                        live::answer(context, &key.namespace, question, &mut work.learned).await?;
+                        if let Question::Slot { job } = question {
+                            ask(controller, key, object.as_deref(), job.as_deref(), work);
+                        } else {
+                            live::answer(context, &key.namespace, question, &mut work.learned).await?;
+                        }
                     }
                 }
                 Decision::Act(plan) => {
@@ -140,6 +145,19 @@ pub(super) async fn reconcile<C: Controller>(
         }
     }
     Err(ReconcileError::Unsettled)
+}
+
+/// Asks the queue whether the object may start something.
+fn ask<C: Controller>(
+    controller: &C,
+    key: &Key,
+    object: Option<&C::Object>,
+    job: Option<&str>,
+    work: &mut Work,
+) {
+    let answer = object.and_then(|object| controller.ask(key, object, job));
+    work.asked = answer.as_ref().map(Asked::from);
+    work.learned.admission = answer;
 }
 
 /// Observes and plans: no waiting in here, so that all of it is seen at one moment.
@@ -195,6 +213,8 @@ async fn act<C: Controller>(
     if !plan.effects.is_empty() {
         work.learned.refusal = None;
         work.learned.occupant = None;
+        // What was let in was this one.
+        work.learned.admission = None;
     }
     for effect in &plan.effects {
         context.check_halt()?;

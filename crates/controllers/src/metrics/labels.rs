@@ -7,7 +7,10 @@ use std::{
 };
 
 use jangar_api::{phase::RunPhase, reason::Reason};
-use jangar_engine::decision::{Effect, Question};
+use jangar_engine::{
+    decision::{Effect, Question},
+    queue::Told,
+};
 use kube::Resource;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
@@ -180,6 +183,7 @@ label_values! {
         Job = "job",
         PodsOf = "pods_of",
         Keys = "keys",
+        Slot = "slot",
     }
 }
 
@@ -193,6 +197,7 @@ impl From<&Question> for QuestionKind {
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
             Question::Keys(_) => Self::Keys,
+            Question::Slot { .. } => Self::Slot,
         }
     }
 }
@@ -203,6 +208,33 @@ label_values! {
         Found = "found",
         Absent = "absent",
         Failed = "failed",
+    }
+}
+
+label_values! {
+    /// The gate that a run waits at.
+    QueueGate {
+        Agent = "agent",
+        Repository = "repository",
+        Namespace = "namespace",
+        Cluster = "cluster",
+        /// Beyond the last place in the queue.
+        Queue = "queue",
+        /// Too many have started lately.
+        Rate = "rate",
+    }
+}
+
+impl From<Told> for QueueGate {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Agent => Self::Agent,
+            Told::Repository => Self::Repository,
+            Told::Namespace => Self::Namespace,
+            Told::Cluster => Self::Cluster,
+            Told::Queue => Self::Queue,
+            Told::Rate => Self::Rate,
+        }
     }
 }
 
@@ -330,6 +362,16 @@ pub(super) struct EffectLabels {
 pub(super) struct QuestionLabels {
     pub(super) question: QuestionKind,
     pub(super) answer: Answer,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct GateLabels {
+    pub(super) gate: QueueGate,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct ScopeLabels {
+    pub(super) scope: &'static str,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]

@@ -5,11 +5,12 @@
 
 mod labels;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jangar_api::{phase::RunPhase, reason::Reason};
 use jangar_engine::{
     decision::{Effect, Question},
+    queue::Told,
     retention::Ladder,
 };
 use prometheus_client::{
@@ -23,12 +24,13 @@ use prometheus_client::{
 };
 
 pub use self::labels::{
-    Answer, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind, QuestionKind,
+    Answer, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind, QuestionKind, QueueGate,
     ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent, WriteStop,
 };
 use self::labels::{
-    ControllerLabels, DeletionLabels, EffectLabels, EventLabels, JobLabels, KeptLabels, QuestionLabels,
-    ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels, RunLabels, WatchLabels, Word, WriteStopLabels,
+    ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels, JobLabels, KeptLabels,
+    QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels, RunLabels, ScopeLabels,
+    WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.
@@ -59,6 +61,11 @@ pub struct Metrics {
     run_deletions: Family<DeletionLabels, Counter>,
     run_deletions_waiting: Gauge,
     retention: Family<KeptLabels, Gauge>,
+    runs_waiting: Family<GateLabels, Gauge>,
+    runs_admitted: Counter,
+    run_wait: Histogram,
+    active_runs: Gauge,
+    rate_limited: Family<ScopeLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -89,6 +96,12 @@ impl Default for Metrics {
             run_deletions: Family::default(),
             run_deletions_waiting: Gauge::default(),
             retention: Family::default(),
+            runs_waiting: Family::default(),
+            runs_admitted: Counter::default(),
+            // From a tenth of a second to the nine hours that a full queue can take.
+            run_wait: Histogram::new(exponential_buckets(0.1, 2.5, 14)),
+            active_runs: Gauge::default(),
+            rate_limited: Family::default(),
         }
     }
 }
@@ -102,6 +115,7 @@ impl Metrics {
         metrics.register_leadership(registry);
         metrics.register_results(registry);
         metrics.register_retention(registry);
+        metrics.register_queue(registry);
         metrics
     }
 
@@ -211,6 +225,59 @@ impl Metrics {
             Unit::Seconds,
             self.retention.clone(),
         );
+    }
+
+    /// Who may start.
+    fn register_queue(&self, registry: &mut Registry) {
+        registry.register(
+            "agents_queue_depth",
+            "Runs that wait for their turn, by the gate that they were told of",
+            self.runs_waiting.clone(),
+        );
+        registry.register(
+            "agents_active_concurrency",
+            "Slots that are taken",
+            self.active_runs.clone(),
+        );
+        registry.register(
+            "agents_admitted",
+            "How often a run was let in",
+            self.runs_admitted.clone(),
+        );
+        registry.register_with_unit(
+            "agents_queue_wait",
+            "How long after its creation a run was let in",
+            Unit::Seconds,
+            self.run_wait.clone(),
+        );
+        registry.register(
+            "agents_rate_limit_rejections",
+            "How often a run had to wait because too many had started lately",
+            self.rate_limited.clone(),
+        );
+    }
+
+    /// So many wait at each gate, and so many slots are taken.
+    pub fn queue(&self, waiting: &BTreeMap<Told, usize>, taken: u32) {
+        for (told, count) in waiting {
+            let labels = GateLabels {
+                gate: QueueGate::from(*told),
+            };
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.runs_waiting.get_or_create(&labels).set(count);
+        }
+        self.active_runs.set(taken.into());
+    }
+
+    /// A run was let in, that long after its creation.
+    pub fn run_admitted(&self, waited: Duration) {
+        self.runs_admitted.inc();
+        self.run_wait.observe(waited.as_secs_f64());
+    }
+
+    /// A run has to wait because too many of this scope have started lately.
+    pub fn rate_limited(&self, scope: &'static str) {
+        self.rate_limited.get_or_create(&ScopeLabels { scope }).inc();
     }
 
     /// A pass over one object ended.
@@ -410,6 +477,9 @@ mod tests {
         metrics.jobs_uncaptured(2);
         metrics.run_deletion(DeletionResult::PutOff, 3);
         metrics.kept(&Ladder::of_settings(&Settings::default()));
+        metrics.queue(&BTreeMap::from([(Told::Agent, 4)]), 5);
+        metrics.run_admitted(Duration::from_secs(2));
+        metrics.rate_limited("namespace");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! A run and the Job of its current attempt: found or adopted, attended while it works, and what its end means for the run.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
+use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason, values};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, artifacts,
+    NextStatus, Situation, Standing, artifacts,
     attempt::{Attempt, FirstSight},
     jobs,
     leftovers::{self, Gone},
@@ -43,6 +43,20 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         Located::Unsure(question) => Decision::look(question),
         Located::Taken(job) => start::name_taken(situation, job),
         Located::Nowhere => start::plan(situation),
+    }
+}
+
+/// Why the run does not work.
+pub(super) fn standing(situation: &Situation<'_>) -> Standing {
+    match locate(situation) {
+        Located::Ours(job) => waiting::standing(situation, job),
+        Located::Lost(_) => Standing::Goes,
+        Located::Unsure(question) => Standing::Unsure(BTreeSet::from([question])),
+        Located::Taken(job) => match start::previous_job(situation, job) {
+            Some(waiting) => Standing::Waits(Box::new(waiting)),
+            None => Standing::Goes,
+        },
+        Located::Nowhere => start::standing(situation),
     }
 }
 
@@ -134,6 +148,7 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     let message = format!("attempt {} runs as Job {name}", attempt.number);
     next.running(admitted, &task.says(message));
     next.step_running(task, situation.run, &attempt, admitted);
+    next.status.admitted_at = Some(values::Timestamp(admitted));
     next.status.runtime_ref = Some(attempt.stored(&situation.observed.key, task, &name));
     next.status
         .spec_hash

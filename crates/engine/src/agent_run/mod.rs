@@ -9,7 +9,7 @@
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start, `unreachable` whether its node is lost |
-//! | has none yet | `start`: `references` and the Job of the next attempt |
+//! | has none yet | `start`: `references`, its `admission` by the queue, and the Job of the next attempt |
 //!
 //! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time; `task` is the piece of
 //! work that a run is at, and a run of the runtime `job` has one that is all of it. `steps` says whether steps make sense and
@@ -19,6 +19,7 @@
 //! known of a Job that went, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
 
 mod abort;
+mod admission;
 mod artifacts;
 mod attempt;
 mod cancel;
@@ -65,10 +66,12 @@ use k8s_openapi::api::batch::v1::Job;
 pub use self::spec_hash::spec_hash;
 use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
 use crate::{
-    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, Uid},
     job::{self, Place},
     last_sight::LastSight,
+    queue::Answer,
     settings::Settings,
+    waiting::Waiting,
 };
 
 /// What is known about a run at the moment of a decision.
@@ -93,6 +96,8 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.
     pub occupant: Option<Occupant>,
+    /// What the queue said to the question whether the run may start; absent if it was not asked.
+    pub admission: Option<Answer>,
 }
 
 impl Observed {
@@ -154,17 +159,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     }
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
-    let attempt = attempt(observed, run, status);
-    let situation = Situation {
-        observed,
-        run,
-        uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
-        status,
-        task: Task::numbered(run, attempt.step).unwrap_or(Task::Whole),
-        attempt,
-        settings,
-        now,
-    };
+    let situation = Situation::of(observed, run, status, settings, now);
     match situation.decide() {
         Decision::Act(mut plan) => {
             plan.effects.splice(0..0, leftovers.effects);
@@ -174,6 +169,37 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         }
         look @ Decision::Look(_) => look,
     }
+}
+
+/// Why a run waits, as far as that can be told from what is observed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// It cannot be told before these are answered.
+    Unsure(BTreeSet<Question>),
+    Waits(Box<Waiting>),
+    /// It works, or has ended, or is about to go on.
+    Goes,
+}
+
+/// Answers "why is it waiting?". Nothing is written for it.
+pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Standing {
+    let unwritten = AgentRunStatus::default();
+    let Some(run) = observed
+        .run
+        .as_ref()
+        .filter(|run| run.metadata.deletion_timestamp.is_none())
+    else {
+        return Standing::Goes;
+    };
+    let status = run.status.as_ref().unwrap_or(&unwritten);
+    let situation = Situation::of(observed, run, status, settings, now);
+    let phase = status.phase.as_ref();
+    let stopping = run.spec.stop.is_requested() && settings.runs.cancel_enabled;
+    let over = phase.is_some_and(|phase| phase.is_terminal() || *phase == RunPhase::Cancelling);
+    if over || stopping || abort::reason(&situation).is_some() {
+        return Standing::Goes;
+    }
+    follow::standing(&situation)
 }
 
 /// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
@@ -206,7 +232,27 @@ fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Atte
     }
 }
 
-impl Situation<'_> {
+impl<'a> Situation<'a> {
+    fn of(
+        observed: &'a Observed,
+        run: &'a AgentRun,
+        status: &'a AgentRunStatus,
+        settings: &'a Settings,
+        now: Timestamp,
+    ) -> Self {
+        let attempt = attempt(observed, run, status);
+        Self {
+            observed,
+            run,
+            uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
+            status,
+            task: Task::numbered(run, attempt.step).unwrap_or(Task::Whole),
+            attempt,
+            settings,
+            now,
+        }
+    }
+
     fn decide(&self) -> Decision<AgentRunStatus> {
         let phase = self.status.phase.as_ref();
         if phase.is_some_and(RunPhase::is_terminal) {

@@ -15,6 +15,7 @@ use crate::{
     decision::{Notice, Rejection, Severity},
     retention::{Ladder, UpsideDown},
     settings::Settings,
+    waiting::Waiting,
 };
 
 /// The next status of a run while it is made.
@@ -46,16 +47,13 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Waits for something, before it started or with a Job that does not come to life.
-    pub(super) fn blocked(&mut self, reason: &Reason, message: &str) {
-        self.conditions.set(
-            ConditionType::Blocked,
-            ConditionStatus::True,
-            reason.clone(),
-            message,
-        );
+    pub(super) fn waits(&mut self, waiting: &Waiting) {
+        let (reason, message) = (waiting.reason(), waiting.to_string());
         self.status.phase.get_or_insert(RunPhase::Pending);
-        self.step_waits(Some(message));
-        self.conditions.stand(Health::Progressing, reason, message);
+        self.step_waits(Some(&message));
+        self.conditions.stand(Health::Progressing, &reason, &message);
+        self.conditions
+            .set(ConditionType::Blocked, ConditionStatus::True, reason, message);
     }
 
     /// Waits for nothing any more.

@@ -1,7 +1,5 @@
 //! The objects a run refers to: found, missing for now, or missing for good.
 
-use std::fmt;
-
 use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpecSpec,
@@ -19,6 +17,7 @@ use crate::{
     implementation_spec,
     job::{self, PromptSource},
     settings::NatsAuth,
+    waiting::Remedy,
 };
 
 /// What a run refers to, all of it there.
@@ -70,22 +69,6 @@ pub(super) struct Lacking {
     pub watched: bool,
 }
 
-/// What ends the wait for an object that a run refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
-    Create,
-    Mend,
-}
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Create => "create it",
-            Self::Mend => "mend it",
-        })
-    }
-}
-
 /// Finds what a task of the run refers to.
 pub(super) fn resolve<'a>(situation: &Situation<'a>, task: Task<'a>) -> Result<Resolved<'a>, Unresolved> {
     let spec = &situation.run.spec;
@@ -119,6 +102,8 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>, task: Task<'a>) -> Result<R
         &provider_field,
         Question::AgentProvider,
     )?;
+    // What the Agent does not allow comes before what is missing, as the public order of reasons has it.
+    job::check_agent(situation.run, agent, situation.settings).map_err(Unresolved::Wrong)?;
     let (implementation, implementation_ref) = implementation(situation, task)?;
     let memory_name = spec.memory_ref.as_ref().or(agent.spec.memory_ref.as_ref());
     let memory = match memory_name {

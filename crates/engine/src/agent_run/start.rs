@@ -1,10 +1,11 @@
 //! The Job of the next attempt: what it needs before it can be made.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jangar_api::{
     agents::agent_run::{AgentRun, AgentRunStatus, RuntimeType, VcsMode},
     condition::{ConditionStatus, ConditionType},
+    labels,
     reason::Reason,
 };
 use jiff::Timestamp;
@@ -13,7 +14,9 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{
-    References, Situation, jobs,
+    References, Situation, Standing,
+    admission::{self, Admission},
+    jobs,
     leftovers::after,
     references::{self, Lacking, Resolved, Unresolved},
     retry, spec_hash,
@@ -22,8 +25,10 @@ use super::{
     task::{self, Description, Task},
 };
 use crate::{
-    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection, Sight},
+    decision::{Decision, Effect, NewJob, Occupant, Plan, Question, Refusal, Rejection, Sight},
     job::{self, JobRequest, Place, StepOfRun},
+    queue,
+    waiting::{Gate, Waiting},
 };
 
 /// How long after a refusal that may pass, such as a quota, the Job is tried again. No event tells when it has.
@@ -37,13 +42,54 @@ const OCCUPIED_RETRY: Duration = Duration::from_secs(30);
 /// How long until something that is not watched and is missing is looked for again, for as long as the grace lasts.
 const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
 
+/// What can be done about a run that has no Job.
+enum Next {
+    Unsure(Question),
+    Waits {
+        waiting: Waiting,
+        /// When to look again although nothing happened.
+        look_at: Option<Timestamp>,
+    },
+    /// It can never start as it was written.
+    Wrong(Rejection),
+    /// It cannot go on, because an earlier step did not report what this one needs.
+    Fails(Rejection),
+    /// Another run is executed in its place.
+    Duplicate(String),
+    Starts(Vec<Effect>),
+}
+
 /// Makes the Job of the next attempt.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
-    if let Some(due) = retry::waits_until(&situation.attempt, situation.task, situation.now) {
-        return Decision::Act(Plan {
-            wake_at: Some(due),
+    match next(situation) {
+        Next::Unsure(question) => Decision::look(question),
+        Next::Waits { waiting, look_at } => waits(situation, &waiting, look_at),
+        Next::Wrong(rejection) => reject(situation, &rejection),
+        Next::Fails(why) => fail(situation, &why),
+        Next::Duplicate(of) => admission::duplicate(situation, &of),
+        Next::Starts(effects) => Decision::Act(Plan {
+            effects,
             ..Plan::nothing()
-        });
+        }),
+    }
+}
+
+/// Why the run has no Job yet.
+pub(super) fn standing(situation: &Situation<'_>) -> Standing {
+    match next(situation) {
+        Next::Unsure(question) => Standing::Unsure(BTreeSet::from([question])),
+        Next::Waits { waiting, .. } => Standing::Waits(Box::new(waiting)),
+        Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Standing::Goes,
+    }
+}
+
+fn next(situation: &Situation<'_>) -> Next {
+    if let Some(due) = retry::waits_until(&situation.attempt, situation.task, situation.now) {
+        let attempt = situation.attempt.current();
+        return Next::Waits {
+            waiting: Waiting::at(Gate::Retry { attempt, due }).until(due),
+            look_at: Some(due),
+        };
     }
     if let Some(refusal) = &situation.observed.refusal {
         return refused(situation, refusal);
@@ -52,15 +98,38 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         return occupied(situation, occupant);
     }
     match first_effects(situation) {
-        Ok(effects) => Decision::Act(Plan {
-            effects,
-            ..Plan::nothing()
-        }),
-        Err(Unresolved::Unsure(question)) => Decision::look(question),
+        Err(Unresolved::Unsure(question)) => Next::Unsure(question),
         Err(Unresolved::Lacking(lacking)) => lacking_reference(situation, lacking),
-        Err(Unresolved::Wrong(rejection)) => reject(situation, &rejection),
-        Err(Unresolved::NotReported(why)) => fail(situation, &why),
+        Err(Unresolved::Wrong(rejection)) => Next::Wrong(rejection),
+        Err(Unresolved::NotReported(why)) => Next::Fails(why),
+        // The queue comes last: nobody has a slot who could not use it.
+        Ok(effects) => match admission::of_job(situation, situation.job_name()) {
+            Admission::Unasked(question) => Next::Unsure(question),
+            Admission::Waits(waiting) => Next::Waits {
+                waiting,
+                look_at: None,
+            },
+            Admission::Duplicate(of) => Next::Duplicate(of),
+            Admission::Granted => Next::Starts(effects),
+        },
     }
+}
+
+/// Says what the run waits for. Between two attempts its other conditions say so already.
+fn waits(
+    situation: &Situation<'_>,
+    waiting: &Waiting,
+    look_at: Option<Timestamp>,
+) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    if !matches!(waiting.gate, Gate::Retry { .. }) {
+        next.waits(waiting);
+    }
+    Decision::Act(Plan {
+        status: next.into_status(),
+        wake_at: look_at,
+        ..Plan::nothing()
+    })
 }
 
 /// The Job and what it needs, once all that the run refers to is there and allows it.
@@ -188,7 +257,7 @@ fn build(
         memory: resolved.memory,
         nats_auth: references::nats_auth(situation, resolved.agent)?,
         spec_hash: &spec_hash,
-        admitted_at: situation.now,
+        admitted_at: admission::admitted_at(situation),
     };
     let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
     let attempts_allowed = match task.attempts() {
@@ -206,6 +275,10 @@ fn build(
         contract: built.contract,
     };
     stamp.put_on(&mut built.job);
+    if let Some(repository) = queue::repository_of(situation.run) {
+        let annotations = built.job.annotations_mut();
+        annotations.insert(labels::REPOSITORY.to_owned(), repository);
+    }
     let files = built
         .config_map
         .map(|files| Effect::CreateConfigMap(Box::new(files)));
@@ -217,7 +290,7 @@ fn build(
 }
 
 /// Something the run refers to is not there, or cannot be read: it has the grace to come, or to be mended.
-fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Decision<AgentRunStatus> {
+fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Next {
     let Lacking { why, remedy, watched } = lacking;
     let grace = situation.settings.runs.reference_grace;
     let since = waiting_since(situation, &why.reason).unwrap_or(situation.now);
@@ -228,17 +301,13 @@ fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Decision<Ag
             why.message,
             grace.as_secs()
         );
-        return reject(situation, &Rejection::new(why.reason, message));
+        return Next::Wrong(Rejection::new(why.reason, message));
     }
-    let mut next = situation.next_status();
-    let message = format!("{}: {remedy} before {deadline}, or the run fails", why.message);
-    next.blocked(&why.reason, &message);
     let look_again = after(situation.now, UNWATCHED_RETRY).min(deadline);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        wake_at: Some(if watched { deadline } else { look_again }),
-        ..Plan::nothing()
-    })
+    Next::Waits {
+        waiting: Waiting::at(Gate::Reference { why, remedy }).until(deadline),
+        look_at: Some(if watched { deadline } else { look_again }),
+    }
 }
 
 /// Since when the run has been blocked for this reason.
@@ -253,79 +322,60 @@ fn waiting_since(situation: &Situation<'_>, reason: &Reason) -> Option<Timestamp
 }
 
 /// The API server does not take the Job.
-fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Decision<AgentRunStatus> {
+fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Next {
     if refusal.code != 403 {
         let message = format!(
             "the API server refused the Job of the run or its files: {}",
             refusal.message
         );
-        return reject(situation, &Rejection::new(Reason::JobRejected, message));
+        return Next::Wrong(Rejection::new(Reason::JobRejected, message));
     }
-    let mut next = situation.next_status();
-    next.blocked(
-        &Reason::JobForbidden,
-        &format!(
-            "the API server does not let the Job of the run in: {}; it is tried again every {} s",
-            refusal.message,
-            FORBIDDEN_RETRY.as_secs()
-        ),
-    );
-    Decision::Act(Plan {
-        status: next.into_status(),
-        wake_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
-        ..Plan::nothing()
-    })
+    Next::Waits {
+        waiting: Waiting::at(Gate::Forbidden {
+            words: refusal.message.clone(),
+            retry: FORBIDDEN_RETRY,
+        }),
+        look_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
+    }
 }
 
 /// Another ConfigMap has the name of the one with the run's files. What is in it is not ours, so the Job must not mount it.
-fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Decision<AgentRunStatus> {
+fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Next {
     let Occupant { name, owner } = occupant;
     let of_earlier_run = owner
         .as_ref()
         .is_some_and(|owner| owner.kind == "AgentRun" && owner.name == situation.observed.key.name);
-    let (message, retry) = if of_earlier_run {
-        let message = format!(
-            "ConfigMap {name} belongs to an earlier run of this name, and Kubernetes is removing it; the run starts when it \
-             has gone"
-        );
-        (message, TERMINATING_RETRY)
+    let config_map = name.clone();
+    let (gate, retry) = if of_earlier_run {
+        (Gate::PreviousFiles { config_map }, TERMINATING_RETRY)
     } else {
-        let whose = match owner {
-            Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
-            None => "does not belong to it".to_owned(),
+        let gate = Gate::FilesTaken {
+            config_map,
+            owner: owner.clone(),
+            retry: OCCUPIED_RETRY,
         };
-        let message = format!(
-            "the run needs a ConfigMap called {name} for its files, and there is one that {whose}: delete that ConfigMap, or \
-             submit the run under another name; it is looked for again every {} s",
-            OCCUPIED_RETRY.as_secs()
-        );
-        (message, OCCUPIED_RETRY)
+        (gate, OCCUPIED_RETRY)
     };
-    let mut next = situation.next_status();
-    next.blocked(&Reason::NameTaken, &message);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        wake_at: situation.now.checked_add(retry).ok(),
-        ..Plan::nothing()
-    })
+    Next::Waits {
+        waiting: Waiting::at(gate),
+        look_at: situation.now.checked_add(retry).ok(),
+    }
+}
+
+/// What the run waits for while another Job has the name of its own, if that one is going away.
+pub(super) fn previous_job(situation: &Situation<'_>, job: &Job) -> Option<Waiting> {
+    let of_earlier_run = jobs::owner_run(job, &situation.observed.key.name).is_some();
+    let going = of_earlier_run || jobs::is_deleting(job);
+    going.then(|| Waiting::at(Gate::PreviousJob { job: job.name_any() }))
 }
 
 /// Another Job has the name.
 pub(super) fn name_taken(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
-    let name = job.name_any();
-    let of_earlier_run = jobs::owner_run(job, &situation.observed.key.name).is_some();
-    if of_earlier_run || jobs::is_deleting(job) {
-        let message = format!(
-            "Job {name} is still there and belongs to something else that is going away; the run starts when it has gone"
-        );
-        let mut next = situation.next_status();
-        next.blocked(&Reason::PreviousJobTerminating, &message);
-        return Decision::Act(Plan {
-            status: next.into_status(),
-            wake_at: situation.now.checked_add(TERMINATING_RETRY).ok(),
-            ..Plan::nothing()
-        });
+    if let Some(waiting) = previous_job(situation, job) {
+        let look_at = situation.now.checked_add(TERMINATING_RETRY).ok();
+        return waits(situation, &waiting, look_at);
     }
+    let name = job.name_any();
     let message = format!(
         "the run needs a Job called {name}, and there is one that does not belong to it: delete that Job, or choose another \
          name for the run"

@@ -11,11 +11,14 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, follow, jobs,
+    NextStatus, Situation, Standing, follow, jobs,
     leftovers::{after, sooner},
     unreachable,
 };
-use crate::decision::{Decision, Plan, PodSight, Question, Rejection};
+use crate::{
+    decision::{Decision, Plan, PodSight, Question, Rejection},
+    waiting::{Gate, Waiting},
+};
 
 /// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,17 +28,7 @@ const UNAVAILABLE_MAX: Duration = Duration::from_mins(5);
 /// What a pod waits for that does not run.
 struct Wait {
     since: Timestamp,
-    cause: Cause,
-    message: String,
-}
-
-/// Why a pod waits, and whether that can go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// A place, a volume, or just its turn. Somebody or something will give it.
-    NotReady,
-    /// Something that is not there, and will not come by itself.
-    Lacks(Need),
+    waiting: Waiting,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +37,23 @@ enum Need {
     Configuration,
 }
 
-impl Cause {
-    const fn reason(self) -> Reason {
-        match self {
-            Self::NotReady => Reason::PodWaiting,
-            Self::Lacks(Need::Image) => Reason::ImageUnavailable,
-            Self::Lacks(Need::Configuration) => Reason::ConfigurationUnavailable,
-        }
+impl Wait {
+    /// Whether it lacks something that is not there and will not come by itself. Otherwise it is a place, a volume, or just
+    /// its turn: somebody or something will give it.
+    const fn is_vain(&self) -> bool {
+        matches!(self.waiting.gate, Gate::Image { .. } | Gate::Configuration { .. })
+    }
+}
+
+/// What the pod of a Job waits for.
+pub(super) fn standing(situation: &Situation<'_>, job: &Job) -> Standing {
+    let sight = situation.observed.pods_of(&jobs::uid(job));
+    if jobs::end(job).is_some() || sight.pods().iter().any(|pod| jobs::has_ended(pod)) {
+        return Standing::Goes;
+    }
+    match wait(situation, job, &sight) {
+        Some(wait) => Standing::Waits(Box::new(wait.waiting)),
+        None => Standing::Goes,
     }
 }
 
@@ -126,35 +129,30 @@ fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Op
     if situation.now < patience {
         return Some(patience);
     }
-    match wait.cause {
-        Cause::Lacks(_) if situation.now >= end => {
-            // One public word for both ends; the message says what was missing.
-            let why = Rejection::new(Reason::ImageUnavailable, &wait.message);
-            next.given_up(&situation.task.says_why(why));
-            None
-        }
-        Cause::Lacks(_) => {
-            // A node alternates between two wordings of the same trouble; each change would be a write.
-            if !next.is_blocked(&wait.cause.reason()) {
-                next.blocked(&wait.cause.reason(), &wait.message);
-            }
-            Some(end)
-        }
-        Cause::NotReady => {
-            next.blocked(&wait.cause.reason(), &wait.message);
-            None
-        }
+    if !wait.is_vain() {
+        next.waits(&wait.waiting);
+        return None;
     }
+    if situation.now >= end {
+        // One public word for both ends; the message says what was missing.
+        let message = wait.waiting.to_string();
+        let why = Rejection::new(Reason::ImageUnavailable, message);
+        next.given_up(&situation.task.says_why(why));
+        return None;
+    }
+    // A node alternates between two wordings of the same trouble; each change would be a write.
+    if !next.is_blocked(&wait.waiting.reason()) {
+        next.waits(&wait.waiting);
+    }
+    Some(end)
 }
 
 /// What the pod of a Job waits for, if it does.
 fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> {
     let Some(pod) = sight.pods().first() else {
-        let name = job.name_any();
         return Some(Wait {
             since: jobs::created_at(job).unwrap_or(situation.now),
-            cause: Cause::NotReady,
-            message: format!("Job {name} has no pod yet: kubectl describe job {name} shows why"),
+            waiting: Waiting::at(Gate::NoPod { job: job.name_any() }),
         });
     };
     if !jobs::is_pending(pod) {
@@ -164,14 +162,12 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
     let created = jobs::created_at(pod.as_ref()).unwrap_or(situation.now);
     let scheduled = jobs::pod_condition(pod, "PodScheduled");
     if let Some(refused) = scheduled.filter(|condition| condition.status == "False") {
-        let words = refused
-            .message
-            .as_deref()
-            .unwrap_or("the scheduler gives no reason");
         return Some(Wait {
             since: created,
-            cause: Cause::NotReady,
-            message: format!("pod {name} cannot be placed on a node: {words}"),
+            waiting: Waiting::at(Gate::Unscheduled {
+                pod: name,
+                words: refused.message.clone(),
+            }),
         });
     }
     // Its time on the node counts, not the one it waited for it.
@@ -179,32 +175,20 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
         .and_then(|condition| condition.last_transition_time.as_ref())
         .map_or(created, |time| time.0);
     let waiting = container_waiting(pod);
-    let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
-    let words = waiting.and_then(|waiting| waiting.message.as_deref());
-    let (cause, message) = match reason.and_then(|reason| Some((reason, need(reason)?))) {
-        Some((reason, need)) => (
-            Cause::Lacks(need),
-            format!(
-                "pod {name} cannot start ({reason}): {}; {}",
-                words.unwrap_or("no more is known"),
-                remedy(need)
-            ),
-        ),
-        None => (
-            Cause::NotReady,
-            match words {
-                Some(words) => format!("pod {name} is being started by its node: {words}"),
-                None => format!(
-                    "pod {name} is being started by its node: kubectl describe pod {name} shows what it waits for"
-                ),
-            },
-        ),
+    let cause = waiting.and_then(|waiting| waiting.reason.clone());
+    let words = waiting.and_then(|waiting| waiting.message.clone());
+    let needed = cause.as_deref().and_then(need);
+    let (pod, cause) = (name, cause.unwrap_or_default());
+    let waiting = match needed {
+        None => Waiting::at(Gate::Starting { pod, words }),
+        Some(Need::Image) => {
+            Waiting::at(Gate::Image { pod, cause, words }).until(after(since, UNAVAILABLE_MAX))
+        }
+        Some(Need::Configuration) => {
+            Waiting::at(Gate::Configuration { pod, cause, words }).until(after(since, UNAVAILABLE_MAX))
+        }
     };
-    Some(Wait {
-        since,
-        cause,
-        message,
-    })
+    Some(Wait { since, waiting })
 }
 
 /// Why the first container that waits does so; init containers come first.
@@ -229,12 +213,5 @@ fn need(reason: &str) -> Option<Need> {
         | "RegistryUnavailable" => Some(Need::Image),
         "CreateContainerConfigError" | "CreateContainerError" => Some(Need::Configuration),
         _ => None,
-    }
-}
-
-const fn remedy(need: Need) -> &'static str {
-    match need {
-        Need::Image => "check spec.workload.image, and the Secrets that the image is pulled with",
-        Need::Configuration => "check the Secrets, ConfigMaps and volumes that the run and its provider name",
     }
 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `config` | what `spec.runtime.config` says |
 //! | `policy` | what a run may ask for |
+//! | `privilege` | what it may say about its pod that others may not |
 //! | `contract` | what a run knows, and what the work asks for |
 //! | `prompt` | the system prompt |
 //! | `documents` | `run.json` and `agent-runner.json` |
@@ -28,6 +29,7 @@ mod files;
 mod paths;
 mod pod;
 mod policy;
+mod privilege;
 mod prompt;
 mod scheduling;
 #[cfg(test)]
@@ -204,7 +206,15 @@ fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, Runtime
     policy::labels(run, &settings.policy)?;
     let image = policy::image(run, settings)?;
     let config = RuntimeConfig::read(run)?;
+    privilege::check(&config, &settings.policy)?;
     Ok((image, config))
+}
+
+/// Says what its Agent does not allow a run, before the rest of what it refers to is known.
+pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result<(), Rejection> {
+    let (_, config) = run_by_itself(run, settings)?;
+    policy::secrets_allowed(run, agent, &config)?;
+    policy::service_account(run, agent, &config, &settings.runner).map(|_| ())
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.
@@ -212,7 +222,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let (run, agent) = (request.run, request.agent);
     let identity = Identity::of(run)?;
     let (image, config) = run_by_itself(run, settings)?;
-    policy::secrets_allowed(run, agent)?;
+    policy::secrets_allowed(run, agent, &config)?;
     let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
     let contract = contract::check(&metadata, &implementation_place(request))?;

@@ -4,6 +4,8 @@
 //! the list of mistakes and the reference for people are all made from that table.
 
 mod legal;
+mod limit_table;
+pub(crate) mod limits;
 mod mistakes;
 mod parse;
 mod reader;
@@ -18,6 +20,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) use self::legal::is_label_key;
 pub use self::{
+    limits::{ConcurrencyLimits, LimitSettings, QueueLimits, RateLimits, RepositoryLimits},
     mistakes::{Mistake, Mistakes, Wrong},
     parse::Parsed,
     reference::reference,
@@ -33,6 +36,7 @@ pub struct Settings {
     pub namespaces: Namespaces,
     pub lease: LeaseSettings,
     pub runs: RunSettings,
+    pub limits: LimitSettings,
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
     pub safeguards: Safeguards,
@@ -45,6 +49,7 @@ impl Default for Settings {
             namespaces: Namespaces::These(BTreeSet::from(["agents".to_owned()])),
             lease: LeaseSettings::default(),
             runs: RunSettings::default(),
+            limits: LimitSettings::default(),
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
             safeguards: Safeguards::default(),
@@ -139,6 +144,12 @@ pub struct PolicySettings {
     pub images_allowed: Vec<String>,
     /// Secrets that no run may use, by name.
     pub blocked_secrets: BTreeSet<String>,
+    /// Service accounts that a run may choose, where its Agent allows them; empty allows all.
+    pub service_accounts_allowed: Vec<String>,
+    /// Priority classes that a run may choose; empty allows all.
+    pub priority_classes_allowed: Vec<String>,
+    /// Whether the security context that a run chooses for its pod has to keep to the Pod Security Standard `restricted`.
+    pub pod_security_restricted: bool,
 }
 
 /// What keeps a step from being done twice. No operator can choose these: the simulation takes one away at a time, to show

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     Install, Namespaces,
     legal::Rule,
+    limit_table::LIMITS,
     mistakes::Wrong,
     parse::Draft,
     reader::{
@@ -81,6 +82,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "The life of a run",
         variables: RUNS,
+    },
+    Section {
+        title: "The queue",
+        variables: LIMITS,
     },
     Section {
         title: "What a run may ask for",
@@ -292,6 +297,28 @@ const POLICY: &[Variable] = &[
         reader: Reader::List(Rule::Name, |draft, names| {
             draft.settings.policy.blocked_secrets = names.into_iter().collect();
         }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+        unset: Unset::Means("all"),
+        meaning: "The service accounts that a run may choose, where its Agent allows them.",
+        reader: Reader::List(Rule::Name, |draft, names| {
+            draft.settings.policy.service_accounts_allowed = names;
+        }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
+        unset: Unset::Means("all"),
+        meaning: "The priority classes that a run may choose.",
+        reader: Reader::List(Rule::Name, |draft, names| {
+            draft.settings.policy.priority_classes_allowed = names;
+        }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED",
+        unset: Unset::Is("false"),
+        meaning: "Whether the security context that a run chooses has to keep to the Pod Security Standard restricted.",
+        reader: Reader::Switch(|draft, on| draft.settings.policy.pod_security_restricted = on),
     },
 ];
 
@@ -522,6 +549,6 @@ fn read_namespaces(draft: &mut Draft, text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn seconds(number: u32) -> Duration {
+pub(super) fn seconds(number: u32) -> Duration {
     Duration::from_secs(u64::from(number))
 }

@@ -37,6 +37,22 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "1500"),
     ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "7"),
     ("JANGAR_AGENTRUN_ARTIFACTS_STRICT", "TRUE"),
+    ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "1"),
+    ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "2"),
+    ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "3"),
+    ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED", "true"),
+    ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT", "4"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES",
+        r#"{"Team/App": 6, "team/free": 0}"#,
+    ),
+    ("JANGAR_AGENTS_CONTROLLER_QUEUE_NAMESPACE", "0"),
+    ("JANGAR_AGENTS_CONTROLLER_QUEUE_REPO", "7"),
+    ("JANGAR_AGENTS_CONTROLLER_QUEUE_CLUSTER", "8"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_WINDOW_SECONDS", "90"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "9"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_REPO", "0"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "11"),
     (
         "JANGAR_AGENTS_CONTROLLER_LABELS_REQUIRED",
         r#"["team", "example.com/cost"]"#,
@@ -49,6 +65,15 @@ const ALL_SET: &[(&str, &str)] = &[
     ),
     ("JANGAR_AGENTS_CONTROLLER_IMAGES_DENIED", r#"["*:latest"]"#),
     ("JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS", "root-token, ca-key"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+        "runner,builder",
+    ),
+    (
+        "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
+        r#"["batch"]"#,
+    ),
+    ("JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED", "true"),
     ("JANGAR_AGENT_RUNNER_IMAGE", "registry.example.com/agent:1"),
     ("JANGAR_AGENT_IMAGE", "registry.example.com/older:1"),
     ("JANGAR_IMAGE", "registry.example.com/jangar:2"),
@@ -147,6 +172,10 @@ fn every_variable_changes_something_by_itself() {
             "JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY" | "JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY" => {
                 vec![("JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME", "secret")]
             }
+            "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT"
+            | "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES" => {
+                vec![("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED", "true")]
+            }
             _ => Vec::new(),
         };
         let after = [before.clone(), vec![(*name, *value)]].concat();
@@ -177,6 +206,31 @@ fn every_variable_is_read() {
             artifacts_max: 7,
             artifacts_strict: true,
         },
+        limits: LimitSettings {
+            concurrency: ConcurrencyLimits {
+                agent: 1,
+                repositories: Some(RepositoryLimits {
+                    default: Some(4),
+                    overrides: BTreeMap::from([
+                        ("team/app".to_owned(), Some(6)),
+                        ("team/free".to_owned(), None),
+                    ]),
+                }),
+                namespace: 2,
+                cluster: 3,
+            },
+            queue: QueueLimits {
+                namespace: None,
+                repository: Some(7),
+                cluster: Some(8),
+            },
+            rate: RateLimits {
+                window: Duration::from_secs(90),
+                namespace: Some(9),
+                repository: None,
+                cluster: Some(11),
+            },
+        },
         policy: PolicySettings {
             labels_required: words(&["team", "example.com/cost"]),
             labels_denied: words(&["*/secret"]),
@@ -184,6 +238,9 @@ fn every_variable_is_read() {
             images_denied: words(&["*:latest"]),
             images_allowed: words(&["registry.example.com/*"]),
             blocked_secrets: words(&["ca-key", "root-token"]),
+            service_accounts_allowed: words(&["runner", "builder"]),
+            priority_classes_allowed: words(&["batch"]),
+            pod_security_restricted: true,
         },
         runner: RunnerSettings {
             image: Some("registry.example.com/agent:1".to_owned()),
@@ -372,12 +429,55 @@ fn a_name_that_nobody_reads_is_reported() {
         ("JANGAR_", "x"),
         ("JANGAR_LEFT_BLANK", " "),
         ("JANGAR_GRPC_PORT", "tcp://10.0.0.1:50051"),
-        ("JANGAR_AGENTS_CONTROLLER_QUEUE_REPO", "50"),
+        ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE", "50"),
         ("JANGAR_REFERENCE_GRACE_SECONDS", "5"),
         ("PATH", "/bin"),
     ])
     .expect("an unknown name is no mistake");
     assert_eq!(parsed.unknown, ["JANGAR_", "JANGAR_AGENT_RUNNER_IMAGES"]);
+}
+
+#[test]
+fn a_limit_that_nothing_keeps_is_warned_about() {
+    let overrides = (
+        "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES",
+        r#"{"team/app": 1}"#,
+    );
+    let warnings = |vars: &[(&str, &str)]| read(vars).expect("legal").warnings.len();
+    assert_eq!(warnings(&[overrides]), 1);
+    // What a chart writes where nobody has chosen anything.
+    assert_eq!(
+        warnings(&[
+            ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES", "{}"),
+            ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT", "0"),
+        ]),
+        0
+    );
+    assert_eq!(
+        warnings(&[
+            overrides,
+            ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED", "true")
+        ]),
+        0
+    );
+}
+
+#[test]
+fn limits_on_repositories_are_numbers_and_each_is_named_once() {
+    for bad in [
+        "[]",
+        r#"{"a/b": "2"}"#,
+        r#"{"a/b": -1}"#,
+        r#"{"a/b": 1.5}"#,
+        r#"{"a/b": 4294967296}"#,
+        r#"{" ": 1}"#,
+        r#"{"a/b": 1, "A/B": 2}"#,
+        r#"{"a/b""#,
+    ] {
+        let name = "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES";
+        let mistakes = read(&[(name, bad)]).expect_err(bad);
+        assert_eq!(mistakes.iter().count(), 1, "{bad}");
+    }
 }
 
 #[test]

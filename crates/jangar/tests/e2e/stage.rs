@@ -119,6 +119,12 @@ impl Stage<'_> {
             .with("JANGAR_POD_NAMESPACE", self.namespace())
             .with("JANGAR_IMAGE", JANGAR_IMAGE)
             .with("JANGAR_AGENT_RUNNER_IMAGE", BUSYBOX)
+            // What a test is about is not the queue, unless it says so.
+            .with("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "1000")
+            .with("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "1000")
+            .with("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "1000")
+            .with("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0")
+            .with("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0")
     }
 
     /// The same, with the pods of runs on the real node, if there is one.

@@ -1,10 +1,12 @@
 //! What must hold, whatever goes wrong.
 //!
-//! A task follows every change of the store: after each it asks the rules of [`work`], of [`runs`] and of [`deletions`]. When nothing happens
+//! A task follows every change of the store: after each it asks the rules of [`work`], of [`runs`], of [`deletions`] and of
+//! [`limits`]. When nothing happens
 //! any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an undisturbed simulation.
 
 pub mod deletions;
 pub mod end;
+pub mod limits;
 pub mod rest;
 pub mod runs;
 pub mod work;
@@ -14,6 +16,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use jangar_engine::settings::LimitSettings;
 use kubelite::store::{Collection, Event, EventKind, Store};
 use serde::Deserialize;
 use tokio::{task::JoinSet, time::Instant};
@@ -21,6 +24,7 @@ use tokio::{task::JoinSet, time::Instant};
 use self::{
     deletions::Deletions,
     end::{EndState, GeneratedNames},
+    limits::Slots,
     runs::RunView,
 };
 use crate::{
@@ -73,7 +77,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    pub fn start(world: &World, record: &Record) -> Self {
+    pub fn start(world: &World, record: &Record, limits: LimitSettings) -> Self {
         let violations = Violations::default();
         let last_change = Arc::new(Mutex::new(Instant::now()));
         let pods = Arc::default();
@@ -85,6 +89,7 @@ impl Checks {
             pods: Arc::clone(&pods),
             runs: BTreeMap::new(),
             deletions: Deletions::default(),
+            slots: Slots::new(limits),
         };
         let mut follow = world.store().follow();
         let mut following = JoinSet::new();
@@ -126,6 +131,7 @@ struct Look {
     /// The runs as they are, by name.
     runs: BTreeMap<String, RunView>,
     deletions: Deletions,
+    slots: Slots,
 }
 
 impl Look {
@@ -139,6 +145,7 @@ impl Look {
             let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
             pods.add(&event.object.value());
         }
+        self.violations.add(&self.trace, self.slots.broken_by(event));
         let works = self.record.all();
         if event.collection == world::runs() {
             self.at_run(event, &works);

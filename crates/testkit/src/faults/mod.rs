@@ -210,6 +210,11 @@ impl Trouble {
 pub struct Plan(pub Vec<Fault>);
 
 impl Plan {
+    /// Whether nobody sets the clock.
+    pub fn keeps_the_clock(&self) -> bool {
+        self.0.iter().all(|fault| fault.trouble.jump().is_none())
+    }
+
     pub fn leaves_no_mark(&self) -> bool {
         self.0.iter().all(|fault| fault.trouble.leaves_no_mark())
     }

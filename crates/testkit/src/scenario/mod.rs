@@ -1,5 +1,6 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
+mod queue;
 mod retention;
 mod runs;
 mod workflows;
@@ -7,6 +8,7 @@ mod workflows;
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::settings::LimitSettings;
 use serde_json::Value;
 
 use crate::node::Scripts;
@@ -16,6 +18,7 @@ pub fn all() -> Vec<Scenario> {
     let mut all = runs::all();
     all.extend(workflows::all());
     all.extend(retention::all());
+    all.extend(queue::all());
     all
 }
 
@@ -24,6 +27,8 @@ pub fn all() -> Vec<Scenario> {
 pub struct Scenario {
     pub name: &'static str,
     pub place: Place,
+    /// What the controllers are told to keep to.
+    pub limits: LimitSettings,
     pub scripts: Scripts,
     pub steps: Vec<Step>,
     /// What becomes of each run, if nothing goes wrong.

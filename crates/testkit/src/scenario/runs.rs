@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::settings::LimitSettings;
 use serde_json::{Value, json};
 
 use super::{End, Place, Scenario, Step};
@@ -242,7 +243,7 @@ fn crowded() -> Scenario {
 }
 
 /// Work that takes longer than a restart of the controllers, so that the run that waits is cancelled before its turn.
-fn slow() -> Script {
+pub(super) fn slow() -> Script {
     Script::Exits {
         after: 4 * 60 * SECOND,
         code: 0,
@@ -260,6 +261,7 @@ pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static st
             slots: 4,
             job_sync_delay: SECOND,
         },
+        limits: LimitSettings::default(),
         scripts: Scripts::default(),
         steps: all,
         ends,
@@ -316,12 +318,12 @@ pub(super) fn run(name: &str) -> Value {
     object("AgentRun", name, &spec)
 }
 
-fn with_retries(mut run: Value, retries: u32) -> Value {
+pub(super) fn with_retries(mut run: Value, retries: u32) -> Value {
     run["spec"]["runtime"]["config"]["backoffLimit"] = retries.into();
     run
 }
 
-fn object(kind: &str, name: &str, spec: &Value) -> Value {
+pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
     })

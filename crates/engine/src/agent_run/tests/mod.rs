@@ -5,6 +5,7 @@ mod ends;
 mod retention;
 mod starts;
 mod stops;
+mod waits;
 mod workflows;
 mod world;
 

@@ -1,6 +1,9 @@
 //! A world in a value: carries plans out on what a run observes, without an API server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use jangar_api::{
     agents::{
@@ -23,6 +26,7 @@ use serde_json::{Value, json};
 use super::super::{Observed, References, plan};
 use crate::{
     decision::{Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, Uid},
+    queue::Answer,
     settings::Settings,
 };
 
@@ -41,6 +45,10 @@ pub(super) struct World {
     pub notices: Vec<Notice>,
     pub questions: Vec<Question>,
     pub wake_at: Option<Timestamp>,
+    /// How often the status was written.
+    pub statuses: u32,
+    /// What the queue says to those who ask, one after the other; then it lets everybody in.
+    pub answers: VecDeque<Answer>,
     made: u32,
 }
 
@@ -90,6 +98,7 @@ impl World {
                 keys: BTreeMap::new(),
                 refusal: None,
                 occupant: None,
+                admission: None,
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
@@ -99,6 +108,8 @@ impl World {
             notices: Vec::new(),
             questions: Vec::new(),
             wake_at: None,
+            statuses: 0,
+            answers: VecDeque::new(),
             made: 0,
         }
     }
@@ -152,6 +163,7 @@ impl World {
                     if self.carry_out(plan) {
                         self.observed.live_jobs.clear();
                         self.observed.keys.clear();
+                        self.observed.admission = None;
                         for (uid, sight) in &mut self.observed.pods {
                             let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
                             if matches!(sight, PodSight::Live(_)) {
@@ -169,18 +181,22 @@ impl World {
     /// Whether there was nothing to do.
     fn carry_out(&mut self, plan: Plan<AgentRunStatus>) -> bool {
         let idle = plan.is_idle();
+        if !plan.effects.is_empty() {
+            self.observed.admission = None;
+        }
         for effect in plan.effects {
             self.execute(&effect);
             self.done.push(effect);
         }
         if let Some(status) = plan.status {
+            self.statuses += 1;
             self.edit(|run| run.status = Some(status));
         }
         self.notices.extend(plan.notices);
         idle
     }
 
-    fn answer(&mut self, question: Question) {
+    pub(super) fn answer(&mut self, question: Question) {
         match &question {
             Question::Job(name) => {
                 self.observed.live_jobs.insert(name.clone());
@@ -199,6 +215,13 @@ impl World {
                 known.insert(name.clone(), Sight::Absent);
             }
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
+            Question::Slot { .. } => {
+                let granted = Answer::Granted { at: self.now };
+                let answer = self.answers.pop_front().unwrap_or(granted);
+                self.observed.admission = Some(answer);
+                // It is no read.
+                return;
+            }
             Question::Keys(holder) => {
                 let keys = self.key_holders.get(holder).cloned().unwrap_or(Keys::Absent);
                 self.observed.keys.insert(holder.clone(), keys);

@@ -76,7 +76,7 @@ fn maximal() -> World {
             "env": [{"name": "EDITOR", "value": "ed"}, {"name": "MODEL", "value": "small"}],
             "defaults": {"timeoutSeconds": 1800},
             "security": {
-                "allowedSecrets": ["agent-keys", "notes-db", "prompts"],
+                "allowedSecrets": ["agent-keys", "notes-db", "prompts", "pull", "pull-too"],
                 "allowedServiceAccounts": ["builder"],
             },
         }))
