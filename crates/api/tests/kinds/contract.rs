@@ -29,7 +29,13 @@ const ADDED: &[(&[Kind], &[&str])] = &[
     ),
     (
         &[Kind::AgentRun],
-        &["spec.priority", "status.cancelDeadline", "status.outcome"],
+        &[
+            "spec.priority",
+            "status.admittedAt",
+            "status.canonicalRun",
+            "status.cancelDeadline",
+            "status.outcome",
+        ],
     ),
     (&[Kind::Orchestration], &["spec.steps[].continueOnFailure"]),
     (

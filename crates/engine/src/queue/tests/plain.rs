@@ -9,7 +9,10 @@ use proptest::{collection, prelude::Strategy, prop_oneof, proptest};
 use super::{Desk, Run, run, seconds};
 use crate::{
     decision::{Key, Uid},
-    queue::scope::{Lane, Scope},
+    queue::{
+        Answer,
+        scope::{Lane, Scope},
+    },
     settings::{LimitSettings, RepositoryLimits},
 };
 
@@ -178,8 +181,8 @@ fn limits() -> impl Strategy<Value = LimitSettings> {
     )
 }
 
-/// Lets something happen to both.
-fn happen(plain: &mut Plain, desk: &mut Desk, event: Event) {
+/// Lets something happen to both. Whoever asks and is let in is told at once.
+fn happen(plain: &mut Plain, desk: &mut Desk, event: Event) -> Option<Key> {
     let now = desk.now;
     match event {
         Event::Pass(time) => desk.pass(seconds(time)),
@@ -193,10 +196,13 @@ fn happen(plain: &mut Plain, desk: &mut Desk, event: Event) {
         Event::Asks(index) => {
             let (run, state) = &mut plain.runs[index];
             if matches!(state, State::Contends | State::Declined | State::Reserved(_)) {
+                let known = matches!(state, State::Reserved(_));
                 if *state == State::Declined {
                     *state = State::Contends;
                 }
-                desk.index.ask(&run.key, &run.demand, Some("job"), now);
+                let answer = desk.index.ask(&run.key, &run.demand, Some("job"), now);
+                let granted = matches!(answer, Answer::Granted { .. });
+                return (granted && !known).then(|| run.key.clone());
             }
         }
         Event::Declines(index) => {
@@ -207,7 +213,7 @@ fn happen(plain: &mut Plain, desk: &mut Desk, event: Event) {
                     *state = State::Declined;
                     plain.admissions.remove(&(at, run.demand.uid.clone()));
                 }
-                _ => return,
+                _ => return None,
             }
             desk.index.decline(&run.key, now);
         }
@@ -233,6 +239,7 @@ fn happen(plain: &mut Plain, desk: &mut Desk, event: Event) {
             }
         }
     }
+    None
 }
 
 proptest! {
@@ -246,8 +253,9 @@ proptest! {
         let runs = runs.into_iter().map(|run| (run, State::Absent)).collect();
         let mut plain = Plain { limits, runs, admissions: BTreeMap::new() };
         for event in events {
-            happen(&mut plain, &mut desk, event);
-            let granted: Vec<Key> = desk.index.admit(desk.now).into_iter().map(|grant| grant.key).collect();
+            let told = happen(&mut plain, &mut desk, event);
+            let granted = desk.index.admit(desk.now).into_iter().map(|grant| grant.key);
+            let granted: Vec<Key> = told.into_iter().chain(granted).collect();
             proptest::prop_assert_eq!(granted, plain.admit(desk.now));
             for (run, state) in &plain.runs {
                 let waiting = desk.index.waiting(&run.key);
