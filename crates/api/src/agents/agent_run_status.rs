@@ -33,8 +33,8 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// What executes the run: for Jobs type, name, namespace and uid, in a workflow also stepName; for Temporal also workflowId, runId and taskQueue;
-    /// for an endpoint its address and answer.
+    /// What executes the run: for Jobs type, name, namespace and uid, in a workflow also stepName; for Temporal also
+    /// workflowId, runId and taskQueue; for an endpoint its address and answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ref: Option<AnyMap>,
     /// What the agent's run came to, as agent-runner reported it.

@@ -29,8 +29,8 @@ pub(super) struct Attempt {
     pub disruptions: u32,
     /// When the Job of this attempt may be made.
     pub not_before: Option<jiff::Timestamp>,
-    /// Why the attempt, or the run, is given up although its pod is there. It is recorded before the pod is stopped: afterwards nothing else
-    /// tells why.
+    /// Why the attempt, or the run, is given up although its pod is there. It is recorded before the pod is stopped:
+    /// afterwards nothing else tells why.
     pub given_up: Option<Rejection>,
 }
 

@@ -8,7 +8,7 @@
 //! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
-//! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start, `unreachable` whether its node is lost |
+//! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
 //! | has none yet | `start`: `references`, its `admission` by the queue, and the Job of the next attempt |
 //!
 //! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time; `task` is the piece of
