@@ -29,7 +29,12 @@ const ADDED: &[(&[Kind], &[&str])] = &[
     ),
     (
         &[Kind::AgentRun],
-        &["spec.priority", "status.cancelDeadline", "status.outcome"],
+        &[
+            "spec.priority",
+            "status.cancelDeadline",
+            "status.outcome",
+            "status.retention",
+        ],
     ),
     (&[Kind::Orchestration], &["spec.steps[].continueOnFailure"]),
     (
