@@ -1,8 +1,8 @@
 //! What an object shows about how it went: the evidence that is left when a Job was deleted or has vanished.
 //!
-//! Kubernetes does not record on an object who deletes it; only the audit log of the API server does. What the object itself
-//! shows is when its deletion was asked for, and who wrote to it last. The second tells who took a finalizer away, which is
-//! the one way in which a Job of ours can vanish.
+//! Kubernetes does not record on an object who deletes it; only the audit log of the API server does. Nor does it record who
+//! took something away from it, such as a finalizer. What the object itself shows is when its deletion was asked for, when it
+//! was last written, and which programs had set fields that it still has.
 
 use std::fmt;
 
@@ -26,11 +26,11 @@ pub struct LastSight {
     pub written_at: Option<Timestamp>,
     /// When its deletion was asked for; absent if it was not held by anything, and went at once.
     pub deleted_at: Option<Timestamp>,
-    /// Who wrote to it last, apart from us and the controllers of Kubernetes.
+    /// Who was the last to set fields that it still has, apart from us and the controllers of Kubernetes.
     pub writer: Option<Writer>,
 }
 
-/// Somebody who wrote to an object.
+/// Somebody who set fields of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Writer {
     /// What the program calls itself: `kubectl-edit`, for example. The API server does not note the user.
@@ -72,13 +72,11 @@ impl fmt::Display for LastSight {
         if let Some(at) = self.written_at {
             write!(f, " of {at}")?;
         }
-        match &self.writer {
-            Some(Writer {
-                program,
-                at: Some(at),
-            }) => write!(f, "; {program} wrote to it at {at}")?,
-            Some(Writer { program, at: None }) => write!(f, "; {program} wrote to it")?,
-            None => f.write_str("; nobody but Jangar and Kubernetes wrote to it")?,
+        if let Some(Writer { program, at }) = &self.writer {
+            write!(f, "; {program} had set fields of it")?;
+            if let Some(at) = at {
+                write!(f, " at {at}")?;
+            }
         }
         f.write_str("; who deleted it stands in the audit log of the API server only")
     }
@@ -104,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_the_finalizer_away_is_told_from_us_and_from_kubernetes() {
+    fn another_program_is_told_from_us_and_from_kubernetes() {
         let shown = sight(&json!({
             "name": "a-job", "uid": "u", "resourceVersion": "12",
             "managedFields": [
@@ -114,8 +112,8 @@ mod tests {
         }));
         assert_eq!(
             shown.to_string(),
-            "nothing held it when it was deleted; it was last seen as version 12 of 2026-03-01T10:05:00Z; kubectl-patch wrote to \
-             it at 2026-03-01T10:03:00Z; who deleted it stands in the audit log of the API server only"
+            "nothing held it when it was deleted; it was last seen as version 12 of 2026-03-01T10:05:00Z; kubectl-patch had set \
+             fields of it at 2026-03-01T10:03:00Z; who deleted it stands in the audit log of the API server only"
         );
     }
 
@@ -127,8 +125,7 @@ mod tests {
         assert_eq!(shown.writer, None);
         assert_eq!(
             shown.to_string(),
-            "its deletion was asked for at 2026-03-01T10:00:00Z; it was last seen as version 7; nobody but Jangar and Kubernetes \
-             wrote to it; who deleted it stands in the audit log of the API server only"
+            "its deletion was asked for at 2026-03-01T10:00:00Z; it was last seen as version 7; who deleted it stands in the audit log of the API server only"
         );
     }
 }

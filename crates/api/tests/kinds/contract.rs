@@ -35,6 +35,7 @@ const ADDED: &[(&[Kind], &[&str])] = &[
             "status.canonicalRun",
             "status.cancelDeadline",
             "status.outcome",
+            "status.retention",
         ],
     ),
     (&[Kind::Orchestration], &["spec.steps[].continueOnFailure"]),

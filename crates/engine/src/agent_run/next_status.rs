@@ -78,9 +78,12 @@ impl<'a> NextStatus<'a> {
         blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True && blocked.reason == *reason)
     }
 
-    /// Whether something deserves attention already.
+    /// Whether something deserves attention already that is more than a remark about retention.
     pub(super) fn is_warned(&self) -> bool {
-        self.is_true(&ConditionType::Warning)
+        let remark = [Reason::JobOutlivesRun, Reason::InvalidRetain]
+            .iter()
+            .any(|reason| self.is_warned_of(reason));
+        self.is_true(&ConditionType::Warning) && !remark
     }
 
     /// Whether it is warned for this reason already.

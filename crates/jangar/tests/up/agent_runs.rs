@@ -241,7 +241,10 @@ async fn bad_input_ends_the_run_and_says_what_to_do() {
         (
             "spread-keys",
             spread(json!([zone(json!({
-                "labelSelector": {"matchLabels": {"team": "a"}}, "matchLabelKeys": ["team"],
+                "matchLabelKeys": ["team"],
+                "labelSelector": {
+                    "matchLabels": {"team": "a"}, "matchExpressions": [{"key": "team", "operator": "Exists"}],
+                },
             }))])),
             "JobRejected",
             "exists in both matchLabelKeys and labelSelector",

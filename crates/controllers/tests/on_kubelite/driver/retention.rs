@@ -88,7 +88,7 @@ async fn runs_that_are_due_at_once_go_in_batches_and_other_work_does_not_wait_fo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_vanished_under_our_eyes_leaves_evidence_of_who_let_it_go() {
+async fn a_job_that_vanished_under_our_eyes_leaves_evidence_of_who_had_a_hand_in_it() {
     let found: Arc<Mutex<Option<LastSight>>> = Arc::default();
     let noted = Arc::clone(&found);
     let stage = Stage::start(
@@ -115,8 +115,13 @@ async fn a_job_that_vanished_under_our_eyes_leaves_evidence_of_who_let_it_go() {
         field_manager: Some("somebody".to_owned()),
         ..PatchParams::default()
     };
-    let freed = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-    let freed = jobs.patch("robbed-job", &params, &freed).await.unwrap();
+    sleep(seconds(2)).await;
+    // Kubernetes does not note who takes something away, but who sets something.
+    let freed = json!({ "metadata": { "finalizers": null, "annotations": { "test/why": "cleaning" } } });
+    let freed = jobs
+        .patch("robbed-job", &params, &Patch::Merge(freed))
+        .await
+        .unwrap();
 
     jobs.delete("robbed-job", &DeleteParams::background())
         .await

@@ -101,6 +101,20 @@ fn a_graver_warning_is_not_hidden_by_one_about_retention() {
 }
 
 #[test]
+fn an_edit_that_is_only_warned_about_goes_before_a_remark_about_retention() {
+    let mut world = World::new();
+    world.settings.runs.immutability_enforced = false;
+    kept_for(&mut world, 60);
+    world.settle();
+    world.edit(|run| run.spec.priority = Int32::from(5));
+    world.settle();
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::SpecImmutableViolation
+    );
+}
+
+#[test]
 fn a_run_is_kept_in_doubt_and_says_what_would_be_clear() {
     let mut world = World::new();
     kept_for(&mut world, 3_600);
@@ -138,7 +152,7 @@ fn a_job_that_vanished_under_our_eyes_leaves_its_last_state_as_evidence() {
     assert_eq!(failed.reason, Reason::JobMissing);
     for words in [
         "version 812 of 2026-03-01T10:00:00Z",
-        "kubectl-patch wrote to it",
+        "kubectl-patch had set fields of it",
         "audit log",
     ] {
         assert!(failed.message.contains(words), "{words}: {}", failed.message);
