@@ -17,6 +17,7 @@ use crate::{
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
+    outside::Outside,
     served::{Unserved, unserved},
 };
 
@@ -38,6 +39,8 @@ pub struct Setup<'a> {
     pub identity: Identity,
     /// Where the metrics are registered.
     pub registry: &'a mut Registry,
+    /// The way to endpoints that do the work of runs.
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for Setup<'_> {
@@ -74,6 +77,7 @@ pub struct Controllers {
 /// Starts the controllers.
 pub fn start(setup: Setup<'_>) -> Controllers {
     let metrics = Arc::new(Metrics::register(setup.registry));
+    setup.outside.count_in(Arc::clone(&metrics));
     let (state_sender, state) = watch::channel(State::Waiting { unserved: Vec::new() });
     let (halter, halt) = halt();
     let office = Office {
@@ -84,6 +88,7 @@ pub fn start(setup: Setup<'_>) -> Controllers {
         metrics,
         state: state_sender,
         halt,
+        outside: setup.outside,
     };
     let mut task = JoinSet::new();
     task.spawn(office.run());
@@ -103,8 +108,8 @@ impl Controllers {
     }
 }
 
-/// All controllers.
-fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
+/// All controllers, where `runs` looks after AgentRuns.
+fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>> {
     if !settings.agents_enabled {
         return Vec::new();
     }
@@ -112,7 +117,7 @@ fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
         station(AgentProviders),
         station(ImplementationSpecs),
         station(Agents),
-        station(AgentRuns),
+        runs,
     ]
 }
 
@@ -125,6 +130,7 @@ struct Office {
     metrics: Arc<Metrics>,
     state: watch::Sender<State>,
     halt: Halt,
+    outside: Arc<Outside>,
 }
 
 /// Why a term ended.
@@ -205,8 +211,11 @@ impl Office {
             ),
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
+            outside: Arc::clone(&self.outside),
         };
-        let term = Term::begin(setup, stations(&self.settings));
+        let runs = station(AgentRuns::new(Arc::clone(&self.outside)));
+        let term = Term::begin(setup, stations(&self.settings, Arc::clone(&runs)));
+        let _desk = self.outside.open(runs);
         let end = tokio::select! {
             biased;
             () = leadership.lost() => End::Lost,

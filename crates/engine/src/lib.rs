@@ -6,7 +6,7 @@
 //! nothing that does input or output; a test holds it to that.
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, and [`job`], which makes the Job of one attempt. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
+//! run, [`job`], which makes the Job of one attempt, and [`custom`], the words for work that is done elsewhere. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
 //! show the shape of every kind. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose;
@@ -18,6 +18,7 @@ pub mod agent_provider;
 pub mod agent_run;
 pub mod as_given;
 pub mod conditions;
+pub mod custom;
 pub mod decision;
 pub mod implementation_spec;
 pub mod job;

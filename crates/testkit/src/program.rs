@@ -2,12 +2,12 @@
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
-use jangar_controllers::{Setup, lease::Identity};
+use jangar_controllers::{Setup, lease::Identity, outside::Outside};
 use jangar_engine::settings::{Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::clock::WallClock;
+use crate::{clock::WallClock, endpoint};
 
 /// What a process finds when it starts.
 #[derive(Clone)]
@@ -16,6 +16,8 @@ pub struct Surroundings {
     pub wall: Arc<WallClock>,
     /// What tells it from every other process, those before it included.
     pub identity: String,
+    /// Its way to the endpoint.
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -56,6 +58,7 @@ impl Shipped {
         // Whoever takes over waits for the lease first. What a restart delays must not run out of time because of it.
         settings.runs.reference_grace = Duration::from_mins(10);
         settings.runs.cancel_timeout = Duration::from_mins(10);
+        settings.custom.callback_url = Some(endpoint::CALLBACKS.to_owned());
         Self {
             settings: Arc::new(settings),
         }
@@ -70,6 +73,7 @@ impl Program for Shipped {
             clock: surroundings.wall,
             identity: Identity::new(surroundings.identity).expect("a short name"),
             registry: &mut Registry::default(),
+            outside: surroundings.outside,
         }))
     }
 }

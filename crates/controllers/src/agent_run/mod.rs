@@ -21,11 +21,21 @@ use crate::{
     caches::{CachedKind, Caches, Change, Term},
     driver::{Controller, Scene},
     metrics::{Metrics, ObjectKind},
+    outside::Outside,
 };
 
 /// Looks after AgentRuns, and after what is left of those that are gone.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AgentRuns;
+#[derive(Clone, Debug, Default)]
+pub struct AgentRuns {
+    outside: Arc<Outside>,
+}
+
+impl AgentRuns {
+    /// With this way to the endpoints that do the work of some.
+    pub fn new(outside: Arc<Outside>) -> Self {
+        Self { outside }
+    }
+}
 
 impl Controller for AgentRuns {
     type Object = AgentRun;
@@ -64,11 +74,15 @@ impl Controller for AgentRuns {
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
-        !scene.jobs().is_empty()
+        !scene.jobs().is_empty() || self.outside.is_asked_about(scene.key)
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Option<Observed> {
-        Some(observe::observe(scene, run))
+        Some(observe::observe(scene, run, &self.outside))
+    }
+
+    fn settled(&self, key: &Key, run: Option<&AgentRun>) {
+        self.outside.settled(key, run);
     }
 
     fn reported(
@@ -166,7 +180,7 @@ mod tests {
             .collect();
         let mut before = None;
         for status in &statuses {
-            AgentRuns.reported(&key, &metrics, before, status);
+            AgentRuns::default().reported(&key, &metrics, before, status);
             before = Some(status);
         }
         let mut text = String::new();

@@ -8,10 +8,11 @@ use jangar_engine::{
     decision::Sight,
 };
 
-use crate::{caches::Term, driver::Scene};
+use crate::{caches::Term, driver::Scene, outside::Outside};
 
-pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed {
+pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>, outside: &Outside) -> Observed {
     Observed {
+        outside: outside.observe(scene.key, run.as_deref()),
         key: scene.key.clone(),
         references: references(scene, run.as_deref()),
         run,

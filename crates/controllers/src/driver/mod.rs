@@ -37,6 +37,7 @@ use crate::{
     halt::Halt,
     lease::{Gate, WriteError},
     metrics::{Metrics, ObjectKind, RequestResult, Verb},
+    outside::Outside,
 };
 
 /// What a kind supplies to be looked after.
@@ -72,6 +73,11 @@ pub trait Controller: Send + Sync + 'static {
         let _ = (key, metrics, before, after);
     }
 
+    /// There is nothing left to do about a key, with the object as it was observed last; `None` if it is proven to be gone.
+    fn settled(&self, key: &Key, object: Option<&Self::Object>) {
+        let _ = (key, object);
+    }
+
     /// What to do about it. Pure.
     fn plan(
         &self,
@@ -94,6 +100,7 @@ pub struct Context {
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) halt: Halt,
+    pub(crate) outside: Arc<Outside>,
 }
 
 impl Context {

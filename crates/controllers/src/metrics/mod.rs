@@ -20,12 +20,12 @@ use prometheus_client::{
 };
 
 pub use self::labels::{
-    Answer, EffectKind, EffectResult, EventResult, ObjectKind, QuestionKind, ReconcileResult, RenewalResult,
-    RequestResult, Role, Verb, WatchEvent, WriteStop,
+    Answer, CallbackResult, EffectKind, EffectResult, EventResult, ObjectKind, QuestionKind, ReconcileResult,
+    RenewalResult, RequestResult, Role, Verb, WatchEvent, WriteStop,
 };
 use self::labels::{
-    ControllerLabels, EffectLabels, EventLabels, JobLabels, QuestionLabels, ReconcileLabels, RenewalLabels,
-    RequestLabels, RoleLabels, RunLabels, WatchLabels, Word, WriteStopLabels,
+    CallbackLabels, ControllerLabels, EffectLabels, EventLabels, JobLabels, QuestionLabels, ReconcileLabels,
+    RenewalLabels, RequestLabels, RoleLabels, RunLabels, WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.
@@ -52,6 +52,7 @@ pub struct Metrics {
     writes_stopped: Family<WriteStopLabels, Counter>,
     runs_finished: Family<RunLabels, Counter>,
     job_missing: Family<JobLabels, Counter>,
+    callbacks: Family<CallbackLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -78,6 +79,7 @@ impl Default for Metrics {
             writes_stopped: Family::default(),
             runs_finished: Family::default(),
             job_missing: Family::default(),
+            callbacks: Family::default(),
         }
     }
 }
@@ -173,6 +175,11 @@ impl Metrics {
             "job_missing",
             "Jobs that vanished before their end was recorded",
             self.job_missing.clone(),
+        );
+        registry.register(
+            "callbacks",
+            "Reports of endpoints that do the work of runs",
+            self.callbacks.clone(),
         );
     }
 
@@ -286,6 +293,11 @@ impl Metrics {
         self.runs_finished.get_or_create(&labels).inc();
     }
 
+    /// An endpoint reported.
+    pub fn callback(&self, result: CallbackResult) {
+        self.callbacks.get_or_create(&CallbackLabels { result }).inc();
+    }
+
     /// A Job vanished; its run is in this phase now, for this reason.
     pub fn job_missing(&self, phase: &RunPhase, reason: &Reason) {
         let labels = JobLabels {
@@ -336,6 +348,7 @@ mod tests {
         metrics.write_stopped(WriteStop::TimedOut);
         metrics.run_finished(run(), &RunPhase::Succeeded, &Reason::Completed);
         metrics.job_missing(&RunPhase::Failed, &Reason::JobMissing);
+        metrics.callback(CallbackResult::Recorded);
     }
 
     #[test]

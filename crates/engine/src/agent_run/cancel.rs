@@ -133,7 +133,7 @@ fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decis
 }
 
 /// What is said, with the reason that whoever cancelled gave.
-fn because(situation: &Situation<'_>, message: &str) -> String {
+pub(super) fn because(situation: &Situation<'_>, message: &str) -> String {
     let stop = &situation.run.spec.stop;
     let reason = stop
         .cancel_reason

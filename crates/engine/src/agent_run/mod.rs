@@ -6,6 +6,7 @@
 //! |---|---|
 //! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
 //! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
+//! | is done by an endpoint of somebody's own | `custom`, from here to its end |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start |
@@ -18,6 +19,7 @@ mod abort;
 mod artifacts;
 mod attempt;
 mod cancel;
+mod custom;
 mod finished;
 mod follow;
 mod jobs;
@@ -53,9 +55,10 @@ use jangar_api::{
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
-pub use self::spec_hash::spec_hash;
 use self::{attempt::Attempt, next_status::NextStatus};
+pub use self::{custom::receipt, spec_hash::spec_hash};
 use crate::{
+    custom::call::Outside,
     decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
     job,
     settings::Settings,
@@ -81,6 +84,8 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.
     pub occupant: Option<Occupant>,
+    /// What is known of the endpoint of the run, if it has one.
+    pub outside: Outside,
 }
 
 impl Observed {
@@ -182,6 +187,9 @@ impl Situation<'_> {
         let phase = self.status.phase.as_ref();
         if phase.is_some_and(RunPhase::is_terminal) {
             return finished::plan(self);
+        }
+        if custom::applies(self) {
+            return custom::plan(self);
         }
         let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
         // One that has begun goes on, whatever the settings say by now.

@@ -53,9 +53,16 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
             effects,
             ..Plan::nothing()
         }),
-        Err(Unresolved::Unsure(question)) => Decision::look(question),
-        Err(Unresolved::Lacking(lacking)) => lacking_reference(situation, lacking),
-        Err(Unresolved::Wrong(rejection)) => reject(situation, &rejection),
+        Err(unresolved) => self::unresolved(situation, unresolved),
+    }
+}
+
+/// What follows if not all that the run refers to is there, or something of it is wrong.
+pub(super) fn unresolved(situation: &Situation<'_>, unresolved: Unresolved) -> Decision<AgentRunStatus> {
+    match unresolved {
+        Unresolved::Unsure(question) => Decision::look(question),
+        Unresolved::Lacking(lacking) => lacking_reference(situation, lacking),
+        Unresolved::Wrong(rejection) => reject(situation, &rejection),
     }
 }
 
@@ -73,6 +80,7 @@ fn acceptable(situation: &Situation<'_>) -> Result<(), Rejection> {
         RuntimeType::Job => job::check_run(situation.run, situation.settings),
         other @ (RuntimeType::Workflow
         | RuntimeType::Temporal
+        // One that was accepted as something else is given up before it comes here.
         | RuntimeType::Custom
         | RuntimeType::Other(_)) => Err(Rejection::new(
             Reason::UnsupportedRuntime,
@@ -82,7 +90,7 @@ fn acceptable(situation: &Situation<'_>) -> Result<(), Rejection> {
 }
 
 /// Version control is not executed yet. A run that insists on it must not go on without.
-fn version_control(situation: &Situation<'_>) -> Result<(), Rejection> {
+pub(super) fn version_control(situation: &Situation<'_>) -> Result<(), Rejection> {
     let policy = situation.run.spec.vcs_policy.clone().unwrap_or_default();
     let required = policy.required == Some(true) && policy.mode != Some(VcsMode::None);
     if required && wants_version_control(situation) {

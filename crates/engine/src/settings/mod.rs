@@ -3,6 +3,7 @@
 //! `table` has one row for each variable: its name, its meaning, what it is when unset, and how it is read. Reading,
 //! the list of mistakes and the reference for people are all made from that table.
 
+mod custom;
 mod legal;
 mod mistakes;
 mod parse;
@@ -18,6 +19,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) use self::legal::is_label_key;
 pub use self::{
+    custom::CustomSettings,
     mistakes::{Mistake, Mistakes, Wrong},
     parse::Parsed,
     reference::reference,
@@ -35,6 +37,7 @@ pub struct Settings {
     pub runs: RunSettings,
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
+    pub custom: CustomSettings,
     pub safeguards: Safeguards,
 }
 
@@ -47,6 +50,7 @@ impl Default for Settings {
             runs: RunSettings::default(),
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
+            custom: CustomSettings::default(),
             safeguards: Safeguards::default(),
         }
     }

@@ -65,7 +65,15 @@ pub enum Ending {
     Lost,
 }
 
+/// What stands for the Job of work that an endpoint does.
+const OUTSIDE: &str = "endpoint";
+
 impl Work {
+    /// Whether an endpoint does it, and no pod.
+    pub fn is_outside(&self) -> bool {
+        self.assignment.job_uid == OUTSIDE
+    }
+
     pub fn is_running(&self) -> bool {
         self.ended.is_none()
     }
@@ -85,6 +93,30 @@ impl Record {
         self.lock()
             .iter()
             .any(|work| work.assignment.run == run && work.assignment.attempt == attempt)
+    }
+
+    /// An endpoint began to work for the first attempt of a run. Returns by what it is known.
+    pub fn start_outside(&self, run: &str, run_uid: &str) -> String {
+        let mut all = self.lock();
+        let name = format!("{OUTSIDE}-{}", all.len());
+        all.push(Work {
+            assignment: Assignment {
+                run: run.to_owned(),
+                run_uid: run_uid.to_owned(),
+                attempt: 1,
+                job_uid: OUTSIDE.to_owned(),
+            },
+            pod: name.clone(),
+            pod_uid: name.clone(),
+            started: Instant::now(),
+            ended: None,
+        });
+        name
+    }
+
+    /// An endpoint ended its work.
+    pub fn end_outside(&self, work: &str, ending: Ending) {
+        self.end(work, ending);
     }
 
     pub(super) fn start(&self, pod: &Pod, assignment: Assignment) {

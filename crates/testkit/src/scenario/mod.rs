@@ -1,5 +1,6 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
+mod custom;
 mod runs;
 
 use std::time::Duration;
@@ -7,8 +8,14 @@ use std::time::Duration;
 use jangar_api::phase::RunPhase;
 use serde_json::Value;
 
-pub use self::runs::all;
-use crate::node::Scripts;
+use crate::{endpoint::Deeds, node::Scripts};
+
+/// All scenarios, in a fixed order.
+pub fn all() -> Vec<Scenario> {
+    let mut all = runs::all();
+    all.extend(custom::all());
+    all
+}
 
 /// A story with a known end.
 #[derive(Clone, Debug)]
@@ -16,6 +23,10 @@ pub struct Scenario {
     pub name: &'static str,
     pub place: Place,
     pub scripts: Scripts,
+    /// What the endpoint does.
+    pub deeds: Deeds,
+    /// What may have been done is not done again, so that trouble leaves its mark on the end.
+    pub at_most_once: bool,
     pub steps: Vec<Step>,
     /// What becomes of each run, if nothing goes wrong.
     pub ends: Vec<(&'static str, End)>,
