@@ -152,6 +152,8 @@ pub struct Safeguards {
     pub adoption_check: bool,
     /// A Job cannot vanish before its end is recorded.
     pub job_finalizer: bool,
+    /// An endpoint is called only by the process that said it would.
+    pub one_caller: bool,
 }
 
 impl Default for Safeguards {
@@ -160,6 +162,7 @@ impl Default for Safeguards {
             barrier: true,
             adoption_check: true,
             job_finalizer: true,
+            one_caller: true,
         }
     }
 }

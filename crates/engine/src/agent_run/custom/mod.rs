@@ -116,7 +116,7 @@ impl<'a> Situation<'a> {
             number: sender.number,
         };
         match outside.calls.get(&id) {
-            _ if sender.by != outside.process => Known::Stranger,
+            _ if sender.by != outside.process && self.settings.safeguards.one_caller => Known::Stranger,
             None => Known::Unsent,
             Some(CallState::UnderWay) => Known::UnderWay,
             Some(CallState::Answered(answer)) => Known::Answered(answer),
