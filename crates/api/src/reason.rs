@@ -27,6 +27,10 @@ string_enum! {
         Completed,
         Cancelled,
         SubmitFailed,
+        /// It is not known whether the endpoint of the run has the work, and it is not sent again.
+        SubmitUnknown,
+        /// The endpoint of the run cannot be reached at the moment, or asks to be called later.
+        EndpointUnavailable,
         SpecImmutableViolation,
         /// A cancel is under way.
         Cancelling,
@@ -90,6 +94,8 @@ string_enum! {
         /// The files of the run are larger than a ConfigMap can hold.
         InputsTooLarge,
         MissingEndpoint,
+        /// The endpoint of the run is none that the controllers may call.
+        EndpointNotAllowed,
         MissingTemporalConfig,
         MissingAgent,
         MissingProvider,

@@ -1,4 +1,5 @@
-//! Carries effects out. Each is one request that is safe to repeat, and its answer is learned.
+//! Carries effects out. Each is one request that is safe to repeat, and its answer is learned; a call of somebody's endpoint
+//! is only begun here.
 
 use jangar_api::{agents::agent_run::AgentRun, labels};
 use jangar_engine::decision::{Effect, Key, NewJob, ObjectId, Refusal};
@@ -91,6 +92,14 @@ async fn send(
         }
         Effect::DeleteRun { run } => {
             delete::<AgentRun>(context, namespace, run, DeleteParams::background(), work).await
+        }
+        Effect::PostCustom(post) => {
+            // No write to the cluster, but only who may write begins it.
+            if !context.gate.is_open() {
+                return Err(ReconcileError::NotLeading);
+            }
+            context.outside.begin(post)?;
+            Ok(Outcome::Done)
         }
     }
 }

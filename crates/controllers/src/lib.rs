@@ -11,11 +11,12 @@
 //! - [`Admissions`]: which runs may start;
 //! - [`queue`]: which key is next, and when (pure);
 //! - `effects`, `status`, `live`: the requests, one at a time;
+//! - [`outside`]: endpoints that do the work of runs, and what they report;
 //! - [`lease`], [`start`]: who may write, and what happens when that changes;
 //! - [`release_jobs`]: what lets Jobs go when there are no controllers any more.
 //!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
-//! look the same to it. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
+//! look the same to it; endpoints are called through [`outside::Endpoints`] alone. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
 //! depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
 
 mod admissions;
@@ -31,6 +32,7 @@ pub mod halt;
 pub mod lease;
 mod live;
 pub mod metrics;
+pub mod outside;
 pub mod queue;
 pub mod release_jobs;
 mod served;

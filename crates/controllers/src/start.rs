@@ -18,6 +18,7 @@ use crate::{
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
+    outside::Outside,
     served::{Unserved, unserved},
 };
 
@@ -39,6 +40,8 @@ pub struct Setup<'a> {
     pub identity: Identity,
     /// Where the metrics are registered.
     pub registry: &'a mut Registry,
+    /// The way to endpoints that do the work of runs.
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for Setup<'_> {
@@ -81,6 +84,7 @@ pub fn start(setup: Setup<'_>) -> Controllers {
         deletions_per_minute = setup.settings.runs.deletions_per_minute,
         "kept after their end, unless a run says otherwise: {kept}"
     );
+    setup.outside.count_in(Arc::clone(&metrics));
     let (state_sender, state) = watch::channel(State::Waiting { unserved: Vec::new() });
     let (halter, halt) = halt();
     let office = Office {
@@ -91,6 +95,7 @@ pub fn start(setup: Setup<'_>) -> Controllers {
         metrics,
         state: state_sender,
         halt,
+        outside: setup.outside,
     };
     let mut task = JoinSet::new();
     task.spawn(office.run());
@@ -110,17 +115,16 @@ impl Controllers {
     }
 }
 
-/// All controllers.
-fn stations(settings: &Settings, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> Vec<Arc<dyn Station>> {
+/// All controllers, where `runs` looks after AgentRuns.
+fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>> {
     if !settings.agents_enabled {
         return Vec::new();
     }
-    let admissions = Admissions::new(settings, Arc::clone(clock), Arc::clone(metrics));
     vec![
         station(AgentProviders),
         station(ImplementationSpecs),
         station(Agents),
-        station(AgentRuns::admitted_by(Arc::new(admissions))),
+        runs,
     ]
 }
 
@@ -133,6 +137,7 @@ struct Office {
     metrics: Arc<Metrics>,
     state: watch::Sender<State>,
     halt: Halt,
+    outside: Arc<Outside>,
 }
 
 /// Why a term ended.
@@ -213,8 +218,12 @@ impl Office {
             ),
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
+            outside: Arc::clone(&self.outside),
         };
-        let term = Term::begin(setup, stations(&self.settings, &self.clock, &self.metrics));
+        let admissions = Admissions::new(&self.settings, Arc::clone(&self.clock), Arc::clone(&self.metrics));
+        let runs = station(AgentRuns::new(Arc::new(admissions), Arc::clone(&self.outside)));
+        let term = Term::begin(setup, stations(&self.settings, Arc::clone(&runs)));
+        let _desk = self.outside.open(runs);
         let end = tokio::select! {
             biased;
             () = leadership.lost() => End::Lost,

@@ -19,6 +19,8 @@ use k8s_openapi::api::{
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::custom::call::Post;
+
 /// Which object a decision is about. All it does and asks happens in that namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Key {
@@ -138,8 +140,9 @@ pub enum Keys {
 
 /// Something to be done to the world. The list is closed: whatever Jangar does to a cluster is one of these.
 ///
-/// Each is safe to repeat: creation is by a name that follows from the run, and everything else names the UID it is meant
-/// for.
+/// All but one are safe to repeat: creation is by a name that follows from the run, and everything else names the UID it is
+/// meant for. A call of somebody's endpoint is not, so it comes after a status that says it is about to be made, and whoever
+/// carries it out makes each only once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Effect {
     /// Creates the files of an attempt that are too large for the pod's own annotations. If there is one of that name
@@ -164,6 +167,8 @@ pub enum Effect {
     },
     /// Deletes a run that has been kept for long enough.
     DeleteRun { run: ObjectId },
+    /// Begins to call an endpoint. The answer comes later, as part of another observation.
+    PostCustom(Box<Post>),
 }
 
 /// A Job that is to be created.

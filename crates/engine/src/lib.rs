@@ -6,8 +6,9 @@
 //! nothing that does input or output; a test holds it to that.
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, and [`job`], which makes the Job of one attempt. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
-//! show the shape of every kind. [`queue`] decides across runs which of them may start. What they stand on:
+//! run, [`job`], which makes the Job of one attempt, and [`custom`], the words for work that is done elsewhere. [`agent`],
+//! [`agent_provider`] and [`implementation_spec`] are small and show the shape of every kind. [`queue`] decides across runs which
+//! of them may start. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence;
@@ -20,6 +21,7 @@ pub mod agent_provider;
 pub mod agent_run;
 pub mod as_given;
 pub mod conditions;
+pub mod custom;
 pub mod decision;
 pub mod implementation_spec;
 pub mod job;

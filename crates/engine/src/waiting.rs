@@ -91,6 +91,12 @@ pub enum Gate {
         cause: String,
         words: Option<String>,
     },
+    /// The endpoint that is to do the work did not take it.
+    Endpoint {
+        endpoint: String,
+        words: String,
+        due: Timestamp,
+    },
     /// An attempt failed, and the next one has its time.
     Retry { attempt: u32, due: Timestamp },
 }
@@ -133,6 +139,7 @@ impl Gate {
             Self::NoPod { .. } | Self::Unscheduled { .. } | Self::Starting { .. } => Reason::PodWaiting,
             Self::Image { .. } => Reason::ImageUnavailable,
             Self::Configuration { .. } => Reason::ConfigurationUnavailable,
+            Self::Endpoint { .. } => Reason::EndpointUnavailable,
             Self::Retry { .. } => Reason::RetryBackoff,
         }
     }
@@ -240,6 +247,11 @@ impl fmt::Display for Gate {
                 f,
                 "the API server does not let the Job of the run in: {words}; it is tried again every {} s",
                 retry.as_secs()
+            ),
+            Self::Endpoint { endpoint, words, due } => write!(
+                f,
+                "{endpoint} did not take the work: {words}; it is tried again at {due}: see that it can be reached, or cancel \
+                 the run"
             ),
             Self::Retry { attempt, due } => {
                 write!(f, "attempt {attempt} starts at {due}; wait, or cancel the run")

@@ -1,5 +1,6 @@
 //! The server binary of Jangar: arguments and wiring, nothing else.
 
+mod callbacks;
 mod controllers;
 mod crds;
 mod demo;

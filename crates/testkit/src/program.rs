@@ -2,12 +2,12 @@
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
-use jangar_controllers::{Setup, lease::Identity};
+use jangar_controllers::{Setup, lease::Identity, outside::Outside};
 use jangar_engine::settings::{LimitSettings, Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::clock::WallClock;
+use crate::{clock::WallClock, endpoint};
 
 /// How many runs are deleted in a minute: few, so that a scenario with three of them shows it.
 pub const DELETIONS_PER_MINUTE: u32 = 2;
@@ -20,6 +20,8 @@ pub struct Surroundings {
     /// What tells it from every other process, those before it included.
     pub identity: String,
     pub limits: LimitSettings,
+    /// Its way to the endpoint.
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -61,6 +63,7 @@ impl Shipped {
         settings.runs.reference_grace = Duration::from_mins(10);
         settings.runs.cancel_timeout = Duration::from_mins(10);
         settings.runs.deletions_per_minute = DELETIONS_PER_MINUTE;
+        settings.custom.callback_url = Some(endpoint::CALLBACKS.to_owned());
         Self {
             settings: Arc::new(settings),
         }
@@ -86,6 +89,7 @@ impl Program for Shipped {
             clock: surroundings.wall,
             identity: Identity::new(surroundings.identity).expect("a short name"),
             registry: &mut Registry::default(),
+            outside: surroundings.outside,
         }))
     }
 }

@@ -188,7 +188,7 @@ fn judge(
     })?;
     if let Some(undisturbed) = undisturbed
         && report.violations.is_empty()
-        && simulation.plan.leaves_no_mark()
+        && !simulation.leaves_a_mark()
     {
         report.violations = undisturbed.differences(&report.end);
     }

@@ -3,6 +3,7 @@
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use jangar_api::phase::RunPhase;
+use jangar_controllers::outside::Outside;
 use jangar_engine::settings::LimitSettings;
 use kube::Client;
 use kubelite::store::{Key, Object, Store};
@@ -14,7 +15,8 @@ use tokio::{
 
 use crate::{
     check::{Checks, end::EndState, rest, runs::RunView},
-    faults::{Line, Order, Plan, Process, Wire},
+    endpoint::SimEndpoint,
+    faults::{Line, Order, Outpost, Plan, Process, Wire},
     node::{Kubelet, Record, Work},
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
@@ -60,6 +62,11 @@ impl Simulation<'_> {
         }
         limits
     }
+
+    /// Whether the end may differ from that of an undisturbed play.
+    pub fn leaves_a_mark(&self) -> bool {
+        !self.plan.leaves_no_mark() || (self.scenario.at_most_once && !self.plan.0.is_empty())
+    }
 }
 
 /// What came of it.
@@ -92,6 +99,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         let kubelet = Kubelet::start(&world, scenario.scripts.clone(), &record);
         let (sender, orders) = mpsc::unbounded_channel();
         let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone());
+        let endpoint = SimEndpoint::new(scenario.deeds.clone(), &record, world.trace(), world.wall());
         let story = Story {
             person: world.person("user"),
             store: world.store().clone(),
@@ -106,6 +114,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
             limits: &scenario.limits,
             world: &world,
             wire: Arc::clone(&story.wire),
+            endpoint,
             sender,
             processes: Vec::new(),
             started: 0,
@@ -127,6 +136,7 @@ struct Stage<'a> {
     limits: &'a LimitSettings,
     world: &'a World,
     wire: Arc<Wire>,
+    endpoint: Arc<SimEndpoint>,
     sender: mpsc::UnboundedSender<Order>,
     processes: Vec<(Arc<Process>, Running)>,
     started: u32,
@@ -158,12 +168,21 @@ impl Stage<'_> {
         let process = Process::new(self.started);
         let api = self.world.api(&process.name);
         let line = Line::new(Arc::clone(&self.wire), Arc::clone(&process), api);
+        let outpost = Outpost::new(
+            Arc::clone(&self.wire),
+            Arc::clone(&process),
+            Arc::clone(&self.endpoint),
+        );
+        let reception = Some(SimEndpoint::reception());
+        let outside = Arc::new(Outside::new(&process.name, Arc::new(outpost), reception));
+        self.endpoint.meet(&process, &outside);
         self.world.trace().note(&process.name, format_args!("starts"));
         let running = self.program.start(Surroundings {
             client: Client::new(line, NAMESPACE),
             wall: Arc::clone(self.world.wall()),
             identity: process.name.clone(),
             limits: self.limits.clone(),
+            outside,
         });
         self.processes.push((process, running));
     }
@@ -313,7 +332,10 @@ impl Story<'_> {
         let works = self.record.all();
         let violations = &self.checks.violations;
         if !violations.any() {
-            violations.add(world.trace(), rest::broken(&self.store, &works));
+            violations.add(
+                world.trace(),
+                rest::broken(&self.store, &works, !self.simulation.plan.keeps_the_clock()),
+            );
             violations.add(world.trace(), self.wrong_ends());
         }
         if world.trace().is_full() {
@@ -330,7 +352,7 @@ impl Story<'_> {
 
     /// The runs that did not end as the scenario says; if something left its mark on them, those that did not end.
     fn wrong_ends(&self) -> Vec<String> {
-        let marked = !self.simulation.plan.leaves_no_mark();
+        let marked = self.simulation.leaves_a_mark();
         let mut found = Vec::new();
         for (name, end) in &self.simulation.scenario.ends {
             let is = self.run(name).map_or(End::Gone, |run| End::Phase(run.phase));

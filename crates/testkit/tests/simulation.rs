@@ -6,7 +6,7 @@
 //! | `JANGAR_SIM_SEEDS` | how many seeds are played |
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
-//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check` or `job-finalizer` |
+//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer` or `one-caller` |
 
 #![expect(
     clippy::panic,
@@ -40,7 +40,10 @@ fn without(safeguard: &str) -> Shipped {
         "barrier" => safeguards.barrier = false,
         "adoption-check" => safeguards.adoption_check = false,
         "job-finalizer" => safeguards.job_finalizer = false,
-        other => panic!("there is no safeguard {other:?}: say barrier, adoption-check or job-finalizer"),
+        "one-caller" => safeguards.one_caller = false,
+        other => panic!(
+            "there is no safeguard {other:?}: say barrier, adoption-check, job-finalizer or one-caller"
+        ),
     }
     Shipped::with(safeguards)
 }
@@ -269,4 +272,15 @@ fn clock_that_is_set_changes_neither_the_pace_nor_who_is_kept() {
             }
         }
     }
+}
+
+/// The process that called the endpoint dies before it can say so, and another one finds that it was about to.
+#[test]
+fn without_one_caller_an_endpoint_does_the_work_twice() {
+    assert_needed(
+        "one-caller",
+        "custom-succeeds",
+        "crash-after@4",
+        "attempt 1 of run one was done twice",
+    );
 }

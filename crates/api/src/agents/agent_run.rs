@@ -163,7 +163,7 @@ pub struct Runtime {
     /// podSecurityContext, priorityClassName, schedulerName, imagePullSecrets, backoffLimit, ttlSecondsAfterFinished and
     /// logRetentionSeconds, each replacing what the controllers are configured with; an empty list or object clears it.
     /// For temporal: workflowType and taskQueue (required), workflowId, namespace, timeouts. For custom: endpoint
-    /// (required), payload.
+    /// (required), payload, timeoutSeconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<AnyMap>,
 }

@@ -23,6 +23,7 @@ use crate::{
     caches::{CachedKind, Caches, Change, Term},
     driver::{Controller, Scene},
     metrics::{Metrics, ObjectKind},
+    outside::Outside,
 };
 
 /// Looks after AgentRuns, and after what is left of those that are gone.
@@ -30,13 +31,15 @@ use crate::{
 pub struct AgentRuns {
     /// Absent where nobody decides which of them may start.
     admissions: Option<Arc<Admissions>>,
+    outside: Arc<Outside>,
 }
 
 impl AgentRuns {
-    /// With a queue that decides which of them may start.
-    pub fn admitted_by(admissions: Arc<Admissions>) -> Self {
+    /// With a queue that decides which of them may start, and with this way to the endpoints that do the work of some.
+    pub fn new(admissions: Arc<Admissions>, outside: Arc<Outside>) -> Self {
         Self {
             admissions: Some(admissions),
+            outside,
         }
     }
 }
@@ -91,11 +94,15 @@ impl Controller for AgentRuns {
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
-        !scene.jobs().is_empty()
+        !scene.jobs().is_empty() || self.outside.is_asked_about(scene.key)
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Option<Observed> {
-        Some(observe::observe(scene, run))
+        Some(observe::observe(scene, run, &self.outside))
+    }
+
+    fn settled(&self, key: &Key, run: Option<&AgentRun>) {
+        self.outside.settled(key, run);
     }
 
     fn reported(

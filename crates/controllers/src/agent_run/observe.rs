@@ -11,10 +11,12 @@ use jangar_engine::{
 use crate::{
     caches::{Term, implementation_names},
     driver::Scene,
+    outside::Outside,
 };
 
-pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed {
+pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>, outside: &Outside) -> Observed {
     Observed {
+        outside: outside.observe(scene.key, run.as_deref()),
         key: scene.key.clone(),
         references: references(scene, run.as_deref()),
         run,

@@ -40,6 +40,7 @@ use crate::{
     halt::Halt,
     lease::{Gate, WriteError},
     metrics::{Metrics, ObjectKind, RequestResult, Verb},
+    outside::Outside,
 };
 
 /// What a kind supplies to be looked after.
@@ -86,6 +87,11 @@ pub trait Controller: Send + Sync + 'static {
         let _ = (key, metrics, before, after);
     }
 
+    /// There is nothing left to do about a key, with the object as it was observed last; `None` if it is proven to be gone.
+    fn settled(&self, key: &Key, object: Option<&Self::Object>) {
+        let _ = (key, object);
+    }
+
     /// What to do about it. Pure.
     fn plan(
         &self,
@@ -109,6 +115,7 @@ pub struct Context {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) deletions: Deletions,
     pub(crate) halt: Halt,
+    pub(crate) outside: Arc<Outside>,
 }
 
 impl Context {

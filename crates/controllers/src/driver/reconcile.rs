@@ -19,7 +19,7 @@ use crate::{
     lease::WriteError,
     live::{self, ReadError},
     metrics::{ObjectKind, Verb},
-    status,
+    outside, status,
 };
 
 /// How often one reconcile plans. A run's longest way is a handful of rounds; more than this means that a plan does not see
@@ -49,6 +49,8 @@ pub enum ReconcileError {
     Read(#[from] ReadError),
     #[error("the planned status cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("an endpoint was not called: {0}")]
+    NotCalled(#[from] outside::Full),
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
     Unsettled,
     #[error("a bug: the reconcile panicked")]
@@ -88,6 +90,7 @@ impl ReconcileError {
             Self::WriteTimedOut { .. } => "write_timeout",
             Self::Read(_) => "read",
             Self::Json(_) => "json",
+            Self::NotCalled(_) => "not_called",
             Self::Unsettled => "unsettled",
             Self::Panicked => "panic",
         }
@@ -132,7 +135,10 @@ pub(super) async fn reconcile<C: Controller>(
                 }
                 Decision::Act(plan) => {
                     match act(controller, context, key, object.as_deref(), &plan, work).await? {
-                        Acted::Settled => return Ok(plan.wake_at),
+                        Acted::Settled => {
+                            controller.settled(key, object.as_deref());
+                            return Ok(plan.wake_at);
+                        }
                         Acted::PlanAgain => {}
                         Acted::Refused => return Ok(Some(context.clock.now() + REFUSED_RETRY)),
                         Acted::NotYet(wait) => {

@@ -36,6 +36,9 @@ const WAKE_PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// One controller with its queue.
 pub trait Station: Listener + fmt::Debug {
+    /// Something happened to a key that no watch tells of.
+    fn wake(&self, key: &Key);
+
     /// Works until it is told to stop, and then until what was begun has ended.
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()>;
 }
@@ -90,6 +93,11 @@ impl<C: Controller> Listener for Bench<C> {
 }
 
 impl<C: Controller> Station for Bench<C> {
+    fn wake(&self, key: &Key) {
+        self.queue().wake(key);
+        self.woken.notify_one();
+    }
+
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()> {
         async move { self.work(context).await }.boxed()
     }

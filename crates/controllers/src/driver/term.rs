@@ -15,6 +15,7 @@ use crate::{
     halt::Halt,
     lease::Gate,
     metrics::Metrics,
+    outside::Outside,
 };
 
 /// What a term is begun with.
@@ -26,6 +27,7 @@ pub struct TermSetup {
     pub reporter: Reporter,
     pub metrics: Arc<Metrics>,
     pub halt: Halt,
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for TermSetup {
@@ -66,6 +68,7 @@ impl Term {
             reporter: setup.reporter,
             metrics: setup.metrics,
             halt: setup.halt,
+            outside: setup.outside,
         });
         let mut stations = JoinSet::new();
         for station in controllers {

@@ -126,6 +126,7 @@ label_values! {
         DeletePod = "delete_pod",
         ReleaseJob = "release_job",
         DeleteRun = "delete_run",
+        PostCustom = "post_custom",
     }
 }
 
@@ -138,7 +139,24 @@ impl From<&Effect> for EffectKind {
             Effect::DeletePod { .. } => Self::DeletePod,
             Effect::ReleaseJob { .. } => Self::ReleaseJob,
             Effect::DeleteRun { .. } => Self::DeleteRun,
+            Effect::PostCustom(_) => Self::PostCustom,
         }
+    }
+}
+
+label_values! {
+    /// What became of the report of an endpoint.
+    CallbackResult {
+        Recorded = "recorded",
+        /// The run had ended otherwise, or is gone.
+        TooLate = "too_late",
+        /// The endpoint was asked to send it again.
+        Later = "later",
+        NotLeading = "not_leading",
+        /// What was sent is no report.
+        Illegible = "illegible",
+        /// Without a token that is good for the run.
+        Unauthorized = "unauthorized",
     }
 }
 
@@ -377,6 +395,11 @@ pub(super) struct ScopeLabels {
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
 pub(super) struct EventLabels {
     pub(super) result: EventResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct CallbackLabels {
+    pub(super) result: CallbackResult,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]

@@ -24,13 +24,13 @@ use prometheus_client::{
 };
 
 pub use self::labels::{
-    Answer, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind, QuestionKind, QueueGate,
-    ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent, WriteStop,
+    Answer, CallbackResult, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind,
+    QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent, WriteStop,
 };
 use self::labels::{
-    ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels, JobLabels, KeptLabels,
-    QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels, RunLabels, ScopeLabels,
-    WatchLabels, Word, WriteStopLabels,
+    CallbackLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels, JobLabels,
+    KeptLabels, QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels, RunLabels,
+    ScopeLabels, WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.
@@ -66,6 +66,7 @@ pub struct Metrics {
     run_wait: Histogram,
     active_runs: Gauge,
     rate_limited: Family<ScopeLabels, Counter>,
+    callbacks: Family<CallbackLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -102,6 +103,7 @@ impl Default for Metrics {
             run_wait: Histogram::new(exponential_buckets(0.1, 2.5, 14)),
             active_runs: Gauge::default(),
             rate_limited: Family::default(),
+            callbacks: Family::default(),
         }
     }
 }
@@ -199,6 +201,11 @@ impl Metrics {
             "job_missing",
             "Jobs that vanished before their end was recorded",
             self.job_missing.clone(),
+        );
+        registry.register(
+            "callbacks",
+            "Reports of endpoints that do the work of runs",
+            self.callbacks.clone(),
         );
     }
 
@@ -421,6 +428,11 @@ impl Metrics {
         }
     }
 
+    /// An endpoint reported.
+    pub fn callback(&self, result: CallbackResult) {
+        self.callbacks.get_or_create(&CallbackLabels { result }).inc();
+    }
+
     /// A Job vanished; its run is in this phase now, for this reason.
     pub fn job_missing(&self, phase: &RunPhase, reason: &Reason) {
         let labels = JobLabels {
@@ -480,6 +492,7 @@ mod tests {
         metrics.queue(&BTreeMap::from([(Told::Agent, 4)]), 5);
         metrics.run_admitted(Duration::from_secs(2));
         metrics.rate_limited("namespace");
+        metrics.callback(CallbackResult::Recorded);
     }
 
     #[test]

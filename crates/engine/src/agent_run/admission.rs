@@ -20,10 +20,10 @@ pub(super) enum Admission {
     Duplicate(String),
 }
 
-/// Asks the queue for the slot of this Job.
-pub(super) fn of_job(situation: &Situation<'_>, job: String) -> Admission {
+/// Asks the queue for the slot of this Job, or of the run itself where no Job executes it.
+pub(super) fn of(situation: &Situation<'_>, job: Option<String>) -> Admission {
     match &situation.observed.admission {
-        None => Admission::Unasked(Question::Slot { job: Some(job) }),
+        None => Admission::Unasked(Question::Slot { job }),
         Some(Answer::Granted { .. }) => Admission::Granted,
         Some(Answer::Waiting(waiting)) => Admission::Waits(waiting.as_ref().clone()),
         Some(Answer::Duplicate { of }) => Admission::Duplicate(of.clone()),

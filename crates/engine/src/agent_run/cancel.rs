@@ -141,7 +141,7 @@ fn as_it_stands<'a>(situation: &'a Situation<'_>) -> NextStatus<'a> {
 }
 
 /// What is said, with the reason that whoever cancelled gave.
-fn because(situation: &Situation<'_>, message: &str) -> String {
+pub(super) fn because(situation: &Situation<'_>, message: &str) -> String {
     let stop = &situation.run.spec.stop;
     let reason = stop
         .cancel_reason

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
 //! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
+//! | is done by an endpoint of somebody's own | `custom`, from here to its end |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
@@ -23,6 +24,7 @@ mod admission;
 mod artifacts;
 mod attempt;
 mod cancel;
+mod custom;
 mod evidence;
 mod finished;
 mod follow;
@@ -63,9 +65,10 @@ use jangar_api::{
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
-pub use self::spec_hash::spec_hash;
 use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
+pub use self::{custom::receipt, spec_hash::spec_hash};
 use crate::{
+    custom::call::Outside,
     decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, Uid},
     job::{self, Place},
     last_sight::LastSight,
@@ -98,6 +101,8 @@ pub struct Observed {
     pub occupant: Option<Occupant>,
     /// What the queue said to the question whether the run may start; absent if it was not asked.
     pub admission: Option<Answer>,
+    /// What is known of the endpoint of the run, if it has one.
+    pub outside: Outside,
 }
 
 impl Observed {
@@ -199,6 +204,9 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     if over || stopping || abort::reason(&situation).is_some() {
         return Standing::Goes;
     }
+    if custom::applies(&situation) {
+        return custom::standing(&situation);
+    }
     follow::standing(&situation)
 }
 
@@ -257,6 +265,9 @@ impl<'a> Situation<'a> {
         let phase = self.status.phase.as_ref();
         if phase.is_some_and(RunPhase::is_terminal) {
             return finished::plan(self);
+        }
+        if custom::applies(self) {
+            return custom::plan(self);
         }
         let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
         // One that has begun goes on, whatever the settings say by now.

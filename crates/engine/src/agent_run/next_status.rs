@@ -235,6 +235,14 @@ impl<'a> NextStatus<'a> {
         );
     }
 
+    /// What deserved attention for this reason does not any more.
+    pub(super) fn no_warning(&mut self, reason: &Reason) {
+        let warning = self.before.common.condition(&ConditionType::Warning);
+        if self.is_warned() && warning.is_some_and(|warning| warning.reason == *reason) {
+            self.conditions.clear(ConditionType::Warning, Reason::None, "");
+        }
+    }
+
     /// The run, or its current attempt, is given up while its pod is there: the pod is stopped when this is written.
     pub(super) fn given_up(&mut self, why: &Rejection) {
         self.warn(&why.reason, &why.message);

@@ -42,8 +42,8 @@ const OCCUPIED_RETRY: Duration = Duration::from_secs(30);
 /// How long until something that is not watched and is missing is looked for again, for as long as the grace lasts.
 const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
 
-/// What can be done about a run that has no Job.
-enum Next {
+/// What can be done about a run that has not started.
+pub(super) enum Next {
     Unsure(Question),
     Waits {
         waiting: Waiting,
@@ -61,7 +61,16 @@ enum Next {
 
 /// Makes the Job of the next attempt.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
-    match next(situation) {
+    carry_on(situation, next(situation))
+}
+
+/// What follows if not all that the run refers to is there, or something of it is wrong.
+pub(super) fn unresolved(situation: &Situation<'_>, unresolved: Unresolved) -> Decision<AgentRunStatus> {
+    carry_on(situation, lacks(situation, unresolved))
+}
+
+pub(super) fn carry_on(situation: &Situation<'_>, next: Next) -> Decision<AgentRunStatus> {
+    match next {
         Next::Unsure(question) => Decision::look(question),
         Next::Waits { waiting, look_at } => waits(situation, &waiting, look_at),
         Next::Wrong(rejection) => reject(situation, &rejection),
@@ -76,10 +85,16 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
 
 /// Why the run has no Job yet.
 pub(super) fn standing(situation: &Situation<'_>) -> Standing {
-    match next(situation) {
-        Next::Unsure(question) => Standing::Unsure(BTreeSet::from([question])),
-        Next::Waits { waiting, .. } => Standing::Waits(Box::new(waiting)),
-        Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Standing::Goes,
+    next(situation).into()
+}
+
+impl From<Next> for Standing {
+    fn from(next: Next) -> Self {
+        match next {
+            Next::Unsure(question) => Self::Unsure(BTreeSet::from([question])),
+            Next::Waits { waiting, .. } => Self::Waits(Box::new(waiting)),
+            Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Self::Goes,
+        }
     }
 }
 
@@ -98,20 +113,34 @@ fn next(situation: &Situation<'_>) -> Next {
         return occupied(situation, occupant);
     }
     match first_effects(situation) {
-        Err(Unresolved::Unsure(question)) => Next::Unsure(question),
-        Err(Unresolved::Lacking(lacking)) => lacking_reference(situation, lacking),
-        Err(Unresolved::Wrong(rejection)) => Next::Wrong(rejection),
-        Err(Unresolved::NotReported(why)) => Next::Fails(why),
+        Err(unresolved) => lacks(situation, unresolved),
         // The queue comes last: nobody has a slot who could not use it.
-        Ok(effects) => match admission::of_job(situation, situation.job_name()) {
-            Admission::Unasked(question) => Next::Unsure(question),
-            Admission::Waits(waiting) => Next::Waits {
-                waiting,
-                look_at: None,
-            },
-            Admission::Duplicate(of) => Next::Duplicate(of),
-            Admission::Granted => Next::Starts(effects),
+        Ok(effects) => match slot(situation, Some(situation.job_name())) {
+            Some(next) => next,
+            None => Next::Starts(effects),
         },
+    }
+}
+
+pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
+    match unresolved {
+        Unresolved::Unsure(question) => Next::Unsure(question),
+        Unresolved::Lacking(lacking) => lacking_reference(situation, lacking),
+        Unresolved::Wrong(rejection) => Next::Wrong(rejection),
+        Unresolved::NotReported(why) => Next::Fails(why),
+    }
+}
+
+/// What follows from what the queue says; nothing if the run may start. Without a Job it is the run itself that takes the slot.
+pub(super) fn slot(situation: &Situation<'_>, job: Option<String>) -> Option<Next> {
+    match admission::of(situation, job) {
+        Admission::Unasked(question) => Some(Next::Unsure(question)),
+        Admission::Waits(waiting) => Some(Next::Waits {
+            waiting,
+            look_at: None,
+        }),
+        Admission::Duplicate(of) => Some(Next::Duplicate(of)),
+        Admission::Granted => None,
     }
 }
 
@@ -179,11 +208,12 @@ fn acceptable(situation: &Situation<'_>, later: &[Task<'_>]) -> Result<(), Unres
                     .map_err(|why| Unresolved::Wrong(why).of(*task))
             })
         }
+        // One of the runtime `custom` that was accepted as something else is given up before it comes here.
         other @ (RuntimeType::Temporal | RuntimeType::Custom | RuntimeType::Other(_)) => {
             Err(Unresolved::Wrong(Rejection::new(
                 Reason::UnsupportedRuntime,
                 format!(
-                    "spec.runtime.type is {other}, which this version does not execute: use job or workflow"
+                    "spec.runtime.type is {other}, which this version does not execute: use job, workflow or custom"
                 ),
             )))
         }
@@ -191,7 +221,7 @@ fn acceptable(situation: &Situation<'_>, later: &[Task<'_>]) -> Result<(), Unres
 }
 
 /// Version control is not executed yet. A run that insists on it must not go on without.
-fn version_control(situation: &Situation<'_>) -> Result<(), Rejection> {
+pub(super) fn version_control(situation: &Situation<'_>) -> Result<(), Rejection> {
     let policy = situation.run.spec.vcs_policy.clone().unwrap_or_default();
     let required = policy.required == Some(true) && policy.mode != Some(VcsMode::None);
     if required && wants_version_control(situation) {

@@ -200,10 +200,26 @@ pub fn check_run(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
     run_by_itself(run, settings).map(|_| ())
 }
 
+/// Says what is wrong with a run by itself, whatever executes it.
+pub fn check_any_runtime(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
+    policy::parameters(run)?;
+    policy::labels(run, &settings.policy)
+}
+
+/// Whether the run knows what the implementation asks for; `implementation_ref` is the name of the ImplementationSpec, where
+/// there is one.
+pub fn check_contract(
+    run: &AgentRun,
+    implementation: &ImplementationSpecSpec,
+    implementation_ref: Option<&str>,
+) -> Result<Option<ContractStatus>, Rejection> {
+    let metadata = Metadata::new(&run.spec.parameters, implementation);
+    contract::check(&metadata, &place_of(implementation_ref))
+}
+
 /// The image and the configuration of a run, if it is well-formed and within the policy.
 fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, RuntimeConfig), Rejection> {
-    policy::parameters(run)?;
-    policy::labels(run, &settings.policy)?;
+    check_any_runtime(run, settings)?;
     let image = policy::image(run, settings)?;
     let config = RuntimeConfig::read(run)?;
     privilege::check(&config, &settings.policy)?;
@@ -225,7 +241,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     policy::secrets_allowed(run, agent, &config)?;
     let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
-    let contract = contract::check(&metadata, &implementation_place(request))?;
+    let contract = contract::check(&metadata, &place_of(request.implementation_ref))?;
     policy::secrets_blocked(run, request.memory, &config, settings)?;
     policy::auth_secret_allowed(run, agent, &settings.runner)?;
     policy::memory_secret(run, agent, request.memory)?;
@@ -275,8 +291,8 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
 }
 
 /// Where the implementation stands, for messages.
-fn implementation_place(request: &JobRequest<'_>) -> String {
-    match request.implementation_ref {
+fn place_of(implementation_ref: Option<&str>) -> String {
+    match implementation_ref {
         Some(name) => format!("ImplementationSpec {name:?} spec"),
         None => "spec.implementation.inline".to_owned(),
     }

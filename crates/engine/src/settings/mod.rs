@@ -3,6 +3,7 @@
 //! `table` has one row for each variable: its name, its meaning, what it is when unset, and how it is read. Reading,
 //! the list of mistakes and the reference for people are all made from that table.
 
+mod custom;
 mod legal;
 mod limit_table;
 pub(crate) mod limits;
@@ -20,6 +21,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) use self::legal::is_label_key;
 pub use self::{
+    custom::CustomSettings,
     limits::{ConcurrencyLimits, LimitSettings, QueueLimits, RateLimits, RepositoryLimits},
     mistakes::{Mistake, Mistakes, Wrong},
     parse::Parsed,
@@ -39,6 +41,7 @@ pub struct Settings {
     pub limits: LimitSettings,
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
+    pub custom: CustomSettings,
     pub safeguards: Safeguards,
 }
 
@@ -52,6 +55,7 @@ impl Default for Settings {
             limits: LimitSettings::default(),
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
+            custom: CustomSettings::default(),
             safeguards: Safeguards::default(),
         }
     }
@@ -162,6 +166,8 @@ pub struct Safeguards {
     pub adoption_check: bool,
     /// A Job cannot vanish before its end is recorded.
     pub job_finalizer: bool,
+    /// An endpoint is called only by the process that said it would.
+    pub one_caller: bool,
 }
 
 impl Default for Safeguards {
@@ -170,6 +176,7 @@ impl Default for Safeguards {
             barrier: true,
             adoption_check: true,
             job_finalizer: true,
+            one_caller: true,
         }
     }
 }

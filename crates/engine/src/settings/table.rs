@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Install, Namespaces,
+    Install, Namespaces, custom,
     legal::Rule,
     limit_table::LIMITS,
     mistakes::Wrong,
@@ -102,6 +102,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "The Jobs of runs",
         variables: JOBS,
+    },
+    Section {
+        title: "Endpoints that do the work of runs",
+        variables: custom::VARIABLES,
     },
 ];
 

@@ -113,6 +113,18 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "2"),
     ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
     ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "86400"),
+    (
+        "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL",
+        "https://jangar.example.com/",
+    ),
+    ("JANGAR_CUSTOM_RUNTIME_CALLBACK_LISTEN", "127.0.0.1:9000"),
+    ("JANGAR_CUSTOM_RUNTIME_KEY_FILE", "/keys/callback key"),
+    (
+        "JANGAR_CUSTOM_RUNTIME_ALLOWED_ENDPOINTS",
+        "https://*.example.com/agents, http://10.1.2.3:80",
+    ),
+    ("JANGAR_CUSTOM_RUNTIME_OPEN_NETWORKS", r#"["10.1.0.0/16", "::1"]"#),
+    ("JANGAR_CUSTOM_RUNTIME_TIMEOUT_SECONDS", "60"),
 ];
 
 fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
@@ -269,6 +281,20 @@ fn every_variable_is_read() {
             backoff_limit: 2,
             job_ttl_seconds: None,
             log_retention_seconds: 86_400,
+        },
+        custom: CustomSettings {
+            allowed_endpoints: vec![
+                "https://*.example.com/agents".parse().expect("a pattern"),
+                "http://10.1.2.3:80".parse().expect("a pattern"),
+            ],
+            open_networks: vec![
+                "10.1.0.0/16".parse().expect("a network"),
+                "::1".parse().expect("a network"),
+            ],
+            callback_url: Some("https://jangar.example.com".to_owned()),
+            callback_listen: "127.0.0.1:9000".parse().expect("an address"),
+            key_file: Some("/keys/callback key".into()),
+            timeout: Duration::from_mins(1),
         },
         safeguards: Safeguards::default(),
     };

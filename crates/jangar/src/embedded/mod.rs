@@ -9,7 +9,7 @@ mod lease;
 use std::{net::SocketAddr, path::Path, pin::pin, sync::Arc};
 
 use anyhow::{Context, Result};
-use jangar_controllers::{Controllers, Setup, clock::SystemClock};
+use jangar_controllers::{Controllers, Setup, clock::SystemClock, lease::Identity, outside::Outside};
 use jangar_engine::settings::Settings;
 use kube::Client;
 use kubelite::node::{
@@ -18,7 +18,7 @@ use kubelite::node::{
 };
 
 use self::api_server::ApiServer;
-pub(crate) use self::directory::Directory;
+pub(crate) use self::{directory::Directory, lease::identity};
 use crate::{
     leading::{self, Standby},
     manifests::{self, Document},
@@ -43,6 +43,10 @@ pub(crate) struct Options {
     pub(crate) settings: Settings,
     /// Applied once the kinds are there, before anything runs.
     pub(crate) manifests: Vec<Document>,
+    /// What tells the controllers of this start from all others.
+    pub(crate) identity: Identity,
+    /// The way to endpoints that do the work of runs.
+    pub(crate) outside: Arc<Outside>,
 }
 
 /// The running whole.
@@ -77,6 +81,8 @@ impl Embedded {
             pods,
             mut settings,
             manifests,
+            identity,
+            outside,
         } = options;
         let program = runner::program()?;
         runner::use_own(&mut settings.runner);
@@ -99,8 +105,9 @@ impl Embedded {
             client: api.client("jangar-controllers", &namespace),
             settings: Arc::new(settings),
             clock: Arc::new(SystemClock),
-            identity: lease::identity()?,
+            identity,
             registry: &mut instruments.registry(),
+            outside,
         });
         leading::follow(
             controllers.state(),

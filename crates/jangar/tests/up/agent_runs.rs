@@ -49,7 +49,7 @@ pub(crate) async fn script(client: &Client, name: &str, script: &str) -> AgentRu
 }
 
 /// An Agent with a provider of its own.
-async fn agent(client: &Client, name: &str, provider: Value) {
+pub(crate) async fn agent(client: &Client, name: &str, provider: Value) {
     let kind = |kind: &str, spec: Value| {
         json!({
             "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": kind,
@@ -67,7 +67,7 @@ async fn agent(client: &Client, name: &str, provider: Value) {
     clippy::needless_pass_by_value,
     reason = "every caller makes the value on the spot"
 )]
-fn run(name: &str, changes: Value) -> Value {
+pub(crate) fn run(name: &str, changes: Value) -> Value {
     let mut run = json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
         "metadata": {"name": name},

@@ -11,6 +11,7 @@
 
 mod agent_runs;
 mod controllers;
+mod custom;
 mod end;
 mod manifests;
 mod plain;

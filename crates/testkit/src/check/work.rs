@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jangar_api::phase::RunPhase;
+
 use super::runs::RunView;
 use crate::node::Work;
 
@@ -48,9 +50,11 @@ pub fn broken<'a>(works: &[Work], runs: impl IntoIterator<Item = &'a RunView>) -
     }
     let ended = |run: &&RunView| run.phase.is_terminal() && !run.cancel_timed_out;
     for run in runs.into_iter().filter(ended) {
+        // Whoever gives up on an endpoint cannot take the work away from it; only a cancel waits until it has stopped.
+        let given_up = |work: &Work| work.is_outside() && run.phase == RunPhase::Failed;
         let working = works
             .iter()
-            .filter(|work| work.is_running() && work.assignment.run_uid == run.uid);
+            .filter(|work| work.is_running() && work.assignment.run_uid == run.uid && !given_up(work));
         for work in working {
             let (name, phase) = (&run.name, run.phase.as_str());
             found.push(format!(
@@ -66,7 +70,6 @@ pub fn broken<'a>(works: &[Work], runs: impl IntoIterator<Item = &'a RunView>) -
 mod tests {
     use std::time::Duration;
 
-    use jangar_api::phase::RunPhase;
     use tokio::time::Instant;
 
     use super::*;

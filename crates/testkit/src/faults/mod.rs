@@ -4,6 +4,7 @@
 //! happens at some of them. It can be printed and read back, so that a failure is a line of text.
 
 mod line;
+mod outpost;
 mod random;
 mod watched;
 mod wire;
@@ -14,6 +15,7 @@ use jiff::SignedDuration;
 
 pub use self::{
     line::Line,
+    outpost::Outpost,
     wire::{Order, Process, Wire},
 };
 

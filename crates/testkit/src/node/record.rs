@@ -68,7 +68,15 @@ pub enum Ending {
     Lost,
 }
 
+/// What stands for the Job of work that an endpoint does.
+const OUTSIDE: &str = "endpoint";
+
 impl Work {
+    /// Whether an endpoint does it, and no pod.
+    pub fn is_outside(&self) -> bool {
+        self.assignment.job_uid == OUTSIDE
+    }
+
     pub fn is_running(&self) -> bool {
         self.ended.is_none()
     }
@@ -95,6 +103,31 @@ impl Record {
             (of.as_str(), *at, *number) == (run, step, attempt)
         };
         self.lock().iter().any(is_meant)
+    }
+
+    /// An endpoint began to work for the first attempt of a run. Returns by what it is known.
+    pub fn start_outside(&self, run: &str, run_uid: &str) -> String {
+        let mut all = self.lock();
+        let name = format!("{OUTSIDE}-{}", all.len());
+        all.push(Work {
+            assignment: Assignment {
+                run: run.to_owned(),
+                run_uid: run_uid.to_owned(),
+                step: 0,
+                attempt: 1,
+                job_uid: OUTSIDE.to_owned(),
+            },
+            pod: name.clone(),
+            pod_uid: name.clone(),
+            started: Instant::now(),
+            ended: None,
+        });
+        name
+    }
+
+    /// An endpoint ended its work.
+    pub fn end_outside(&self, work: &str, ending: Ending) {
+        self.end(work, ending);
     }
 
     pub(super) fn start(&self, pod: &Pod, assignment: Assignment) {

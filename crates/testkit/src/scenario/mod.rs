@@ -1,5 +1,6 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
+mod custom;
 mod queue;
 mod retention;
 mod runs;
@@ -11,7 +12,7 @@ use jangar_api::phase::RunPhase;
 use jangar_engine::settings::LimitSettings;
 use serde_json::Value;
 
-use crate::node::Scripts;
+use crate::{endpoint::Deeds, node::Scripts};
 
 /// All scenarios, in a fixed order.
 pub fn all() -> Vec<Scenario> {
@@ -19,6 +20,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(workflows::all());
     all.extend(retention::all());
     all.extend(queue::all());
+    all.extend(custom::all());
     all
 }
 
@@ -30,6 +32,10 @@ pub struct Scenario {
     /// What the controllers are told to keep to.
     pub limits: LimitSettings,
     pub scripts: Scripts,
+    /// What the endpoint does.
+    pub deeds: Deeds,
+    /// What may have been done is not done again, so that trouble leaves its mark on the end.
+    pub at_most_once: bool,
     pub steps: Vec<Step>,
     /// What becomes of each run, if nothing goes wrong.
     pub ends: Vec<(&'static str, End)>,

@@ -7,6 +7,7 @@ use jangar_engine::settings::LimitSettings;
 use serde_json::{Value, json};
 
 use super::{End, Place, Scenario, Step};
+use crate::endpoint::Deeds;
 use crate::node::{Eviction, OnTerm, Script, Scripts};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -263,6 +264,8 @@ pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static st
         },
         limits: LimitSettings::default(),
         scripts: Scripts::default(),
+        deeds: Deeds::new(),
+        at_most_once: false,
         steps: all,
         ends,
     }

@@ -145,6 +145,7 @@ impl Stage {
             gate: leadership.gate(),
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
+            outside: Arc::default(),
         };
         let term = Term::begin(setup, vec![station(script)]);
         settle().await;

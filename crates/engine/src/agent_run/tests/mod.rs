@@ -1,6 +1,7 @@
 //! The life of a run, played on values.
 
 mod bad_input;
+mod custom;
 mod ends;
 mod retention;
 mod starts;

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use super::super::{Observed, References, plan};
 use crate::{
+    custom::call::{CallState, Outside},
     decision::{Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, Uid},
     queue::Answer,
     settings::Settings,
@@ -99,6 +100,10 @@ impl World {
                 refusal: None,
                 occupant: None,
                 admission: None,
+                outside: Outside {
+                    process: "me".to_owned(),
+                    ..Outside::default()
+                },
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
@@ -277,6 +282,14 @@ impl World {
                 }
             }
             Effect::DeleteRun { .. } => self.observed.run = None,
+            Effect::PostCustom(post) => {
+                let before = self
+                    .observed
+                    .outside
+                    .calls
+                    .insert(post.id.clone(), CallState::UnderWay);
+                assert_eq!(before, None, "a call was made twice");
+            }
         }
     }
 
@@ -378,6 +391,14 @@ impl World {
                     None => format!("release {}", job.name),
                 },
                 Effect::DeleteRun { run } => format!("delete run {}", run.name),
+                Effect::PostCustom(post) => {
+                    let (purpose, number) = (post.id.purpose.word(), post.id.number);
+                    format!(
+                        "{purpose} {number} to {} as {}",
+                        post.endpoint,
+                        post.idempotency_key()
+                    )
+                }
             })
             .collect()
     }
