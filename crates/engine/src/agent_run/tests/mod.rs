@@ -4,6 +4,7 @@ mod bad_input;
 mod ends;
 mod starts;
 mod stops;
+mod workflow_input;
 mod workflows;
 mod world;
 
