@@ -174,7 +174,6 @@ pub struct Runtime {
 pub struct Workflow {
     /// Steps, executed in this order, one at a time, at most 100. Whatever more is to be done at once, or in another order,
     /// is an Orchestration.
-    #[schemars(length(max = 100))]
     pub steps: Vec<WorkflowStep>,
 }
 

@@ -93,7 +93,10 @@ impl NextStatus<'_> {
         let Some(step) = at_it else { return };
         let begun = step.progress.attempt.is_some();
         match phase {
-            RunPhase::Cancelled if !begun => return skipped(step),
+            RunPhase::Cancelled if !begun => {
+                skipped(step);
+                return;
+            }
             RunPhase::Cancelled => move_to(step, StepPhase::Cancelled, now),
             _ => move_to(step, StepPhase::Failed, now),
         }

@@ -15,7 +15,7 @@ use crate::{
     template::{self, STEPS},
 };
 
-/// The most steps of a run, as the schema has it. A status keeps what each of them reported, up to 4 KiB.
+/// The most steps of a run. Its status keeps what each of them reported, up to 4 KiB.
 const STEPS_MAX: usize = 100;
 /// The longest first wait before a retry, in seconds: a day. What is longer is a schedule.
 const BACKOFF_SECONDS_MAX: u32 = 86_400;

@@ -236,7 +236,7 @@ fn jitter_percent(run: &Uid, place: Place) -> u32 {
     let number = digest
         .iter()
         .take(4)
-        .fold(0, |number: u32, byte| number << 8 | u32::from(*byte));
+        .fold(0, |number: u32, byte| (number << 8) | u32::from(*byte));
     number % 100
 }
 

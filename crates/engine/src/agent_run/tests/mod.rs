@@ -7,6 +7,7 @@ mod retention;
 mod starts;
 mod stops;
 mod waits;
+mod workflow_input;
 mod workflows;
 mod world;
 

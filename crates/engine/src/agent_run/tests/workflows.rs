@@ -1,7 +1,5 @@
 //! Runs of the runtime `workflow`: steps one after the other.
 
-use std::sync::Arc;
-
 use jangar_api::{
     agents::{
         agent_run::Workflow,
@@ -17,11 +15,11 @@ use serde_json::{Value, json};
 use super::{World, object};
 use crate::decision::{Effect, Sight};
 
-const FIRST: &str = "mend-step-1-attempt-1";
-const SECOND: &str = "mend-step-2-attempt-1";
+pub(super) const FIRST: &str = "mend-step-1-attempt-1";
+pub(super) const SECOND: &str = "mend-step-2-attempt-1";
 
 /// A run with these steps.
-fn workflow(steps: &Value) -> World {
+pub(super) fn workflow(steps: &Value) -> World {
     let mut world = World::new();
     let steps = json!({ "steps": steps });
     let workflow: Workflow = object(steps);
@@ -33,14 +31,14 @@ fn workflow(steps: &Value) -> World {
     world
 }
 
-fn plan_and_build() -> World {
+pub(super) fn plan_and_build() -> World {
     workflow(&json!([
         {"name": "plan"},
         {"name": "build", "parameters": {"branch": "{{ steps.plan.outputs.branch }}", "l": "{{ parameters.lang }}"}},
     ]))
 }
 
-fn done(outputs: &Value) -> Value {
+pub(super) fn done(outputs: &Value) -> Value {
     json!({"version": 1, "exitCode": 0, "reason": "Completed", "summary": "Done.", "outputs": outputs})
 }
 
@@ -56,19 +54,19 @@ fn step(world: &World, index: usize) -> WorkflowStepStatus {
     progress(world).steps[index].clone()
 }
 
-fn phases(world: &World) -> Vec<String> {
+pub(super) fn phases(world: &World) -> Vec<String> {
     let steps = progress(world).steps;
     let phase = |step: &WorkflowStepStatus| step.progress.phase.as_ref().map(ToString::to_string);
     steps.iter().map(|step| phase(step).unwrap_or_default()).collect()
 }
 
-fn failed(world: &World) -> (Reason, String) {
+pub(super) fn failed(world: &World) -> (Reason, String) {
     assert_eq!(world.phase(), Some(RunPhase::Failed), "{:#?}", world.status());
     let failed = world.condition(&ConditionType::Failed);
     (failed.reason, failed.message)
 }
 
-fn run_document(world: &World, job: &str) -> Value {
+pub(super) fn run_document(world: &World, job: &str) -> Value {
     let created = world.done.iter().find_map(|effect| match effect {
         Effect::CreateJob(new) if new.job.metadata.name.as_deref() == Some(job) => Some(&new.job),
         _ => None,
@@ -500,164 +498,6 @@ fn an_agent_that_does_not_come_back_fails_the_step_that_needs_it() {
     world.settle().wait(60).settle();
     assert_eq!(failed(&world).0, Reason::MissingAgent);
     assert_eq!(phases(&world), ["Succeeded", "Failed"]);
-}
-
-#[test]
-fn what_a_step_did_not_report_fails_the_one_that_needs_it_by_its_path() {
-    let mut world = plan_and_build();
-    world
-        .settle()
-        .pod_ended(FIRST, 0, &done(&json!({"other": 1})))
-        .settle();
-    let (reason, message) = failed(&world);
-    assert_eq!(reason, Reason::WorkflowStepFailed);
-    assert!(
-        message.contains("steps.plan.outputs.branch") && message.contains("steps[1].parameters.branch"),
-        "{message}"
-    );
-    assert_eq!(phases(&world), ["Succeeded", "Failed"]);
-    let about = |type_| world.status().common.condition(type_).cloned();
-    assert_eq!(
-        about(&ConditionType::InvalidSpec),
-        None,
-        "the spec is as it should be"
-    );
-}
-
-#[test]
-fn a_value_that_grew_too_large_is_refused_with_its_size() {
-    let mut world = plan_and_build();
-    let words = done(&json!({"branch": "x".repeat(2049)}));
-    world.settle().pod_ended(FIRST, 0, &words).settle();
-    let (reason, message) = failed(&world);
-    assert_eq!(reason, Reason::ParameterValueTooLarge);
-    assert!(
-        message.contains("step build") && message.contains("2049 bytes"),
-        "{message}"
-    );
-}
-
-#[test]
-fn a_step_brings_its_own_work_and_its_own_pod() {
-    let mut world = workflow(&json!([
-        {"name": "plan", "implementation": {"inline": {"text": "Plan it."}}, "workload": {"image": "planner:1"}},
-        {"name": "build"},
-    ]));
-    world.settle().pod_ended(FIRST, 0, &done(&json!({}))).settle();
-    let image = |job: &str| {
-        let job = &world.observed.jobs[job];
-        let pod = job.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        pod.and_then(|pod| pod.containers[0].image.clone())
-    };
-    assert_eq!(image(FIRST).as_deref(), Some("planner:1"));
-    assert_eq!(image(SECOND).as_deref(), Some("agent:1"));
-    assert_eq!(run_document(&world, FIRST)["implementation"]["text"], "Plan it.");
-    assert_eq!(run_document(&world, SECOND)["implementation"]["text"], "Mend it.");
-}
-
-#[test]
-fn mistakes_in_any_step_are_told_before_the_first_one_starts() {
-    let ok = json!({"name": "plan"});
-    let outputs = |path: &str| json!([ok, {"name": "b", "parameters": {"x": format!("{{{{ {path} }}}}")}}]);
-    let big = "x".repeat(2049);
-    for (steps, reason, words) in [
-        (
-            json!([]),
-            Reason::MissingWorkflowSteps,
-            "spec.workflow.steps has no step",
-        ),
-        (
-            json!([ok, {"name": " "}]),
-            Reason::WorkflowStepMissingName,
-            "spec.workflow.steps[1].name",
-        ),
-        (json!([ok, ok]), Reason::WorkflowStepDuplicate, "\"plan\""),
-        (
-            json!([ok, {"name": "b", "retries": 101}]),
-            Reason::InvalidSpec,
-            "steps[1].retries is 101",
-        ),
-        (
-            json!([ok, {"name": "b", "retryBackoffSeconds": 86401}]),
-            Reason::InvalidSpec,
-            "steps[1].retryBackoffSeconds",
-        ),
-        (
-            outputs("steps.later.outputs.x"),
-            Reason::InvalidSpec,
-            "later is no step of the run",
-        ),
-        (
-            outputs("steps.b.outputs.x"),
-            Reason::InvalidSpec,
-            "b does not come before this step",
-        ),
-        (
-            outputs("steps.plan.summary"),
-            Reason::InvalidSpec,
-            "steps.plan.summary, which is not known here",
-        ),
-        (
-            outputs("parameters.nothing"),
-            Reason::InvalidSpec,
-            "spec.parameters of the run has no nothing",
-        ),
-        (outputs("a b"), Reason::InvalidTemplate, "steps[1].parameters.x"),
-        (
-            json!([ok, {"name": "b", "parameters": {"x": big}}]),
-            Reason::ParameterValueTooLarge,
-            "step b: spec.parameters.x",
-        ),
-        (
-            json!([ok, {"name": "b", "workload": {"volumes": [{"name": "v", "type": "pvc", "mountPath": "/v"}]}}]),
-            Reason::InvalidVolume,
-            "step b",
-        ),
-        (
-            json!([ok, {"name": "b", "implementation": {"inline": {"text": "t", "contract": {"requiredKeys": ["k"]}}}}]),
-            Reason::MissingRequiredMetadata,
-            "step b",
-        ),
-    ] {
-        let mut world = workflow(&steps);
-        world.settle();
-        assert!(world.deeds().is_empty(), "{reason}: {:?}", world.deeds());
-        let invalid = world.condition(&ConditionType::InvalidSpec);
-        assert_eq!(invalid.reason, reason, "{}", invalid.message);
-        assert!(
-            invalid.message.contains(words),
-            "{words} is missing in: {}",
-            invalid.message
-        );
-        assert!(world.status().finished_at.is_some());
-    }
-}
-
-#[test]
-fn a_step_without_an_image_is_told_before_the_first_one_starts() {
-    let mut world =
-        workflow(&json!([{"name": "plan", "workload": {"image": "planner:1"}}, {"name": "build"}]));
-    world.settings.runner.image = None;
-    world.settle();
-    assert!(world.deeds().is_empty());
-    assert_eq!(failed(&world).0, Reason::MissingWorkloadImage);
-}
-
-#[test]
-fn what_a_later_step_refers_to_is_waited_for_before_the_first_one_starts() {
-    let steps = json!([{"name": "plan"}, {"name": "build", "implementationSpecRef": {"name": "build-it"}}]);
-    let mut world = workflow(&steps);
-    world.settle();
-    assert!(world.deeds().is_empty());
-    let blocked = world.condition(&ConditionType::Blocked);
-    assert_eq!(blocked.reason, Reason::MissingImplementation);
-    assert!(blocked.message.contains("step build"), "{}", blocked.message);
-
-    let implementation = object(json!({"metadata": {"name": "build-it"}, "spec": {"text": "Build it."}}));
-    let known = &mut world.observed.references.implementations;
-    known.insert("build-it".to_owned(), Sight::Seen(Arc::new(implementation)));
-    world.settle();
-    assert_eq!(world.deeds(), [format!("create {FIRST}")]);
 }
 
 #[test]
