@@ -124,7 +124,8 @@ pub(super) fn stop(job: &Job, observed: &Observed, now: Timestamp) -> Stopping {
         Gone::Unsure(question) => Stopping::Unsure(question),
         Gone::Yes => {
             let sure_at = after(deleted_at.0, STRAGGLER);
-            if jobs::had_a_pod(job) || now >= sure_at {
+            // A deletion that lies ahead was stamped before the clock was set back: nobody knows how long ago that was.
+            if jobs::had_a_pod(job) || now >= sure_at || deleted_at.0 > after(now, STRAGGLER) {
                 return Stopping::Stopped;
             }
             // Its only pod may be on its way.

@@ -99,8 +99,18 @@ pub(super) struct Slot {
     pub run: Uid,
     pub lane: Lane,
     pub admitted_at: Option<Timestamp>,
-    /// Whether it takes the slot still.
-    pub held: bool,
+    pub hold: Hold,
+}
+
+/// What holds a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// A pod that works, or may; or whatever else executes the run.
+    Pod,
+    /// A Job that has no pod and does not say that it has ended: it may not have begun.
+    Job,
+    /// Nothing any more.
+    Over,
 }
 
 impl Facts {
@@ -136,7 +146,7 @@ impl Facts {
                     .map_or_else(|| Uid(String::new()), |demand| demand.uid.clone()),
                 lane: demand.as_ref().map_or(lane, |demand| demand.lane.clone()),
                 admitted_at: None,
-                held: true,
+                hold: Hold::Pod,
             }
         }));
         let (Some(run), Some(demand)) = (run, demand) else {
@@ -145,7 +155,7 @@ impl Facts {
         slots.extend(without_job(run, &demand));
         let own = |slot: &&Slot| slot.run == demand.uid;
         let has_job = slots.iter().any(|slot| own(&slot));
-        let works = slots.iter().filter(own).any(|slot| slot.held);
+        let works = slots.iter().filter(own).any(|slot| slot.hold != Hold::Over);
         let status = run.status.as_ref();
         Self {
             run: Some(RunFacts {
@@ -233,7 +243,13 @@ fn of_job(key: &Key, job: &Job, demand: Option<&Demand>, pods: &Pods) -> Option<
         Some(demand) => demand.lane.agent.clone(),
         None => job.labels().get(labels::AGENT).cloned().unwrap_or_default(),
     };
-    let held = pods.living.contains_key(&id) || (!has_ended(job) && !pods.ended.contains(&id));
+    let hold = if pods.living.contains_key(&id) {
+        Hold::Pod
+    } else if has_ended(job) || pods.ended.contains(&id) {
+        Hold::Over
+    } else {
+        Hold::Job
+    };
     Some(Slot {
         id,
         run,
@@ -243,7 +259,7 @@ fn of_job(key: &Key, job: &Job, demand: Option<&Demand>, pods: &Pods) -> Option<
             repository: annotations.get(labels::REPOSITORY).cloned(),
         },
         admitted_at,
-        held,
+        hold,
     })
 }
 
@@ -268,7 +284,10 @@ fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
             run: demand.uid.clone(),
             lane: demand.lane.clone(),
             admitted_at: Some(admitted_at),
-            held: !status.phase.as_ref().is_some_and(RunPhase::is_terminal),
+            hold: match &status.phase {
+                Some(phase) if phase.is_terminal() => Hold::Over,
+                _ => Hold::Pod,
+            },
         }),
     }
 }

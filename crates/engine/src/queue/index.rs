@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::{
     Answer, Grant,
-    facts::{Demand, Facts, Stands},
+    facts::{Demand, Facts, Hold, Slot, Stands},
     line::{Line, Order, Rank, Rules},
     places::{Arrival, Places},
     scope::{Lane, Scope},
@@ -92,7 +92,7 @@ type Execution = (String, String, String);
 impl Record {
     fn weight(&self) -> Weight {
         let reserved = self.reservation.iter();
-        let held = self.facts.slots.iter().filter(|slot| slot.held);
+        let held = self.facts.slots.iter().filter(|slot| slot.hold != Hold::Over);
         let mut admissions = self.facts.admissions();
         admissions.extend(
             reserved
@@ -223,13 +223,20 @@ impl Index {
             for slot in &mut facts.slots {
                 if let Some(known) = record.facts.slots.iter().find(|known| known.id == slot.id) {
                     slot.lane = known.lane.clone();
+                    // A pod that has ended and is gone has ended all the same.
+                    if known.hold == Hold::Over && slot.hold == Hold::Job {
+                        slot.hold = Hold::Over;
+                    }
                 }
             }
             if let Some(reservation) = &record.reservation {
                 let admission = (reservation.at, reservation.uid.clone());
                 let unwanted = facts.is_over() || facts.uid() != Some(&reservation.uid);
-                if facts.admissions().contains_key(&admission) {
-                    // The object is the record from here on.
+                let seen =
+                    |slot: &Slot| slot.run == reservation.uid && slot.admitted_at == Some(reservation.at);
+                if facts.slots.iter().any(seen) {
+                    // The object is the record from here on. That the status of the run tells of it is not enough: it may be
+                    // seen before the Job is.
                     record.reservation = None;
                 } else if unwanted && !reservation.told {
                     usage.withdraw(&admission);

@@ -18,6 +18,8 @@ pub struct Slots {
     /// By their UID.
     jobs: BTreeMap<String, JobView>,
     pods: BTreeMap<String, PodView>,
+    /// The Jobs whose pod has ended.
+    over: BTreeSet<String>,
     runs: BTreeMap<String, RunKey>,
     starts: Vec<(Timestamp, Option<String>)>,
 }
@@ -46,6 +48,7 @@ impl Slots {
             limits,
             jobs: BTreeMap::new(),
             pods: BTreeMap::new(),
+            over: BTreeSet::new(),
             runs: BTreeMap::new(),
             starts: Vec::new(),
         }
@@ -77,10 +80,14 @@ impl Slots {
                 self.jobs.insert(uid, job);
             }
         } else if event.collection == world::pods() {
-            if gone {
-                self.pods.remove(&uid);
-            } else if let Some(pod) = pod(&value) {
-                self.pods.insert(uid, pod);
+            let pod = pod(&value);
+            // The pod may be gone before anybody looks again: that its work is over is remembered.
+            if let Some(over) = pod.as_ref().filter(|pod| pod.ended) {
+                self.over.insert(over.job.clone());
+            }
+            match pod {
+                Some(pod) if !gone => drop(self.pods.insert(uid, pod)),
+                Some(_) | None => drop(self.pods.remove(&uid)),
             }
         } else {
             return found;
@@ -91,16 +98,11 @@ impl Slots {
 
     /// Too many at once.
     fn too_many(&self) -> Vec<String> {
-        let pods = |job: &str, ended: bool| {
-            let uid = job.to_owned();
-            self.pods
-                .values()
-                .any(move |pod| pod.job == uid && pod.ended == ended)
-        };
+        let works = |job: &String| self.pods.values().any(|pod| pod.job == *job && !pod.ended);
         let held = self
             .jobs
             .iter()
-            .filter(|(uid, job)| pods(uid, false) || (!job.ended && !pods(uid, true)))
+            .filter(|(uid, job)| works(uid) || (!job.ended && !self.over.contains(*uid)))
             .map(|(_, job)| (job.agent.as_str(), job.repository.as_deref()));
         let orphans = self
             .pods

@@ -88,13 +88,13 @@ fn slot_is_held_until_the_pod_is_gone_whatever_the_phase_says() {
     let (mut desk, runs) = crowded(limits);
     let at = desk.now;
     let mut over = runs[0].ended(at);
-    over.slots[0].held = true;
+    over.slots[0].hold = crate::queue::facts::Hold::Pod;
     desk.index.put(&runs[0].key, over, at);
     assert!(desk.admit(&runs).is_empty(), "the run has ended, its pod has not");
     // The run is deleted, and its Job is still there.
     let mut left = runs[0].ended(at);
     left.run = None;
-    left.slots[0].held = true;
+    left.slots[0].hold = crate::queue::facts::Hold::Pod;
     left.slots[0].lane.agent = "what-the-label-says".to_owned();
     desk.index.put(&runs[0].key, left, at);
     assert!(desk.admit(&runs).is_empty());
@@ -240,6 +240,43 @@ fn reservation_counts_until_the_job_is_seen() {
     // A look at the API server shows that it was not.
     desk.index.decline(&runs[0].key, desk.now);
     assert_eq!(desk.admit(&runs), ["two"]);
+}
+
+#[test]
+fn status_that_is_seen_before_the_job_does_not_free_the_slot() {
+    let mut limits = open();
+    limits.concurrency.cluster = 1;
+    let runs = [run("one"), run("two").later(1)];
+    let mut desk = Desk::new(limits);
+    desk.arrives(&runs[0]);
+    desk.arrives(&runs[1]);
+    assert!(matches!(
+        ask(&mut desk.index, &runs[0], desk.now),
+        Answer::Granted { .. }
+    ));
+    // One watch is ahead of the other.
+    let mut early = runs[0].works(desk.now);
+    early.slots.clear();
+    desk.index.put(&runs[0].key, early, desk.now);
+    assert!(desk.index.admit(desk.now).is_empty());
+    desk.works(&runs[0]);
+    assert_eq!(desk.index.in_use(&Scope::Cluster), 1);
+}
+
+#[test]
+fn pod_that_has_ended_and_is_gone_does_not_take_the_slot_again() {
+    let mut limits = open();
+    limits.concurrency.cluster = 1;
+    let (mut desk, runs) = crowded(limits);
+    let at = desk.now;
+    let mut facts = runs[0].works(at);
+    facts.slots[0].hold = crate::queue::facts::Hold::Over;
+    desk.index.put(&runs[0].key, facts.clone(), at);
+    assert_eq!(desk.admit(&runs), ["two"]);
+    // Its Job is still there, and has no pod.
+    facts.slots[0].hold = crate::queue::facts::Hold::Job;
+    desk.index.put(&runs[0].key, facts, at);
+    assert_eq!(desk.index.in_use(&Scope::Cluster), 1);
 }
 
 #[test]

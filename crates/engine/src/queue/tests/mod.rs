@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::{
     Index,
-    facts::{Demand, Facts, RunFacts, Slot, Stands},
+    facts::{Demand, Facts, Hold, RunFacts, Slot, Stands},
     scope::Lane,
 };
 use crate::{
@@ -133,7 +133,7 @@ impl Run {
             run: self.demand.uid.clone(),
             lane: self.demand.lane.clone(),
             admitted_at: Some(at),
-            held,
+            hold: if held { Hold::Pod } else { Hold::Over },
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::key;
 use crate::queue::{
     Facts,
-    facts::{Demand, Stands, repository_of},
+    facts::{Demand, Hold, Stands, repository_of},
 };
 
 fn agent_run(status: &Value) -> AgentRun {
@@ -97,7 +97,7 @@ fn slot_is_held_from_the_job_to_the_end_of_its_pod() {
         let [slot] = facts.slots.as_slice() else {
             panic!("one slot: {facts:?}")
         };
-        assert_eq!(slot.held, held, "{status} {pod:?}");
+        assert_eq!(slot.hold != Hold::Over, held, "{status} {pod:?}");
         assert_eq!(slot.lane.agent, "Fixer.v2");
         assert!(facts.run.expect("a run").executed);
     }
@@ -112,14 +112,14 @@ fn pod_that_outlives_its_job_or_its_run_holds_the_slot() {
         without_job
             .slots
             .iter()
-            .any(|slot| slot.held && slot.lane.agent == "Fixer.v2")
+            .any(|slot| slot.hold != Hold::Over && slot.lane.agent == "Fixer.v2")
     );
     let nothing_else = facts(None, None, Some(&living));
     assert!(
         nothing_else
             .slots
             .iter()
-            .any(|slot| slot.held && slot.lane.agent == "fixer-v2")
+            .any(|slot| slot.hold != Hold::Over && slot.lane.agent == "fixer-v2")
     );
     let without_run = facts(None, Some(&job("run-0", &json!({}))), None);
     assert_eq!(without_run.slots[0].lane.agent, "fixer-v2");
@@ -130,7 +130,7 @@ fn pod_that_outlives_its_job_or_its_run_holds_the_slot() {
 fn job_of_an_earlier_run_of_the_name_takes_a_slot_and_is_not_this_runs_own() {
     let run = agent_run(&json!({}));
     let facts = facts(Some(&run), Some(&job("run-0", &json!({}))), None);
-    assert!(facts.slots[0].held);
+    assert_eq!(facts.slots[0].hold, Hold::Job);
     let run = facts.run.expect("a run");
     assert_eq!((run.stands, run.executed), (Stands::Contends, false));
 }
@@ -162,7 +162,7 @@ fn run_that_no_job_executes_holds_its_slot_by_its_status() {
     let mut run = agent_run(&json!({"phase": "Running", "admittedAt": "2026-03-01T12:00:05Z"}));
     assert!(facts(Some(&run), None, None).slots.is_empty(), "a Job would");
     run.spec.runtime.type_ = jangar_api::agents::agent_run::RuntimeType::Custom;
-    assert!(facts(Some(&run), None, None).slots[0].held);
+    assert_eq!(facts(Some(&run), None, None).slots[0].hold, Hold::Pod);
     run.status.get_or_insert_default().phase = Some(jangar_api::phase::RunPhase::Failed);
-    assert!(!facts(Some(&run), None, None).slots[0].held);
+    assert_eq!(facts(Some(&run), None, None).slots[0].hold, Hold::Over);
 }
