@@ -8,6 +8,7 @@ mod embedded;
 mod leading;
 mod logging;
 mod manifests;
+mod pod_program;
 mod probes;
 mod readiness;
 mod release_jobs;
@@ -21,6 +22,11 @@ use std::{ffi::OsString, io::Write, process::ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use kubelite::node::executor::shim_main;
+
+/// Objects pass through here as trees of small allocations, by several threads at once:
+/// docs/decisions/0013-what-makes-a-run-cheap.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Exit code for what was asked wrongly: arguments, settings, manifests. The same as for a bad command line.
 const EXIT_BAD_INPUT: u8 = 2;

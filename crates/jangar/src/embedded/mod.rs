@@ -22,6 +22,7 @@ pub(crate) use self::{directory::Directory, lease::identity};
 use crate::{
     leading::{self, Standby},
     manifests::{self, Document},
+    pod_program::PodProgram,
     probes::{self, Instruments},
     readiness::{Part, Readiness},
     runner,
@@ -57,6 +58,8 @@ pub(crate) struct Embedded {
     node: Node,
     executor: Executor,
     controllers: Controllers,
+    /// Kept open as long as pods are started with it.
+    _program: PodProgram,
     /// Dropped last, so that nobody else has the directory before everything in it is closed.
     _directory: Directory,
 }
@@ -84,7 +87,7 @@ impl Embedded {
             identity,
             outside,
         } = options;
-        let program = runner::program()?;
+        let program = PodProgram::find().await?;
         runner::use_own(&mut settings.runner);
         let listener = probes::bind(api_listen, "--api-listen").await?;
         let logs = PodLogStore::default();
@@ -120,6 +123,7 @@ impl Embedded {
             node,
             executor,
             controllers,
+            _program: program,
             _directory: directory,
         })
     }
@@ -176,7 +180,7 @@ async fn start_node(
     directory: &Directory,
     sandbox: SandboxPolicy,
     pods: u32,
-    program: &Path,
+    program: &PodProgram,
     logs: PodLogStore,
 ) -> Result<(Node, Executor)> {
     let settings = node::Config {
@@ -188,7 +192,10 @@ async fn start_node(
         .context("failed to start the node")?;
     let mut config = executor::Config::new(&settings.name, &directory.path().join("pods"));
     config.hidden = vec![directory.path().to_owned()];
-    config.provided = runner::provided(program);
+    config.provided = runner::provided(&program.file);
+    if let Some(shim) = &program.shim {
+        config.shim.clone_from(shim);
+    }
     config.sandbox = sandbox;
     config.pods_max = pods as usize;
     let kubelet = api.client(&format!("node:{}", settings.name), "default");
