@@ -25,7 +25,8 @@ use prometheus_client::{
 
 pub use self::labels::{
     Answer, CallbackResult, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind,
-    QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent, WriteStop,
+    QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent,
+    WriteStop,
 };
 use self::labels::{
     CallbackLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels, JobLabels,

@@ -82,7 +82,9 @@ pub(super) fn standing(situation: &Situation<'_>) -> Standing {
     match Record::of(situation.status) {
         Ok(None) => submit::standing(situation),
         Ok(Some(record)) => match &record.submission {
-            Submission::Postponed(postponed) => Standing::Waits(Box::new(submit::waiting(&record, postponed))),
+            Submission::Postponed(postponed) => {
+                Standing::Waits(Box::new(submit::waiting(&record, postponed)))
+            }
             Submission::Intended(_) | Submission::Taken => Standing::Goes,
         },
         Err(_) => Standing::Goes,

@@ -71,7 +71,8 @@ fn admitted<'a>(situation: &Situation<'a>) -> Result<(Ready<'a>, Option<Contract
         implementation_ref,
         ..
     } = ready.resolved;
-    let contract = job::check_contract(situation.run, implementation, implementation_ref).map_err(Next::Wrong)?;
+    let contract =
+        job::check_contract(situation.run, implementation, implementation_ref).map_err(Next::Wrong)?;
     body(situation, &ready).map_err(Next::Wrong)?;
     match start::slot(situation, None) {
         Some(next) => Err(next),
