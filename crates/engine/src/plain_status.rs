@@ -261,6 +261,26 @@ mod tests {
     }
 
     #[test]
+    fn where_the_steps_stand_stays_without_what_they_reported() {
+        let mut planned = planned(5);
+        planned.workflow = serde_json::from_value(json!({"phase": "Running", "steps": [
+            {"name": "plan", "phase": "Succeeded", "attempt": 2, "outputs": {"branch": "fix"}},
+            {"name": "build", "phase": "Pending", "message": "z".repeat(5000)},
+        ]}))
+        .expect("steps");
+
+        let workflow = planned.plain(None, &refusal()).workflow.expect("the steps");
+
+        let [plan, build] = workflow.steps.as_slice() else {
+            panic!("{workflow:#?}")
+        };
+        assert_eq!(plan.progress, planned.workflow.expect("steps").steps[0].progress);
+        assert_eq!(plan.outputs, None);
+        let message = build.message.as_deref().expect("a message");
+        assert_eq!(message.chars().count(), TEXT_MAX + 1);
+    }
+
+    #[test]
     fn a_plain_status_that_is_there_already_is_not_another_one_later() {
         let first = planned(5).plain(None, &refusal());
 

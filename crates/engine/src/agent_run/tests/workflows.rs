@@ -66,7 +66,12 @@ pub(super) fn failed(world: &World) -> (Reason, String) {
     (failed.reason, failed.message)
 }
 
+/// What the agent is told in the pod of a Job.
 pub(super) fn run_document(world: &World, job: &str) -> Value {
+    file(world, job, "run.json")
+}
+
+fn file(world: &World, job: &str, name: &str) -> Value {
     let created = world.done.iter().find_map(|effect| match effect {
         Effect::CreateJob(new) if new.job.metadata.name.as_deref() == Some(job) => Some(&new.job),
         _ => None,
@@ -79,7 +84,7 @@ pub(super) fn run_document(world: &World, job: &str) -> Value {
         .metadata
         .as_ref()
         .and_then(|pod| pod.annotations.as_ref());
-    let document = &annotations.expect("its files")["agents.proompteng.ai/run.json"];
+    let document = &annotations.expect("its files")[&format!("agents.proompteng.ai/{name}")];
     serde_json::from_str(document).expect("JSON")
 }
 
@@ -271,6 +276,38 @@ fn work_that_ended_before_it_was_stopped_counts_although_its_time_was_up() {
     world.wait(60);
     world.pod_ended(FIRST, 0, &done(&json!({}))).settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+}
+
+#[test]
+fn the_time_of_a_step_wins_over_that_of_the_agent_and_holds_in_the_pod_too() {
+    for (of_step, expected) in [
+        (json!(60), json!(60)),
+        (json!(0), json!(null)),
+        (json!(null), json!(900)),
+    ] {
+        let mut world = workflow(&json!([{"name": "plan", "timeoutSeconds": of_step}]));
+        let agent = json!({
+            "metadata": {"name": "fixer"},
+            "spec": {"providerRef": {"name": "scripted"}, "defaults": {"timeoutSeconds": 900}},
+        });
+        world.observed.references.agent = Sight::Seen(std::sync::Arc::new(object(agent)));
+        world.settle();
+        let deadlines = &file(&world, FIRST, "agent-runner.json")["deadlines"];
+        assert_eq!(deadlines["softSeconds"], expected, "{of_step}");
+    }
+}
+
+#[test]
+fn retries_of_a_step_that_says_nothing_are_those_of_its_agent() {
+    let mut world = workflow(&json!([{"name": "plan"}]));
+    let agent = json!({
+        "metadata": {"name": "fixer"},
+        "spec": {"providerRef": {"name": "scripted"}, "defaults": {"retryLimit": 1}},
+    });
+    world.observed.references.agent = Sight::Seen(std::sync::Arc::new(object(agent)));
+    world.settle().pod_ended(FIRST, 1, &bad()).settle();
+    world.pod_ended("mend-step-1-attempt-2", 1, &bad()).settle();
+    assert_eq!(failed(&world).0, Reason::WorkflowStepRetriesExhausted);
 }
 
 #[test]
