@@ -139,7 +139,8 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let Some(run) = &observed.run else {
         return Decision::Act(leftovers);
     };
-    if run.metadata.deletion_timestamp.is_some() {
+    let deleting = run.metadata.deletion_timestamp.is_some();
+    if deleting && !custom::is_held(run) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
@@ -154,7 +155,12 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         settings,
         now,
     };
-    match situation.decide() {
+    let decision = if deleting {
+        custom::farewell(&situation)
+    } else {
+        situation.decide()
+    };
+    match decision {
         Decision::Act(mut plan) => {
             plan.effects.splice(0..0, leftovers.effects);
             plan.notices.extend(leftovers.notices);

@@ -15,7 +15,9 @@ use super::{
     },
     Known,
     config::Config,
-    fail, in_words,
+    fail,
+    hold::{hold, is_held},
+    in_words,
     record::{Postponed, ProgressSeen, Record, Submission},
 };
 use crate::{
@@ -74,6 +76,12 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     };
     if let Err(rejection) = body(situation, &ready) {
         return start::reject(situation, &rejection);
+    }
+    if !is_held(situation.run) {
+        return Decision::Act(Plan {
+            effects: vec![hold(situation.run)],
+            ..Plan::nothing()
+        });
     }
     let deadline = after(situation.now, ready.config.timeout(agent, situation.settings));
     let record = Record::new(&ready.config.endpoint, situation.sender(1), deadline);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{super::receipt, World, object};
 use crate::{
     custom::{
-        call::{Answer, CallId, CallState, Purpose},
+        call::{Answer, CallId, CallState, Post, Purpose},
         callback::{Callback, Receipt, Report},
     },
     decision::{Effect, Sight, Uid},
@@ -32,7 +32,7 @@ fn world(config: Value) -> World {
 fn called() -> World {
     let mut world = world(json!({"endpoint": ENDPOINT, "timeoutSeconds": 600}));
     world.settle();
-    assert_eq!(world.deeds(), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
+    assert_eq!(calls(&world), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
     world
 }
 
@@ -100,6 +100,20 @@ fn end(world: &World) -> (Option<RunPhase>, Reason, String) {
     (world.phase(), condition.reason, condition.message)
 }
 
+/// The calls that were made, as words.
+fn calls(world: &World) -> Vec<String> {
+    let is_call = |deed: &String| deed.starts_with("submit") || deed.starts_with("cancel");
+    world.deeds().into_iter().filter(is_call).collect()
+}
+
+fn first_call(world: &World) -> &Post {
+    let call = world.done.iter().find_map(|effect| match effect {
+        Effect::PostCustom(post) => Some(post),
+        _ => None,
+    });
+    call.expect("a call")
+}
+
 fn posts(world: &World) -> usize {
     let is_post = |effect: &&Effect| matches!(effect, Effect::PostCustom(_));
     world.done.iter().filter(is_post).count()
@@ -119,9 +133,7 @@ fn the_intent_is_written_before_the_call_and_holds_who_makes_it() {
     assert_eq!(reference["submission"]["by"], "me");
     assert!(status.spec_hash.is_some());
     assert_eq!(world.wake_at, Some(world.now + Duration::from_mins(10)));
-    let Effect::PostCustom(post) = &world.done[0] else {
-        panic!("a call");
-    };
+    let post = first_call(&world);
     assert_eq!(
         post.body["agentRun"],
         json!({"name": "mend", "namespace": "agents", "uid": "run-1"})
@@ -136,9 +148,7 @@ fn a_payload_of_the_users_own_is_sent_as_it_is() {
     let mut world = world(json!({"endpoint": ENDPOINT, "payload": payload}));
     world.settle();
 
-    let Effect::PostCustom(post) = &world.done[0] else {
-        panic!("a call");
-    };
+    let post = first_call(&world);
     assert_eq!(post.body, payload);
 }
 
@@ -284,7 +294,7 @@ fn the_process_that_wrote_the_intent_and_has_not_called_yet_still_does() {
     world.done.clear();
     world.wait(30).settle();
 
-    assert_eq!(world.deeds(), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
+    assert_eq!(calls(&world), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
 }
 
 #[test]
@@ -334,7 +344,7 @@ fn an_endpoint_that_asks_to_be_called_later_is_and_the_wait_is_over_then() {
         ConditionStatus::False
     );
     assert_eq!(
-        world.deeds(),
+        calls(&world),
         [
             format!("submit 1 to {ENDPOINT} as run-1/1"),
             format!("submit 2 to {ENDPOINT} as run-1/1")
@@ -487,7 +497,7 @@ fn a_cancel_is_sent_to_the_endpoint_and_done_when_it_confirms() {
 
     assert_eq!(world.phase(), Some(RunPhase::Cancelling));
     assert_eq!(
-        world.deeds()[1],
+        calls(&world)[1],
         format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
     );
     answer(&mut world, Purpose::Cancel, 1, taken_with(None));
@@ -551,13 +561,13 @@ fn a_cancel_that_may_not_have_arrived_is_sent_again() {
     assert_eq!(posts(&world), 2);
     world.wait(10).settle();
     assert_eq!(
-        world.deeds()[2],
+        calls(&world)[2],
         format!("cancel 2 to {ENDPOINT} as run-1/1/cancel")
     );
     restart(&mut world);
     world.wait(10).settle();
     assert_eq!(
-        world.deeds()[3],
+        calls(&world)[3],
         format!("cancel 3 to {ENDPOINT} as run-1/1/cancel")
     );
 }
@@ -594,7 +604,7 @@ fn a_changed_spec_stops_the_work_and_fails_the_run() {
     world.edit(|run| run.spec.parameters.extend([("new".to_owned(), "x".to_owned())]));
     world.settle();
     assert_eq!(
-        world.deeds()[1],
+        calls(&world)[1],
         format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
     );
     assert_eq!(world.phase(), Some(RunPhase::Running));
@@ -637,4 +647,73 @@ fn a_report_about_something_else_is_answered_and_changes_nothing() {
     world.observed.outside.callbacks.push(report);
     world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+const HELD: &str = "hold by [\"agents.proompteng.ai/runtime-cleanup\"]";
+const LET_GO: &str = "hold by []";
+
+fn delete(world: &mut World) {
+    let now = world.now;
+    world.edit(|run| {
+        run.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+    });
+    world.settle();
+}
+
+#[test]
+fn a_run_is_held_from_before_the_call_until_it_has_ended() {
+    let mut world = called();
+    assert_eq!(world.deeds()[0], HELD);
+    answer(&mut world, Purpose::Submit, 1, taken_with(None));
+    report(&mut world, &json!({"status": "Succeeded"}));
+
+    assert_eq!(world.deeds()[2..], [LET_GO]);
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+}
+
+#[test]
+fn a_run_that_cannot_start_is_not_held() {
+    let mut world = world(json!({}));
+    world.settle();
+
+    assert_eq!(world.deeds(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_deleted_run_stays_until_its_endpoint_has_stopped() {
+    let mut world = taken();
+    delete(&mut world);
+
+    assert_eq!(
+        calls(&world)[1],
+        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
+    );
+    assert_eq!(report(&mut world, &json!({"status": "Running"})), Receipt::Gone);
+    assert!(world.observed.run.is_some());
+    report(&mut world, &json!({"status": "Cancelled"}));
+    assert!(world.observed.run.is_none());
+}
+
+#[test]
+fn a_deleted_run_whose_endpoint_does_not_answer_goes_at_the_deadline() {
+    let mut world = taken();
+    delete(&mut world);
+    world.wait(59).settle();
+    assert!(world.observed.run.is_some());
+    world.wait(1).settle();
+
+    assert!(world.observed.run.is_none());
+    let notice = world.notices.last().expect("a notice");
+    assert_eq!(notice.reason, Reason::CancelTimedOut);
+}
+
+#[test]
+fn a_deleted_run_that_was_not_taken_goes_at_once() {
+    let mut world = called();
+    answer(&mut world, Purpose::Submit, 1, not_taken("connection refused"));
+    world.settle();
+    delete(&mut world);
+
+    assert!(world.observed.run.is_none());
+    assert_eq!(posts(&world), 1);
 }
