@@ -69,7 +69,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         return stop::cancel(situation, record.as_ref());
     }
     if let Some(rejection) = abort::reason(situation) {
-        return stop::give_up(situation, record.as_ref(), rejection);
+        return stop::give_up(situation, record.as_ref(), &rejection);
     }
     match record {
         None => submit::first(situation),

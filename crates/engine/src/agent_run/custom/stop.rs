@@ -114,7 +114,7 @@ fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decis
 pub(super) fn give_up(
     situation: &Situation<'_>,
     record: Option<&Record>,
-    why: Rejection,
+    why: &Rejection,
 ) -> Decision<AgentRunStatus> {
     let Some(record) = record else {
         return fail(situation, None, &why.reason, &why.message);

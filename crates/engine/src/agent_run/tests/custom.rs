@@ -16,10 +16,10 @@ use crate::{
     decision::{Effect, Sight, Uid},
 };
 
-const ENDPOINT: &str = "https://agents.example.com/run";
+pub(super) const ENDPOINT: &str = "https://agents.example.com/run";
 
 /// A run of the runtime `custom` with this configuration.
-fn world(config: Value) -> World {
+pub(super) fn world(config: &Value) -> World {
     let mut world = World::new();
     world.settings.custom.callback_url = Some("https://jangar.example.com".to_owned());
     world.edit(|run| {
@@ -29,37 +29,37 @@ fn world(config: Value) -> World {
 }
 
 /// A run whose endpoint has been called and has not answered yet.
-fn called() -> World {
-    let mut world = world(json!({"endpoint": ENDPOINT, "timeoutSeconds": 600}));
+pub(super) fn called() -> World {
+    let mut world = world(&json!({"endpoint": ENDPOINT, "timeoutSeconds": 600}));
     world.settle();
     assert_eq!(calls(&world), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
     world
 }
 
 /// A run whose endpoint has taken the work.
-fn taken() -> World {
+pub(super) fn taken() -> World {
     let mut world = called();
     answer(&mut world, Purpose::Submit, 1, taken_with(None));
     world.settle();
     world
 }
 
-fn taken_with(response: Option<Value>) -> Answer {
+pub(super) fn taken_with(response: Option<Value>) -> Answer {
     Answer::Taken { response }
 }
 
-fn words(text: &str) -> String {
+pub(super) fn words(text: &str) -> String {
     text.to_owned()
 }
 
-fn not_taken(text: &str) -> Answer {
+pub(super) fn not_taken(text: &str) -> Answer {
     Answer::NotTaken {
         words: words(text),
         retry_after: None,
     }
 }
 
-fn answer(world: &mut World, purpose: Purpose, number: u32, answer: Answer) {
+pub(super) fn answer(world: &mut World, purpose: Purpose, number: u32, answer: Answer) {
     let id = CallId {
         run: Uid("run-1".to_owned()),
         purpose,
@@ -81,7 +81,7 @@ fn callback(report: &Value) -> Callback {
 }
 
 /// The endpoint reports; returns what it is answered.
-fn report(world: &mut World, report: &Value) -> Receipt {
+pub(super) fn report(world: &mut World, report: &Value) -> Receipt {
     let callback = callback(report);
     world.observed.outside.callbacks.push(callback.clone());
     world.settle();
@@ -90,18 +90,18 @@ fn report(world: &mut World, report: &Value) -> Receipt {
 }
 
 /// Another process takes over: it knows nothing of what the one before it did.
-fn restart(world: &mut World) {
+pub(super) fn restart(world: &mut World) {
     world.observed.outside.process = "another".to_owned();
     world.observed.outside.calls.clear();
 }
 
-fn end(world: &World) -> (Option<RunPhase>, Reason, String) {
+pub(super) fn end(world: &World) -> (Option<RunPhase>, Reason, String) {
     let condition = world.condition(&ConditionType::Succeeded);
     (world.phase(), condition.reason, condition.message)
 }
 
 /// The calls that were made, as words.
-fn calls(world: &World) -> Vec<String> {
+pub(super) fn calls(world: &World) -> Vec<String> {
     let is_call = |deed: &String| deed.starts_with("submit") || deed.starts_with("cancel");
     world.deeds().into_iter().filter(is_call).collect()
 }
@@ -114,7 +114,7 @@ fn first_call(world: &World) -> &Post {
     call.expect("a call")
 }
 
-fn posts(world: &World) -> usize {
+pub(super) fn posts(world: &World) -> usize {
     let is_post = |effect: &&Effect| matches!(effect, Effect::PostCustom(_));
     world.done.iter().filter(is_post).count()
 }
@@ -145,7 +145,7 @@ fn the_intent_is_written_before_the_call_and_holds_who_makes_it() {
 #[test]
 fn a_payload_of_the_users_own_is_sent_as_it_is() {
     let payload = json!({"anything": [1, 2]});
-    let mut world = world(json!({"endpoint": ENDPOINT, "payload": payload}));
+    let mut world = world(&json!({"endpoint": ENDPOINT, "payload": payload}));
     world.settle();
 
     let post = first_call(&world);
@@ -330,7 +330,7 @@ fn an_endpoint_that_asks_to_be_called_later_is_and_the_wait_is_over_then() {
     let mut world = called();
     let later = Answer::NotTaken {
         words: words("HTTP 429"),
-        retry_after: Some(Duration::from_secs(60)),
+        retry_after: Some(Duration::from_mins(1)),
     };
     answer(&mut world, Purpose::Submit, 1, later);
     world.settle();
@@ -423,7 +423,7 @@ fn bad_configuration_is_told_by_its_field() {
             "payload",
         ),
     ] {
-        let mut world = world(config.clone());
+        let mut world = world(&config);
         world.settle();
 
         let (phase, found, message) = end(&world);
@@ -435,7 +435,7 @@ fn bad_configuration_is_told_by_its_field() {
 
 #[test]
 fn an_installation_without_callbacks_says_so() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
     world.settings.custom.callback_url = None;
     world.settle();
 
@@ -449,7 +449,7 @@ fn an_installation_without_callbacks_says_so() {
 
 #[test]
 fn a_missing_agent_has_its_grace_and_nothing_is_called_before() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
     world.observed.references.agent = Sight::Absent;
     world.settle();
 
@@ -462,7 +462,7 @@ fn a_missing_agent_has_its_grace_and_nothing_is_called_before() {
 
 #[test]
 fn the_agents_time_counts_where_the_run_says_none() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
     let agent = json!({
         "metadata": {"name": "fixer"},
         "spec": {"providerRef": {"name": "scripted"}, "defaults": {"timeoutSeconds": 30}},
@@ -471,150 +471,6 @@ fn the_agents_time_counts_where_the_run_says_none() {
     world.settle();
 
     assert_eq!(world.wake_at, Some(world.now + Duration::from_secs(30)));
-}
-
-fn cancel(world: &mut World) {
-    world.edit(|run| {
-        run.spec.stop.cancel = true;
-        run.spec.stop.cancel_reason = Some("not needed".to_owned());
-    });
-    world.settle();
-}
-
-#[test]
-fn a_cancel_before_the_call_ends_at_once() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
-    cancel(&mut world);
-
-    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
-    assert_eq!(posts(&world), 0);
-}
-
-#[test]
-fn a_cancel_is_sent_to_the_endpoint_and_done_when_it_confirms() {
-    let mut world = taken();
-    cancel(&mut world);
-
-    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
-    assert_eq!(
-        calls(&world)[1],
-        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
-    );
-    answer(&mut world, Purpose::Cancel, 1, taken_with(None));
-    world.settle();
-    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
-    assert_eq!(
-        report(&mut world, &json!({"status": "Running"})),
-        Receipt::Recorded(RunPhase::Cancelling),
-        "an endpoint that reports progress learns that it should stop"
-    );
-    let received = report(&mut world, &json!({"status": "Cancelled", "message": "stopped"}));
-    assert_eq!(received, Receipt::Recorded(RunPhase::Cancelled));
-    let cancelled = world.condition(&ConditionType::Cancelled);
-    assert_eq!(cancelled.reason, Reason::Cancelled);
-    assert!(cancelled.message.contains("not needed"), "{}", cancelled.message);
-    assert_eq!(posts(&world), 2);
-}
-
-#[test]
-fn a_cancel_that_is_not_confirmed_times_out_and_names_the_endpoint() {
-    for (heard, said) in [
-        (taken_with(None), "was told to stop"),
-        (
-            Answer::Refused {
-                words: words("HTTP 404"),
-            },
-            "HTTP 404",
-        ),
-    ] {
-        let mut world = taken();
-        cancel(&mut world);
-        answer(&mut world, Purpose::Cancel, 1, heard);
-        world.settle();
-        assert_eq!(world.wake_at, Some(world.now + Duration::from_mins(1)));
-        world.wait(60).settle();
-
-        let cancelled = world.condition(&ConditionType::Cancelled);
-        assert_eq!(cancelled.reason, Reason::CancelTimedOut);
-        assert!(
-            cancelled.message.contains(ENDPOINT) && cancelled.message.contains(said),
-            "{}",
-            cancelled.message
-        );
-        assert_eq!(posts(&world), 2, "what was heard is not said again");
-    }
-}
-
-#[test]
-fn a_cancel_that_may_not_have_arrived_is_sent_again() {
-    let mut world = taken();
-    cancel(&mut world);
-    answer(
-        &mut world,
-        Purpose::Cancel,
-        1,
-        Answer::Unknown {
-            words: words("no answer"),
-        },
-    );
-    world.settle();
-    assert_eq!(posts(&world), 2);
-    world.wait(10).settle();
-    assert_eq!(
-        calls(&world)[2],
-        format!("cancel 2 to {ENDPOINT} as run-1/1/cancel")
-    );
-    restart(&mut world);
-    world.wait(10).settle();
-    assert_eq!(
-        calls(&world)[3],
-        format!("cancel 3 to {ENDPOINT} as run-1/1/cancel")
-    );
-}
-
-#[test]
-fn a_cancel_waits_for_the_answer_to_the_work_and_is_over_if_it_was_not_taken() {
-    let mut world = called();
-    cancel(&mut world);
-    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
-    assert_eq!(posts(&world), 1);
-    answer(&mut world, Purpose::Submit, 1, not_taken("connection refused"));
-    world.settle();
-
-    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
-    assert_eq!(posts(&world), 1);
-}
-
-#[test]
-fn an_end_that_was_reported_outranks_the_cancel() {
-    let mut world = taken();
-    cancel(&mut world);
-    let received = report(&mut world, &json!({"status": "Succeeded"}));
-
-    assert_eq!(received, Receipt::Recorded(RunPhase::Succeeded));
-    assert_eq!(
-        world.condition(&ConditionType::Cancelled).reason,
-        Reason::AlreadySucceeded
-    );
-}
-
-#[test]
-fn a_changed_spec_stops_the_work_and_fails_the_run() {
-    let mut world = taken();
-    world.edit(|run| run.spec.parameters.extend([("new".to_owned(), "x".to_owned())]));
-    world.settle();
-    assert_eq!(
-        calls(&world)[1],
-        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
-    );
-    assert_eq!(world.phase(), Some(RunPhase::Running));
-    world.wait(60).settle();
-
-    let (phase, reason, _) = end(&world);
-    assert_eq!(
-        (phase, reason),
-        (Some(RunPhase::Failed), Reason::SpecImmutableViolation)
-    );
 }
 
 #[test]
@@ -647,73 +503,4 @@ fn a_report_about_something_else_is_answered_and_changes_nothing() {
     world.observed.outside.callbacks.push(report);
     world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Running));
-}
-
-const HELD: &str = "hold by [\"agents.proompteng.ai/runtime-cleanup\"]";
-const LET_GO: &str = "hold by []";
-
-fn delete(world: &mut World) {
-    let now = world.now;
-    world.edit(|run| {
-        run.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
-    });
-    world.settle();
-}
-
-#[test]
-fn a_run_is_held_from_before_the_call_until_it_has_ended() {
-    let mut world = called();
-    assert_eq!(world.deeds()[0], HELD);
-    answer(&mut world, Purpose::Submit, 1, taken_with(None));
-    report(&mut world, &json!({"status": "Succeeded"}));
-
-    assert_eq!(world.deeds()[2..], [LET_GO]);
-    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
-}
-
-#[test]
-fn a_run_that_cannot_start_is_not_held() {
-    let mut world = world(json!({}));
-    world.settle();
-
-    assert_eq!(world.deeds(), [] as [&str; 0]);
-}
-
-#[test]
-fn a_deleted_run_stays_until_its_endpoint_has_stopped() {
-    let mut world = taken();
-    delete(&mut world);
-
-    assert_eq!(
-        calls(&world)[1],
-        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
-    );
-    assert_eq!(report(&mut world, &json!({"status": "Running"})), Receipt::Gone);
-    assert!(world.observed.run.is_some());
-    report(&mut world, &json!({"status": "Cancelled"}));
-    assert!(world.observed.run.is_none());
-}
-
-#[test]
-fn a_deleted_run_whose_endpoint_does_not_answer_goes_at_the_deadline() {
-    let mut world = taken();
-    delete(&mut world);
-    world.wait(59).settle();
-    assert!(world.observed.run.is_some());
-    world.wait(1).settle();
-
-    assert!(world.observed.run.is_none());
-    let notice = world.notices.last().expect("a notice");
-    assert_eq!(notice.reason, Reason::CancelTimedOut);
-}
-
-#[test]
-fn a_deleted_run_that_was_not_taken_goes_at_once() {
-    let mut world = called();
-    answer(&mut world, Purpose::Submit, 1, not_taken("connection refused"));
-    world.settle();
-    delete(&mut world);
-
-    assert!(world.observed.run.is_none());
-    assert_eq!(posts(&world), 1);
 }
