@@ -93,6 +93,11 @@ async fn send(
         Effect::DeleteRun { run } => {
             delete::<AgentRun>(context, namespace, run, DeleteParams::background(), work).await
         }
+        Effect::SetFinalizers {
+            run,
+            version,
+            finalizers,
+        } => set_finalizers(context, namespace, run, version, finalizers, work).await,
         Effect::PostCustom(post) => {
             // No write to the cluster, but only who may write begins it.
             if !context.gate.is_open() {
@@ -280,6 +285,42 @@ async fn release_job(
             find_out::<Job>(context, namespace, &id.name, work).await
         }
         Err(error) => Err(ReconcileError::write("release a Job".to_owned(), error)),
+    }
+}
+
+/// Makes these the finalizers of a run, if it is still the version that was looked at.
+async fn set_finalizers(
+    context: &Context,
+    namespace: &str,
+    id: &ObjectId,
+    version: &str,
+    finalizers: &[String],
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let api = Api::<AgentRun>::namespaced(context.client.clone(), namespace);
+    let metadata = json!({"uid": id.uid, "resourceVersion": version, "finalizers": finalizers});
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    match context
+        .write::<AgentRun, _>(Verb::Patch, api.patch(&id.name, &patching(), &patch))
+        .await
+    {
+        Ok(run) => {
+            if run.metadata.deletion_timestamp.is_some() && finalizers.is_empty() {
+                // Ours was the last finalizer on a run that was deleted: this patch made it go.
+                work.went::<AgentRun>(namespace, id);
+            } else {
+                work.wrote(run);
+            }
+            Ok(Outcome::Done)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_not_found) => {
+            work.went::<AgentRun>(namespace, id);
+            Ok(Outcome::Otherwise)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_conflict) => {
+            find_out::<AgentRun>(context, namespace, &id.name, work).await
+        }
+        Err(error) => Err(ReconcileError::write("hold a run or let it go".to_owned(), error)),
     }
 }
 

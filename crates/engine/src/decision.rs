@@ -167,6 +167,13 @@ pub enum Effect {
     },
     /// Deletes a run that has been kept for long enough.
     DeleteRun { run: ObjectId },
+    /// Holds a run that has something outside of the cluster, or lets it go: its finalizers become these, if it is still the
+    /// version that was seen.
+    SetFinalizers {
+        run: ObjectId,
+        version: String,
+        finalizers: Vec<String>,
+    },
     /// Begins to call an endpoint. The answer comes later, as part of another observation.
     PostCustom(Box<Post>),
 }

@@ -280,7 +280,7 @@ fn without_one_caller_an_endpoint_does_the_work_twice() {
     assert_needed(
         "one-caller",
         "custom-succeeds",
-        "crash-after@4",
+        "crash-after@5",
         "attempt 1 of run one was done twice",
     );
 }

@@ -126,6 +126,7 @@ label_values! {
         DeletePod = "delete_pod",
         ReleaseJob = "release_job",
         DeleteRun = "delete_run",
+        SetFinalizers = "set_finalizers",
         PostCustom = "post_custom",
     }
 }
@@ -139,6 +140,7 @@ impl From<&Effect> for EffectKind {
             Effect::DeletePod { .. } => Self::DeletePod,
             Effect::ReleaseJob { .. } => Self::ReleaseJob,
             Effect::DeleteRun { .. } => Self::DeleteRun,
+            Effect::SetFinalizers { .. } => Self::SetFinalizers,
             Effect::PostCustom(_) => Self::PostCustom,
         }
     }

@@ -300,6 +300,9 @@ mod tests {
 
     use super::*;
 
+    /// Whether an answer means what it should.
+    type Expected<'a> = &'a dyn Fn(&Answer) -> bool;
+
     fn call(url: &str) -> Call {
         Call {
             endpoint: url.parse().unwrap(),
@@ -356,7 +359,7 @@ mod tests {
             |answer: &Answer| matches!(answer, Answer::Refused { words } if words.contains("not followed"));
         let later = |answer: &Answer| matches!(answer, Answer::NotTaken { retry_after: Some(time), .. } if time.as_secs() == 7);
         let unknown = |answer: &Answer| matches!(answer, Answer::Unknown { .. });
-        let cases: [(&str, &dyn Fn(&Answer) -> bool); 7] = [
+        let cases: [(&str, Expected<'_>); 7] = [
             ("HTTP/1.1 204 No Content\r\n\r\n", &taken),
             (
                 "HTTP/1.1 404 Not Found\r\ncontent-length: 12\r\n\r\nno such team",

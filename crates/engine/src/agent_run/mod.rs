@@ -158,14 +158,20 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let Some(run) = &observed.run else {
         return Decision::Act(leftovers);
     };
-    if run.metadata.deletion_timestamp.is_some() {
+    let deleting = run.metadata.deletion_timestamp.is_some();
+    if deleting && !custom::is_held(run) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
-    match situation.decide() {
+    let decision = if deleting {
+        custom::farewell(&situation)
+    } else {
+        situation.decide()
+    };
+    match decision {
         Decision::Act(mut plan) => {
             plan.effects.splice(0..0, leftovers.effects);
             plan.notices.extend(leftovers.notices);

@@ -132,19 +132,17 @@ fn meant(address: IpAddr) -> IpAddr {
     if v6.is_unspecified() || v6.is_loopback() {
         return address;
     }
-    let [a, b, c, d, e, f, g, h] = v6.segments();
     let v4 = |high: u16, low: u16| {
         let [one, two] = high.to_be_bytes();
         let [three, four] = low.to_be_bytes();
         IpAddr::V4(Ipv4Addr::new(one, two, three, four))
     };
-    match (a, b, c, d, e, f) {
-        // Mapped (::ffff:1.2.3.4), translated (::ffff:0:1.2.3.4) and the old compatible form (::1.2.3.4).
-        (0, 0, 0, 0, 0, 0xffff | 0) | (0, 0, 0, 0, 0xffff, 0) => v4(g, h),
-        // NAT64.
-        (0x64, 0xff9b, ..) => v4(g, h),
-        // 6to4.
-        (0x2002, ..) => v4(b, c),
+    match v6.segments() {
+        // Mapped (::ffff:1.2.3.4), translated (::ffff:0:1.2.3.4), the old compatible form (::1.2.3.4), NAT64, and 6to4.
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, _, _, _, _, high, low]
+        | [0x2002, high, low, ..] => v4(high, low),
         _ => address,
     }
 }

@@ -16,7 +16,8 @@ use jangar_api::{
 };
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
+    runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -203,6 +204,27 @@ async fn a_cancel_reaches_the_endpoint_and_is_over_when_it_says_so() {
     assert_eq!((code, &answer["phase"]), (200, &json!("Cancelling")));
     let (code, answer) = call.report(&json!({"status": "Cancelled"})).await;
     assert_eq!((code, &answer["phase"]), (200, &json!("Cancelled")));
+}
+
+#[tokio::test]
+async fn a_deleted_run_goes_when_its_endpoint_has_stopped() {
+    let (_directory, _up, client) = up().await;
+    let mut endpoint = Endpoint::start().await;
+    let (created, call) = endpoint.given(&client, "deleted").await;
+    call.report(&json!({"status": "Running"})).await;
+    let runs: Api<AgentRun> = Api::default_namespaced(client.clone());
+    runs.delete("deleted", &DeleteParams::default()).await.unwrap();
+
+    assert_eq!(endpoint.called().await.header("jangar-action"), "cancel");
+
+    assert!(runs.get_opt("deleted").await.unwrap().is_some());
+    let (code, answer) = call.report(&json!({"status": "Cancelled"})).await;
+    assert_eq!(code, 410, "{answer}");
+    let gone = is_deleted(created.metadata.uid.as_deref().unwrap());
+    timeout(PATIENCE, await_condition(runs, "deleted", gone))
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ pub(super) fn all() -> Vec<Scenario> {
         ),
         refused(),
         cancelled(),
+        deleted(),
     ]
 }
 
@@ -54,15 +55,28 @@ fn refused() -> Scenario {
 }
 
 fn cancelled() -> Scenario {
+    stopped(
+        "custom-cancelled",
+        Step::Cancel("one"),
+        End::Phase(RunPhase::Cancelled),
+    )
+}
+
+/// The endpoint is told to stop before the run goes.
+fn deleted() -> Scenario {
+    stopped("custom-deleted", Step::Delete("one"), End::Gone)
+}
+
+fn stopped(name: &'static str, stop: Step, end: End) -> Scenario {
     let steps = vec![
         create(custom(LONG_TIMEOUT_SECONDS)),
         Step::AwaitAccepted("one"),
         Step::AwaitWork("one", 1),
         Step::Wait(Duration::from_secs(5)),
-        Step::Cancel("one"),
+        stop,
     ];
     let deed = Deed::Reports(LONG, json!({"status": "Succeeded"}));
-    told("custom-cancelled", deed, steps, End::Phase(RunPhase::Cancelled))
+    told(name, deed, steps, end)
 }
 
 /// What may have arrived is not sent again, so that trouble leaves its mark.

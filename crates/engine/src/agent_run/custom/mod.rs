@@ -11,9 +11,11 @@
 //! | `submit` | the first call, its answer, and the wait |
 //! | `stop` | cancel, and giving up |
 //! | `ending` | the end that the endpoint reported |
+//! | `hold` | what happens if the run is deleted meanwhile |
 
 mod config;
 mod ending;
+mod hold;
 mod record;
 mod stop;
 mod submit;
@@ -26,12 +28,13 @@ use jangar_api::{
 };
 use kube::ResourceExt;
 
+pub(super) use self::hold::{farewell, is_held, let_go};
 use self::record::{Record, Sender, Submission};
 use super::{Situation, Standing, abort};
 use crate::{
     custom::{
         call::{Answer, CallId, CallState, Purpose},
-        callback::{Callback, Progress, Receipt, Report},
+        callback::{Callback, End, Progress, Receipt, Report},
     },
     decision::{Decision, Plan, Uid},
 };
@@ -57,10 +60,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         }
     };
     if let Some(record) = &record
-        && let Some(end) = situation.reports(record).find_map(|report| match report {
-            Report::End(end) => Some(end),
-            Report::Progress(_) => None,
-        })
+        && let Some(end) = reported_end(situation, record)
     {
         return ending::conclude(situation, record, end);
     }
@@ -69,7 +69,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         return stop::cancel(situation, record.as_ref());
     }
     if let Some(rejection) = abort::reason(situation) {
-        return stop::give_up(situation, record.as_ref(), rejection);
+        return stop::give_up(situation, record.as_ref(), &rejection);
     }
     match record {
         None => submit::first(situation),
@@ -89,6 +89,14 @@ pub(super) fn standing(situation: &Situation<'_>) -> Standing {
         },
         Err(_) => Standing::Goes,
     }
+}
+
+/// The end that the endpoint reported, if it did.
+fn reported_end<'a>(situation: &Situation<'a>, record: &Record) -> Option<&'a End> {
+    situation.reports(record).find_map(|report| match report {
+        Report::End(end) => Some(end),
+        Report::Progress(_) => None,
+    })
 }
 
 /// Ends the run without success.
@@ -160,7 +168,8 @@ impl<'a> Situation<'a> {
 /// What became of a report, once there is nothing left to do about it.
 pub fn receipt(run: Option<&AgentRun>, callback: &Callback) -> Receipt {
     let alive = run.filter(|run| {
-        run.uid().is_some_and(|uid| Uid(uid) == callback.run) && run.metadata.deletion_timestamp.is_none()
+        let gone = run.metadata.deletion_timestamp.is_some() && !is_held(run);
+        run.uid().is_some_and(|uid| Uid(uid) == callback.run) && !gone
     });
     let Some(run) = alive else {
         return Receipt::Gone;
@@ -179,6 +188,7 @@ pub fn receipt(run: Option<&AgentRun>, callback: &Callback) -> Receipt {
         Report::Progress(_) | Report::End(_) if phase.is_terminal() => {
             Receipt::Ended(phase, end_words(status))
         }
+        Report::Progress(_) if run.metadata.deletion_timestamp.is_some() => Receipt::Gone,
         // There is nothing to record any more; whoever works has to learn that it should stop.
         Report::Progress(_) if phase == RunPhase::Cancelling => Receipt::Recorded(phase),
         Report::Progress(progress) if record.last_progress() == Some(progress) => Receipt::Recorded(phase),

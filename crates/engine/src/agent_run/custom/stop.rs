@@ -26,17 +26,17 @@ use crate::{
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// How far the end of the work has come.
-enum Stopping {
+pub(super) enum Stopping {
     /// The endpoint surely does not have the work.
     Never,
     /// It has to be told, or was and has not reported yet.
     Going(Box<Going>),
 }
 
-struct Going {
-    record: Record,
-    effects: Vec<Effect>,
-    wake_at: Option<Timestamp>,
+pub(super) struct Going {
+    pub record: Record,
+    pub effects: Vec<Effect>,
+    pub wake_at: Option<Timestamp>,
 }
 
 impl Going {
@@ -114,7 +114,7 @@ fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decis
 pub(super) fn give_up(
     situation: &Situation<'_>,
     record: Option<&Record>,
-    why: Rejection,
+    why: &Rejection,
 ) -> Decision<AgentRunStatus> {
     let Some(record) = record else {
         return fail(situation, None, &why.reason, &why.message);
@@ -147,7 +147,7 @@ pub(super) fn give_up(
 }
 
 /// Ends the work, as far as that can be done from here.
-fn stop(situation: &Situation<'_>, record: &Record) -> Stopping {
+pub(super) fn stop(situation: &Situation<'_>, record: &Record) -> Stopping {
     match &record.submission {
         Submission::Postponed(_) => Stopping::Never,
         Submission::Taken => tell(situation, record),

@@ -21,7 +21,9 @@ use super::{
     },
     Known,
     config::Config,
-    fail, in_words,
+    fail,
+    hold::{hold, is_held},
+    in_words,
     record::{Postponed, ProgressSeen, Record, Submission},
 };
 use crate::{
@@ -94,6 +96,12 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         Ok(admitted) => admitted,
         Err(next) => return start::carry_on(situation, next),
     };
+    if !is_held(situation.run) {
+        return Decision::Act(Plan {
+            effects: vec![hold(situation.run)],
+            ..Plan::nothing()
+        });
+    }
     let timeout = ready.config.timeout(ready.resolved.agent, situation.settings);
     let deadline = after(situation.now, timeout);
     let record = Record::new(&ready.config.endpoint, situation.sender(1), deadline);

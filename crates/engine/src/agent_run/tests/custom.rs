@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::{super::receipt, World, object};
 use crate::{
     custom::{
-        call::{Answer, CallId, CallState, Purpose},
+        call::{Answer, CallId, CallState, Post, Purpose},
         callback::{Callback, Receipt, Report},
     },
     decision::{Effect, Sight, Uid},
 };
 
-const ENDPOINT: &str = "https://agents.example.com/run";
+pub(super) const ENDPOINT: &str = "https://agents.example.com/run";
 
 /// A run of the runtime `custom` with this configuration.
-fn world(config: Value) -> World {
+pub(super) fn world(config: &Value) -> World {
     let mut world = World::new();
     world.settings.custom.callback_url = Some("https://jangar.example.com".to_owned());
     world.edit(|run| {
@@ -29,37 +29,37 @@ fn world(config: Value) -> World {
 }
 
 /// A run whose endpoint has been called and has not answered yet.
-fn called() -> World {
-    let mut world = world(json!({"endpoint": ENDPOINT, "timeoutSeconds": 600}));
+pub(super) fn called() -> World {
+    let mut world = world(&json!({"endpoint": ENDPOINT, "timeoutSeconds": 600}));
     world.settle();
-    assert_eq!(world.deeds(), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
+    assert_eq!(calls(&world), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
     world
 }
 
 /// A run whose endpoint has taken the work.
-fn taken() -> World {
+pub(super) fn taken() -> World {
     let mut world = called();
     answer(&mut world, Purpose::Submit, 1, taken_with(None));
     world.settle();
     world
 }
 
-fn taken_with(response: Option<Value>) -> Answer {
+pub(super) fn taken_with(response: Option<Value>) -> Answer {
     Answer::Taken { response }
 }
 
-fn words(text: &str) -> String {
+pub(super) fn words(text: &str) -> String {
     text.to_owned()
 }
 
-fn not_taken(text: &str) -> Answer {
+pub(super) fn not_taken(text: &str) -> Answer {
     Answer::NotTaken {
         words: words(text),
         retry_after: None,
     }
 }
 
-fn answer(world: &mut World, purpose: Purpose, number: u32, answer: Answer) {
+pub(super) fn answer(world: &mut World, purpose: Purpose, number: u32, answer: Answer) {
     let id = CallId {
         run: Uid("run-1".to_owned()),
         purpose,
@@ -81,7 +81,7 @@ fn callback(report: &Value) -> Callback {
 }
 
 /// The endpoint reports; returns what it is answered.
-fn report(world: &mut World, report: &Value) -> Receipt {
+pub(super) fn report(world: &mut World, report: &Value) -> Receipt {
     let callback = callback(report);
     world.observed.outside.callbacks.push(callback.clone());
     world.settle();
@@ -90,17 +90,31 @@ fn report(world: &mut World, report: &Value) -> Receipt {
 }
 
 /// Another process takes over: it knows nothing of what the one before it did.
-fn restart(world: &mut World) {
+pub(super) fn restart(world: &mut World) {
     world.observed.outside.process = "another".to_owned();
     world.observed.outside.calls.clear();
 }
 
-fn end(world: &World) -> (Option<RunPhase>, Reason, String) {
+pub(super) fn end(world: &World) -> (Option<RunPhase>, Reason, String) {
     let condition = world.condition(&ConditionType::Succeeded);
     (world.phase(), condition.reason, condition.message)
 }
 
-fn posts(world: &World) -> usize {
+/// The calls that were made, as words.
+pub(super) fn calls(world: &World) -> Vec<String> {
+    let is_call = |deed: &String| deed.starts_with("submit") || deed.starts_with("cancel");
+    world.deeds().into_iter().filter(is_call).collect()
+}
+
+fn first_call(world: &World) -> &Post {
+    let call = world.done.iter().find_map(|effect| match effect {
+        Effect::PostCustom(post) => Some(post),
+        _ => None,
+    });
+    call.expect("a call")
+}
+
+pub(super) fn posts(world: &World) -> usize {
     let is_post = |effect: &&Effect| matches!(effect, Effect::PostCustom(_));
     world.done.iter().filter(is_post).count()
 }
@@ -119,9 +133,7 @@ fn the_intent_is_written_before_the_call_and_holds_who_makes_it() {
     assert_eq!(reference["submission"]["by"], "me");
     assert!(status.spec_hash.is_some());
     assert_eq!(world.wake_at, Some(world.now + Duration::from_mins(10)));
-    let Effect::PostCustom(post) = &world.done[0] else {
-        panic!("a call");
-    };
+    let post = first_call(&world);
     assert_eq!(
         post.body["agentRun"],
         json!({"name": "mend", "namespace": "agents", "uid": "run-1"})
@@ -133,12 +145,10 @@ fn the_intent_is_written_before_the_call_and_holds_who_makes_it() {
 #[test]
 fn a_payload_of_the_users_own_is_sent_as_it_is() {
     let payload = json!({"anything": [1, 2]});
-    let mut world = world(json!({"endpoint": ENDPOINT, "payload": payload}));
+    let mut world = world(&json!({"endpoint": ENDPOINT, "payload": payload}));
     world.settle();
 
-    let Effect::PostCustom(post) = &world.done[0] else {
-        panic!("a call");
-    };
+    let post = first_call(&world);
     assert_eq!(post.body, payload);
 }
 
@@ -284,7 +294,7 @@ fn the_process_that_wrote_the_intent_and_has_not_called_yet_still_does() {
     world.done.clear();
     world.wait(30).settle();
 
-    assert_eq!(world.deeds(), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
+    assert_eq!(calls(&world), [format!("submit 1 to {ENDPOINT} as run-1/1")]);
 }
 
 #[test]
@@ -320,7 +330,7 @@ fn an_endpoint_that_asks_to_be_called_later_is_and_the_wait_is_over_then() {
     let mut world = called();
     let later = Answer::NotTaken {
         words: words("HTTP 429"),
-        retry_after: Some(Duration::from_secs(60)),
+        retry_after: Some(Duration::from_mins(1)),
     };
     answer(&mut world, Purpose::Submit, 1, later);
     world.settle();
@@ -334,7 +344,7 @@ fn an_endpoint_that_asks_to_be_called_later_is_and_the_wait_is_over_then() {
         ConditionStatus::False
     );
     assert_eq!(
-        world.deeds(),
+        calls(&world),
         [
             format!("submit 1 to {ENDPOINT} as run-1/1"),
             format!("submit 2 to {ENDPOINT} as run-1/1")
@@ -413,7 +423,7 @@ fn bad_configuration_is_told_by_its_field() {
             "payload",
         ),
     ] {
-        let mut world = world(config.clone());
+        let mut world = world(&config);
         world.settle();
 
         let (phase, found, message) = end(&world);
@@ -425,7 +435,7 @@ fn bad_configuration_is_told_by_its_field() {
 
 #[test]
 fn an_installation_without_callbacks_says_so() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
     world.settings.custom.callback_url = None;
     world.settle();
 
@@ -439,7 +449,7 @@ fn an_installation_without_callbacks_says_so() {
 
 #[test]
 fn a_missing_agent_has_its_grace_and_nothing_is_called_before() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
     world.observed.references.agent = Sight::Absent;
     world.settle();
 
@@ -452,7 +462,7 @@ fn a_missing_agent_has_its_grace_and_nothing_is_called_before() {
 
 #[test]
 fn the_agents_time_counts_where_the_run_says_none() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
     let agent = json!({
         "metadata": {"name": "fixer"},
         "spec": {"providerRef": {"name": "scripted"}, "defaults": {"timeoutSeconds": 30}},
@@ -461,150 +471,6 @@ fn the_agents_time_counts_where_the_run_says_none() {
     world.settle();
 
     assert_eq!(world.wake_at, Some(world.now + Duration::from_secs(30)));
-}
-
-fn cancel(world: &mut World) {
-    world.edit(|run| {
-        run.spec.stop.cancel = true;
-        run.spec.stop.cancel_reason = Some("not needed".to_owned());
-    });
-    world.settle();
-}
-
-#[test]
-fn a_cancel_before_the_call_ends_at_once() {
-    let mut world = world(json!({"endpoint": ENDPOINT}));
-    cancel(&mut world);
-
-    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
-    assert_eq!(posts(&world), 0);
-}
-
-#[test]
-fn a_cancel_is_sent_to_the_endpoint_and_done_when_it_confirms() {
-    let mut world = taken();
-    cancel(&mut world);
-
-    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
-    assert_eq!(
-        world.deeds()[1],
-        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
-    );
-    answer(&mut world, Purpose::Cancel, 1, taken_with(None));
-    world.settle();
-    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
-    assert_eq!(
-        report(&mut world, &json!({"status": "Running"})),
-        Receipt::Recorded(RunPhase::Cancelling),
-        "an endpoint that reports progress learns that it should stop"
-    );
-    let received = report(&mut world, &json!({"status": "Cancelled", "message": "stopped"}));
-    assert_eq!(received, Receipt::Recorded(RunPhase::Cancelled));
-    let cancelled = world.condition(&ConditionType::Cancelled);
-    assert_eq!(cancelled.reason, Reason::Cancelled);
-    assert!(cancelled.message.contains("not needed"), "{}", cancelled.message);
-    assert_eq!(posts(&world), 2);
-}
-
-#[test]
-fn a_cancel_that_is_not_confirmed_times_out_and_names_the_endpoint() {
-    for (heard, said) in [
-        (taken_with(None), "was told to stop"),
-        (
-            Answer::Refused {
-                words: words("HTTP 404"),
-            },
-            "HTTP 404",
-        ),
-    ] {
-        let mut world = taken();
-        cancel(&mut world);
-        answer(&mut world, Purpose::Cancel, 1, heard);
-        world.settle();
-        assert_eq!(world.wake_at, Some(world.now + Duration::from_mins(1)));
-        world.wait(60).settle();
-
-        let cancelled = world.condition(&ConditionType::Cancelled);
-        assert_eq!(cancelled.reason, Reason::CancelTimedOut);
-        assert!(
-            cancelled.message.contains(ENDPOINT) && cancelled.message.contains(said),
-            "{}",
-            cancelled.message
-        );
-        assert_eq!(posts(&world), 2, "what was heard is not said again");
-    }
-}
-
-#[test]
-fn a_cancel_that_may_not_have_arrived_is_sent_again() {
-    let mut world = taken();
-    cancel(&mut world);
-    answer(
-        &mut world,
-        Purpose::Cancel,
-        1,
-        Answer::Unknown {
-            words: words("no answer"),
-        },
-    );
-    world.settle();
-    assert_eq!(posts(&world), 2);
-    world.wait(10).settle();
-    assert_eq!(
-        world.deeds()[2],
-        format!("cancel 2 to {ENDPOINT} as run-1/1/cancel")
-    );
-    restart(&mut world);
-    world.wait(10).settle();
-    assert_eq!(
-        world.deeds()[3],
-        format!("cancel 3 to {ENDPOINT} as run-1/1/cancel")
-    );
-}
-
-#[test]
-fn a_cancel_waits_for_the_answer_to_the_work_and_is_over_if_it_was_not_taken() {
-    let mut world = called();
-    cancel(&mut world);
-    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
-    assert_eq!(posts(&world), 1);
-    answer(&mut world, Purpose::Submit, 1, not_taken("connection refused"));
-    world.settle();
-
-    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
-    assert_eq!(posts(&world), 1);
-}
-
-#[test]
-fn an_end_that_was_reported_outranks_the_cancel() {
-    let mut world = taken();
-    cancel(&mut world);
-    let received = report(&mut world, &json!({"status": "Succeeded"}));
-
-    assert_eq!(received, Receipt::Recorded(RunPhase::Succeeded));
-    assert_eq!(
-        world.condition(&ConditionType::Cancelled).reason,
-        Reason::AlreadySucceeded
-    );
-}
-
-#[test]
-fn a_changed_spec_stops_the_work_and_fails_the_run() {
-    let mut world = taken();
-    world.edit(|run| run.spec.parameters.extend([("new".to_owned(), "x".to_owned())]));
-    world.settle();
-    assert_eq!(
-        world.deeds()[1],
-        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
-    );
-    assert_eq!(world.phase(), Some(RunPhase::Running));
-    world.wait(60).settle();
-
-    let (phase, reason, _) = end(&world);
-    assert_eq!(
-        (phase, reason),
-        (Some(RunPhase::Failed), Reason::SpecImmutableViolation)
-    );
 }
 
 #[test]

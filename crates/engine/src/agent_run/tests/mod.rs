@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod custom;
+mod custom_stops;
 mod ends;
 mod retention;
 mod starts;

@@ -282,6 +282,13 @@ impl World {
                 }
             }
             Effect::DeleteRun { .. } => self.observed.run = None,
+            Effect::SetFinalizers { finalizers, .. } => {
+                let gone = self.run().metadata.deletion_timestamp.is_some() && finalizers.is_empty();
+                self.edit(|run| run.metadata.finalizers = Some(finalizers.clone()));
+                if gone {
+                    self.observed.run = None;
+                }
+            }
             Effect::PostCustom(post) => {
                 let before = self
                     .observed
@@ -391,6 +398,7 @@ impl World {
                     None => format!("release {}", job.name),
                 },
                 Effect::DeleteRun { run } => format!("delete run {}", run.name),
+                Effect::SetFinalizers { finalizers, .. } => format!("hold by {finalizers:?}"),
                 Effect::PostCustom(post) => {
                     let (purpose, number) = (post.id.purpose.word(), post.id.number);
                     format!(
