@@ -257,7 +257,7 @@ mod tests {
             pace.note(now, 1);
         }
         assert_eq!(pace.gather(now), GATHER);
-        assert_eq!(pace.gather(now + GATHER / 2), GATHER - GATHER / 2);
+        assert_eq!(pace.gather(now + GATHER / 2), GATHER / 2);
         assert_eq!(pace.gather(now + GATHER), Duration::ZERO);
         pace.note(now, GATHERED_ENOUGH);
         assert_eq!(pace.gather(now), Duration::ZERO, "enough come by themselves");
