@@ -139,7 +139,7 @@ fn every_gate_of_the_queue_is_written_once_and_its_end_costs_no_write_of_its_own
         (
             Gate::Rate {
                 full: full(Scope::Namespace("agents".to_owned())),
-                window: Duration::from_secs(60),
+                window: Duration::from_mins(1),
             },
             Reason::RateLimit,
             "wait, or raise ",

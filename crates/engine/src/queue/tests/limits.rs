@@ -35,12 +35,15 @@ fn crowded(limits: LimitSettings) -> (Desk, [Run; 2]) {
     (desk, runs)
 }
 
-fn repositories(default: u32) -> Option<RepositoryLimits> {
-    Some(RepositoryLimits {
+fn repositories(default: u32) -> RepositoryLimits {
+    RepositoryLimits {
         default: Some(default),
         ..RepositoryLimits::default()
-    })
+    }
 }
+
+/// Makes one limit small.
+type Tighten = fn(&mut LimitSettings);
 
 #[test]
 fn every_limit_on_what_is_under_way_is_named_and_clears_when_it_no_longer_holds() {
@@ -48,10 +51,10 @@ fn every_limit_on_what_is_under_way_is_named_and_clears_when_it_no_longer_holds(
         namespace: "agents".to_owned(),
         name: "fixer".to_owned(),
     };
-    let cases: [(Scope, fn(&mut LimitSettings)); 4] = [
+    let cases: [(Scope, Tighten); 4] = [
         (agent, |limits| limits.concurrency.agent = 1),
         (Scope::Repository("team/a".to_owned()), |limits| {
-            limits.concurrency.repositories = repositories(1);
+            limits.concurrency.repositories = Some(repositories(1));
         }),
         (Scope::Namespace("agents".to_owned()), |limits| {
             limits.concurrency.namespace = 1;
@@ -157,7 +160,7 @@ fn clock_that_was_set_back_does_not_shut_the_gate_for_as_long() {
     desk.arrives(&runs[0]);
     desk.admit(&runs);
     desk.arrives(&runs[1]);
-    desk.now = desk.now - seconds(3600);
+    desk.now -= seconds(3600);
     assert_eq!(desk.admit(&runs), ["two"]);
 }
 

@@ -123,7 +123,7 @@ impl Run {
     }
 
     /// It was created and wants to start.
-    fn new(&self) -> Facts {
+    fn fresh(&self) -> Facts {
         self.facts(Stands::Contends, None, Vec::new())
     }
 
@@ -167,7 +167,7 @@ impl Desk {
     }
 
     fn arrives(&mut self, run: &Run) {
-        self.index.put(&run.key, run.new(), self.now);
+        self.index.put(&run.key, run.fresh(), self.now);
     }
 
     fn works(&mut self, run: &Run) {
