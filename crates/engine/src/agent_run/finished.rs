@@ -90,10 +90,7 @@ fn settled_status(situation: &Situation<'_>) -> Option<AgentRunStatus> {
 
 /// The version of the spec that the status speaks about.
 fn observed_generation(status: &AgentRunStatus) -> Option<i64> {
-    status
-        .common
-        .observed_generation
-        .map(|generation| generation.get())
+    status.common.observed_generation.map(values::Int64::get)
 }
 
 /// Whether a Job is over without anybody having stopped it. That no pod is known proves nothing: the first may be on its way.

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 /// A minute's deletions come in this many batches, so that they do not all come in its first second.
 const BATCHES: u8 = 6;
 
@@ -53,7 +53,7 @@ impl Budget {
             return Turn::Now;
         }
         self.line = self.line.max(now) + self.spacing();
-        Turn::In(self.line - now)
+        Turn::In(self.line.saturating_sub(now))
     }
 
     /// How many wait in line, as far as is known: those that have gone another way meanwhile count until their turn.

@@ -203,7 +203,7 @@ fn what_a_deleted_job_shows_while_it_goes_is_told_once() {
         .pod("mend-job", &json!({"phase": "Running"}))
         .settle();
     world.change_job("mend-job", |job, now| {
-        job.metadata.deletion_timestamp = Some(Time(now))
+        job.metadata.deletion_timestamp = Some(Time(now));
     });
     world.settle();
     let noticed = world.status();
@@ -212,7 +212,7 @@ fn what_a_deleted_job_shows_while_it_goes_is_told_once() {
         Reason::WorkflowJobDeleted
     );
     world.change_job("mend-job", |job, _| {
-        job.metadata.resource_version = Some("99".to_owned())
+        job.metadata.resource_version = Some("99".to_owned());
     });
     world.settle();
     assert_eq!(
