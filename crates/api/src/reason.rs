@@ -127,6 +127,16 @@ string_enum! {
         MissingVcsAuth,
         MissingRepository,
         UnsupportedVcsAuth,
+        /// A branch has a name that git does not take, or is the one that the work starts from.
+        InvalidBranch,
+        /// The run came to its end without a commit, so that there was nothing to deliver.
+        NothingChanged,
+        /// The forge did not take the commits; the message has its words.
+        PushRejected,
+        /// The commits are there, and the pull request that was asked for is not.
+        PullRequestMissing,
+        /// The forge could not be asked whether the work arrived.
+        DeliveryUnknown,
 
         // Artifacts.
         TooManyArtifacts,

@@ -9,7 +9,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     agent_run::AgentRuns,
-    agents::{AgentProviders, Agents, ImplementationSpecs},
+    agents::{AgentProviders, Agents, ImplementationSpecs, VersionControlProviders},
     backoff::Backoff,
     clock::Clock,
     driver::{Station, Term, TermSetup, station},
@@ -108,12 +108,16 @@ fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
     if !settings.agents_enabled {
         return Vec::new();
     }
-    vec![
+    let mut stations = vec![
         station(AgentProviders),
         station(ImplementationSpecs),
         station(Agents),
         station(AgentRuns),
-    ]
+    ];
+    if settings.vcs.enabled {
+        stations.push(station(VersionControlProviders));
+    }
+    stations
 }
 
 /// Where it is decided whether to lead.

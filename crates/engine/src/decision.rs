@@ -97,6 +97,8 @@ pub enum Question {
     ImplementationSpec(String),
     /// The Memory of this name.
     Memory(String),
+    /// The VersionControlProvider of this name.
+    VersionControlProvider(String),
     /// The Job of this name.
     Job(String),
     /// The pods that the Job of this UID controls.

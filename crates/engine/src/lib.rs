@@ -6,7 +6,7 @@
 //! nothing that does input or output; a test holds it to that.
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, and [`job`], which makes the Job of one attempt. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
+//! run, and [`job`], which makes the Job of one attempt, and [`vcs`], the repository it works on. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
 //! show the shape of every kind. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose;
@@ -25,3 +25,4 @@ pub mod plain_status;
 pub mod settings;
 pub mod template;
 mod validity;
+pub mod vcs;

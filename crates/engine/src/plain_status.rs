@@ -9,6 +9,7 @@ use jangar_api::{
     agents::{
         agent::AgentStatus, agent_provider::AgentProviderStatus, agent_run::AgentRunStatus,
         agent_run_status::RunOutcome, implementation_spec::ImplementationSpecStatus,
+        version_control_provider::VersionControlProviderStatus,
     },
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
     reason::Reason,
@@ -66,6 +67,8 @@ impl PlainStatus for AgentRunStatus {
             outcome: self.outcome.as_ref().map(plain_outcome),
             cancel_deadline: self.cancel_deadline,
             spec_hash: self.spec_hash.clone(),
+            // A later attempt goes on with the same branch.
+            vcs: self.vcs.clone(),
             ..Self::default()
         }
     }
@@ -84,6 +87,17 @@ impl PlainStatus for AgentProviderStatus {
 
     fn essentials(&self) -> Self {
         Self::default()
+    }
+}
+
+impl PlainStatus for VersionControlProviderStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
+            last_validated_at: self.last_validated_at,
+            ..Self::default()
+        }
     }
 }
 

@@ -43,6 +43,7 @@ const KINDS: [Kind; 5] = [
     Kind::AgentRun,
     Kind::ImplementationSpec,
     Kind::Memory,
+    Kind::VersionControlProvider,
 ];
 
 /// A running API server with a node's controllers.

@@ -8,6 +8,7 @@ use std::{
 use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
     implementation_spec::ImplementationSpec, memory::Memory,
+    version_control_provider::VersionControlProvider,
 };
 use jangar_engine::decision::{Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -22,6 +23,7 @@ pub struct Learned {
     pub agent_providers: Overlay<AgentProvider>,
     pub implementation_specs: Overlay<ImplementationSpec>,
     pub memories: Overlay<Memory>,
+    pub version_control_providers: Overlay<VersionControlProvider>,
     pub jobs: Overlay<Job>,
     pub pods: Overlay<Pod>,
     /// The names of the pods that a live list found for a Job, by the Job's UID.

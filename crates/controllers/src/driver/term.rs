@@ -53,9 +53,16 @@ impl Term {
             .iter()
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)
             .collect();
-        let world = Arc::new(World::new(&scopes, listeners));
+        let world = Arc::new(World::new(&scopes, &setup.settings, listeners));
         let mut watches = JoinSet::new();
-        spawn_watches(&mut watches, &setup.client, &world, &scopes, &setup.metrics);
+        spawn_watches(
+            &mut watches,
+            &setup.client,
+            &world,
+            &scopes,
+            &setup.settings,
+            &setup.metrics,
+        );
         let context = Arc::new(Context {
             client: setup.client,
             world: Arc::clone(&world),

@@ -12,7 +12,7 @@ use super::{
     outcome::{self, Ending, Verdict},
     retry, spec_hash,
     stamp::Stamp,
-    start, vanished, waiting,
+    start, vanished, version_control, waiting,
 };
 use crate::decision::{Decision, ObjectId, Plan, Question};
 
@@ -131,9 +131,7 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     let stamp = Stamp::of(job);
     next.status.system_prompt_hash = stamp.system_prompt_hash;
     next.status.contract = stamp.contract;
-    if start::wants_version_control(situation) {
-        next.without_version_control();
-    }
+    version_control::record(&mut next, stamp.vcs);
     next
 }
 

@@ -9,7 +9,7 @@
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start |
-//! | has none yet | `start`: `references` and the Job of the next attempt |
+//! | has none yet | `start`: `references`, `version_control` and the Job of the next attempt |
 //!
 //! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `next_status`
 //! writes the status, and `attempt` is what the status remembers of Jobs.
@@ -32,6 +32,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 mod vanished;
+mod version_control;
 mod waiting;
 
 use std::{
@@ -46,6 +47,7 @@ use jangar_api::{
         agent_run::{AgentRun, AgentRunStatus},
         implementation_spec::ImplementationSpec,
         memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     phase::RunPhase,
     reason::Reason,
@@ -81,6 +83,8 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.
     pub occupant: Option<Occupant>,
+    /// Another run that has not ended and works on the branch that this one would take.
+    pub branch_rival: Option<String>,
 }
 
 impl Observed {
@@ -108,6 +112,9 @@ pub struct References {
     pub implementation: Option<Sight<ImplementationSpec>>,
     /// The one that the run names, else its Agent, else the default of the namespace; `None` if there is none of these.
     pub memory: Option<Sight<Memory>>,
+    /// The one that the run names, else its implementation, else its Agent; `None` if none of them does, as far as they are
+    /// known.
+    pub vcs: Option<Sight<VersionControlProvider>>,
 }
 
 /// A run that is there, and all that a decision about it depends on.

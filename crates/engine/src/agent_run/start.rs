@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jangar_api::{
-    agents::agent_run::{AgentRunStatus, RuntimeType, VcsMode},
+    agents::agent_run::{AgentRunStatus, RuntimeType},
     condition::{ConditionStatus, ConditionType},
     reason::Reason,
 };
@@ -12,15 +12,17 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    References, Situation, jobs,
+    Situation, jobs,
     leftovers::after,
     references::{self, Lacking, Resolved, Unresolved},
     retry, spec_hash,
     stamp::Stamp,
+    version_control,
 };
 use crate::{
-    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection, Sight},
+    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection},
     job::{self, JobRequest},
+    vcs::{Resolution, VcsStamp},
 };
 
 /// How long after a refusal that may pass, such as a quota, the Job is tried again. No event tells when it has.
@@ -63,7 +65,6 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
 fn first_effects(situation: &Situation<'_>) -> Result<Vec<Effect>, Unresolved> {
     acceptable(situation).map_err(Unresolved::Wrong)?;
     let resolved = references::resolve(situation)?;
-    version_control(situation).map_err(Unresolved::Wrong)?;
     build(situation, &resolved)
 }
 
@@ -81,41 +82,6 @@ fn acceptable(situation: &Situation<'_>) -> Result<(), Rejection> {
     }
 }
 
-/// Version control is not executed yet. A run that insists on it must not go on without.
-fn version_control(situation: &Situation<'_>) -> Result<(), Rejection> {
-    let policy = situation.run.spec.vcs_policy.clone().unwrap_or_default();
-    let required = policy.required == Some(true) && policy.mode != Some(VcsMode::None);
-    if required && wants_version_control(situation) {
-        return Err(Rejection::new(
-            Reason::VcsUnavailable,
-            "spec.vcsPolicy.required is true, and this version has no version control: set it to false, or let the agent \
-             clone the repository itself",
-        ));
-    }
-    Ok(())
-}
-
-/// Whether the run, its implementation or its Agent names a VersionControlProvider, as far as they are known.
-pub(super) fn wants_version_control(situation: &Situation<'_>) -> bool {
-    let spec = &situation.run.spec;
-    let References {
-        agent,
-        implementation,
-        ..
-    } = &situation.observed.references;
-    let inline = spec
-        .implementation
-        .as_ref()
-        .map(|implementation| &implementation.inline);
-    let referenced = implementation
-        .as_ref()
-        .and_then(Sight::seen)
-        .map(|object| &object.spec);
-    spec.vcs_ref.is_some()
-        || inline.or(referenced).is_some_and(|work| work.vcs_ref.is_some())
-        || agent.seen().is_some_and(|agent| agent.spec.vcs_ref.is_some())
-}
-
 fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Unresolved> {
     let spec_hash = spec_hash(&situation.run.spec);
     let request = JobRequest {
@@ -127,8 +93,24 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         implementation_ref: resolved.implementation_ref,
         memory: resolved.memory,
         nats_auth: references::nats_auth(situation, resolved.agent)?,
+        vcs: None,
         spec_hash: &spec_hash,
         admitted_at: situation.now,
+    };
+    let vcs = match version_control::resolve(situation, resolved) {
+        Ok(vcs) => vcs,
+        Err(unclear) => {
+            // What is wrong with the rest of the run is said first: no repository would help it.
+            job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
+            return Err(unclear);
+        }
+    };
+    let request = JobRequest {
+        vcs: match &vcs {
+            Resolution::Ready(vcs) => Some(vcs),
+            Resolution::Unasked | Resolution::Skipped(_) => None,
+        },
+        ..request
     };
     let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
     let attempts_allowed = job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
@@ -141,6 +123,7 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         attempts_allowed,
         system_prompt_hash,
         contract: built.contract,
+        vcs: VcsStamp::of(&vcs),
     };
     stamp.put_on(&mut built.job);
     let files = built
@@ -179,7 +162,7 @@ fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Decision<Ag
 }
 
 /// Since when the run has been blocked for this reason.
-fn waiting_since(situation: &Situation<'_>, reason: &Reason) -> Option<Timestamp> {
+pub(super) fn waiting_since(situation: &Situation<'_>, reason: &Reason) -> Option<Timestamp> {
     situation
         .status
         .common

@@ -18,7 +18,7 @@
 //! | `scheduling` | where the pod may run |
 //! | `pod` | the pod itself |
 //!
-//! Version control is not part of it yet: neither the documents nor the environment speak of a repository's credentials.
+//! What the pod is told about its repository comes from [`vcs`](crate::vcs).
 
 mod config;
 mod contract;
@@ -60,7 +60,6 @@ use serde::Serialize;
 
 use self::{
     config::RuntimeConfig,
-    contract::Metadata,
     env::Environment,
     files::{File, Store},
     pod::Parts,
@@ -73,9 +72,14 @@ pub use self::{
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
 };
+pub(crate) use self::{
+    contract::Metadata,
+    policy::{matches as matches_pattern, secret_allowed, secret_blocked},
+};
 use crate::{
     decision::{PodFields, Rejection},
     settings::{NatsAuth, Settings},
+    vcs::VersionControl,
 };
 
 /// The most bytes of a whole Job. etcd takes 1.5 MiB, the API server adds to what it is given, and what is too large for
@@ -96,6 +100,8 @@ pub struct JobRequest<'a> {
     pub memory: Option<&'a Memory>,
     /// The user and password for NATS, where the run may have them and they are there.
     pub nats_auth: Option<&'a NatsAuth>,
+    /// The repository that the run works on, where it has one.
+    pub vcs: Option<&'a VersionControl>,
     /// Hash of the run's spec, by which a Job is recognised as this run's own.
     pub spec_hash: &'a str,
     /// When the run was let in; stamped on the Job.
@@ -208,6 +214,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         service_account,
         config: &config,
         prompt,
+        vcs: request.vcs,
         environment: Environment::of(request, &context, prompt, auth)?,
         auth,
         files,

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     decision::{PodFields, Rejection},
     settings::{AuthSecret, Install, RunnerSettings},
+    vcs::{self, Credentials, VersionControl},
 };
 
 /// Name of the container that runs the agent.
@@ -42,6 +43,7 @@ pub(super) struct Parts<'a> {
     pub(super) service_account: Option<String>,
     pub(super) config: &'a RuntimeConfig,
     pub(super) prompt: SystemPrompt<'a>,
+    pub(super) vcs: Option<&'a VersionControl>,
     pub(super) environment: Environment,
     pub(super) auth: Option<&'a AuthSecret>,
     pub(super) files: Vec<File>,
@@ -132,6 +134,9 @@ fn layout(
         layout.volume(volume);
         layout.mount(mount, Below::Nothing, "the system prompt", "")?;
     }
+    if let Some(vcs) = parts.vcs {
+        ssh_files(&mut layout, names, vcs)?;
+    }
     layout.volume(parts.store.volume(&names.files, parts.config_map, &parts.files));
     for file in &parts.files {
         let mount = volumes::file_mount(&names.files, &file.item, &file.path);
@@ -144,6 +149,35 @@ fn layout(
     }
     layout.workload(own)?;
     Ok(layout)
+}
+
+/// The SSH key of the run, and the hosts it is for.
+fn ssh_files(layout: &mut Layout, names: &VolumeNames, vcs: &VersionControl) -> Result<(), Rejection> {
+    let Credentials::Ssh { key, known_hosts } = &vcs.auth.credentials else {
+        return Ok(());
+    };
+    let places = [
+        (
+            Some(key),
+            &names.vcs_ssh,
+            vcs::SSH_DIRECTORY,
+            "the SSH key of the run",
+        ),
+        (
+            known_hosts.as_ref(),
+            &names.vcs_known_hosts,
+            vcs::KNOWN_HOSTS_DIRECTORY,
+            "the known hosts of the run",
+        ),
+    ];
+    for (value, volume, directory, holder) in places {
+        let Some(value) = value else { continue };
+        layout.volume(volumes::one_value(volume, &value.holder, &value.key));
+        let mut mount = volumes::mount(volume, directory);
+        mount.read_only = Some(true);
+        layout.mount(mount, Below::Nothing, holder, value.field)?;
+    }
+    Ok(())
 }
 
 /// The container that copies agent-runner into the pod. It has the resources of the main one: they do not run at the same

@@ -13,6 +13,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod unread;
+mod vcs;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -22,6 +23,7 @@ pub use self::{
     parse::Parsed,
     reference::reference,
     runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
+    vcs::{PullRequestRate, VcsSettings},
 };
 
 /// All settings of the controllers.
@@ -35,6 +37,7 @@ pub struct Settings {
     pub runs: RunSettings,
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
+    pub vcs: VcsSettings,
     pub safeguards: Safeguards,
 }
 
@@ -47,6 +50,7 @@ impl Default for Settings {
             runs: RunSettings::default(),
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
+            vcs: VcsSettings::default(),
             safeguards: Safeguards::default(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jangar_api::agents::version_control_provider::{ForgeKind, TokenType};
 use proptest::{collection, prelude::Strategy, prop_oneof, proptest, sample};
 use serde_json::json;
 
@@ -84,6 +85,16 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "2"),
     ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
     ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "86400"),
+    ("JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED", "off"),
+    ("JANGAR_GITHUB_REPOS_ALLOWED", "example/*, other/adder"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_VCS_DEPRECATED_TOKEN_TYPES",
+        r#"{"gitlab": ["pat"]}"#,
+    ),
+    (
+        "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
+        r#"{"github": {"windowSeconds": 60, "maxRequests": 5}}"#,
+    ),
 ];
 
 fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
@@ -207,6 +218,19 @@ fn every_variable_is_read() {
             backoff_limit: 2,
             job_ttl_seconds: None,
             log_retention_seconds: 86_400,
+        },
+        vcs: VcsSettings {
+            enabled: false,
+            repositories_allowed: words(&["example/*", "other/adder"]),
+            deprecated_token_types: BTreeMap::from([(ForgeKind::Gitlab, BTreeSet::from([TokenType::Pat]))]),
+            rate_limits: BTreeMap::from([(
+                ForgeKind::Github,
+                PullRequestRate {
+                    window_seconds: Some(60),
+                    max_requests: Some(5),
+                    backoff_seconds: None,
+                },
+            )]),
         },
         safeguards: Safeguards::default(),
     };

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use jangar_api::{
-    agents::{agent_run::AgentRun, implementation_spec::ImplementationSpec},
+    agents::{
+        agent_run::AgentRun, implementation_spec::ImplementationSpec,
+        version_control_provider::VersionControlProvider,
+    },
     condition::ConditionType,
     phase::RunPhase,
     reason::Reason,
@@ -199,6 +202,14 @@ async fn deleted(stage: &Stage<'_>) -> Result<(), Failure> {
 /// That something is missing is concluded from a read of that very object.
 async fn refers_to_what_is_missing(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.agent("here", "true").await?;
+    let forge = object("VersionControlProvider", "forge", &json!({"provider": "github"}));
+    let forge: VersionControlProvider = serde_json::from_value(forge)?;
+    let forges = stage.scene.api::<VersionControlProvider>();
+    forges.create(&PostParams::default(), &forge).await?;
+    until(&forges, "forge", "to be looked at", |forge| {
+        forge.status.is_some()
+    })
+    .await?;
     let provider = object("Agent", "half", &json!({"providerRef": {"name": "nowhere"}}));
     let half: jangar_api::agents::agent::Agent = serde_json::from_value(provider)?;
     stage.scene.api().create(&PostParams::default(), &half).await?;
@@ -216,6 +227,12 @@ async fn refers_to_what_is_missing(stage: &Stage<'_>) -> Result<(), Failure> {
             "here",
             json!({"memoryRef": {"name": "nowhere"}}),
             Reason::MissingMemory,
+        ),
+        (
+            "no-forge",
+            "here",
+            json!({"vcsRef": {"name": "nowhere"}}),
+            Reason::MissingVcsProvider,
         ),
     ] {
         stage.run(agent, name, &changes).await?;

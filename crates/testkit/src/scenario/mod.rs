@@ -1,14 +1,19 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
 mod runs;
+mod version_control;
 
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
 use serde_json::Value;
 
-pub use self::runs::all;
 use crate::node::Scripts;
+
+/// All scenarios, in a fixed order.
+pub fn all() -> Vec<Scenario> {
+    [runs::all(), version_control::all()].concat()
+}
 
 /// A story with a known end.
 #[derive(Clone, Debug)]

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::{End, Place, Scenario, Step};
 use crate::node::{Eviction, OnTerm, Script, Scripts};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
 const LONG: Duration = Duration::from_hours(1);
 /// Work that stops when it is told to.
 const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
-/// All scenarios, in a fixed order.
-pub fn all() -> Vec<Scenario> {
+/// The life of runs by themselves.
+pub(super) fn all() -> Vec<Scenario> {
     vec![
         succeeds(),
         fails(),
@@ -233,7 +233,7 @@ fn slow() -> Script {
 }
 
 /// A story with everything a run refers to in place from the beginning.
-fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
+pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -> Scenario {
     let mut all = vec![provider(), agent(), implementation()];
     all.extend(steps);
     Scenario {
@@ -248,11 +248,11 @@ fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static str, End)>) -
     }
 }
 
-fn succeeded() -> End {
+pub(super) fn succeeded() -> End {
     End::Phase(RunPhase::Succeeded)
 }
 
-fn failed() -> End {
+pub(super) fn failed() -> End {
     End::Phase(RunPhase::Failed)
 }
 
@@ -264,7 +264,7 @@ fn exits(code: i32) -> Script {
     }
 }
 
-fn create(run: Value) -> Step {
+pub(super) fn create(run: Value) -> Step {
     Step::Create("agentruns", run)
 }
 
@@ -287,7 +287,7 @@ fn implementation() -> Step {
 }
 
 /// A run whose Job is kept for half a minute.
-fn run(name: &str) -> Value {
+pub(super) fn run(name: &str) -> Value {
     let spec = json!({
         "agentRef": {"name": "fixer"},
         "implementationSpecRef": {"name": "mend-the-adder"},
@@ -303,7 +303,7 @@ fn with_retries(mut run: Value, retries: u32) -> Value {
     run
 }
 
-fn object(kind: &str, name: &str, spec: &Value) -> Value {
+pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
     })

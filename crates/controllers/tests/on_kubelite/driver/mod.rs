@@ -10,4 +10,5 @@ mod queueing;
 mod refused;
 mod stage;
 mod tap;
+mod version_control;
 mod waking;

@@ -302,6 +302,7 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
         Kind::AgentProvider,
         Kind::ImplementationSpec,
         Kind::Memory,
+        Kind::VersionControlProvider,
     ] {
         definitions
             .create(&PostParams::default(), &kind.crd())

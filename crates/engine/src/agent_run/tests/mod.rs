@@ -4,6 +4,7 @@ mod bad_input;
 mod ends;
 mod starts;
 mod stops;
+mod version_control;
 mod world;
 
 use self::world::{World, object};

@@ -79,6 +79,7 @@ impl World {
                     provider: Some(Sight::Seen(Arc::new(provider))),
                     implementation: Some(Sight::Seen(Arc::new(implementation))),
                     memory: None,
+                    vcs: None,
                 },
                 jobs: BTreeMap::new(),
                 live_jobs: std::collections::BTreeSet::new(),
@@ -86,6 +87,7 @@ impl World {
                 keys: BTreeMap::new(),
                 refusal: None,
                 occupant: None,
+                branch_rival: None,
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
@@ -186,6 +188,7 @@ impl World {
             Question::AgentProvider(_) => self.observed.references.provider = Some(Sight::Absent),
             Question::ImplementationSpec(_) => self.observed.references.implementation = Some(Sight::Absent),
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
+            Question::VersionControlProvider(_) => self.observed.references.vcs = Some(Sight::Absent),
             Question::Keys(holder) => {
                 let keys = self.key_holders.get(holder).cloned().unwrap_or(Keys::Absent);
                 self.observed.keys.insert(holder.clone(), keys);

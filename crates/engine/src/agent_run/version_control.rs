@@ -1,0 +1,71 @@
+//! The repository of a run: what `vcs` decides, put to the run.
+
+use jangar_api::condition::{ConditionStatus, ConditionType};
+
+use super::{
+    NextStatus, Situation,
+    references::{Lacking, Remedy, Resolved, Unresolved},
+    start,
+};
+use crate::{
+    decision::Rejection,
+    vcs::{self, Request, Resolution, Unclear, VcsStamp},
+};
+
+/// What the run gets of version control. A run that can go on without does so when it has waited for as long as for any
+/// other object it refers to.
+pub(super) fn resolve(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Resolution, Unresolved> {
+    let before = situation.status.vcs.as_ref();
+    let request = Request {
+        run: situation.run,
+        agent: resolved.agent,
+        implementation: resolved.implementation,
+        provider: situation.observed.references.vcs.as_ref(),
+        keys: &situation.observed.keys,
+        rival: situation.observed.branch_rival.as_deref(),
+        head_before: before.and_then(|before| before.head_branch.as_deref()),
+    };
+    match vcs::resolve(&request, situation.settings) {
+        Ok(resolution) => Ok(resolution),
+        Err(Unclear::Ask(question)) => Err(Unresolved::Unsure(question)),
+        Err(Unclear::Wrong(why)) => Err(Unresolved::Wrong(why)),
+        Err(Unclear::Lacking {
+            why, optional: true, ..
+        }) if has_waited(situation, &why) => Ok(Resolution::Skipped(why)),
+        Err(Unclear::Lacking {
+            why, mend, watched, ..
+        }) => Err(Unresolved::Lacking(Lacking {
+            why,
+            remedy: if mend { Remedy::Mend } else { Remedy::Create },
+            watched,
+        })),
+    }
+}
+
+/// Whether the run has waited for long enough, now or before an earlier attempt.
+fn has_waited(situation: &Situation<'_>, why: &Rejection) -> bool {
+    let skipped = situation.status.common.condition(&ConditionType::VcsSkipped);
+    let before = skipped
+        .is_some_and(|skipped| skipped.status == ConditionStatus::True && skipped.reason == why.reason);
+    let since = start::waiting_since(situation, &why.reason);
+    let grace = situation.settings.runs.reference_grace;
+    let over = since.and_then(|since| since.checked_add(grace).ok());
+    before || grace.is_zero() || over.is_some_and(|over| over <= situation.now)
+}
+
+/// Puts into the status what the Job was made with.
+pub(super) fn record(next: &mut NextStatus<'_>, stamp: Option<VcsStamp>) {
+    let Some(stamp) = stamp else { return };
+    if let Some(status) = stamp.status {
+        next.status.vcs = Some(status);
+    }
+    next.version_control_skipped(
+        stamp
+            .skipped
+            .map(|words| Rejection::new(words.reason, words.message))
+            .as_ref(),
+    );
+    if let Some(words) = stamp.warning {
+        next.warn(&words.reason, &words.message);
+    }
+}
