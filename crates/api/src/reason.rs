@@ -133,6 +133,10 @@ string_enum! {
         NothingChanged,
         /// The forge did not take the commits; the message has its words.
         PushRejected,
+        /// The commits could not be sent to the forge; the message has git's words.
+        PushFailed,
+        /// The forge has no such branch, or nothing on it, although agent-runner said that it pushed.
+        BranchMissing,
         /// The commits are there, and the pull request that was asked for is not.
         PullRequestMissing,
         /// The forge could not be asked whether the work arrived.

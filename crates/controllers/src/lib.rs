@@ -10,10 +10,11 @@
 //! - [`caches`]: what is known of the cluster, and which change concerns whom;
 //! - [`queue`]: which key is next, and when (pure);
 //! - `effects`, `status`, `live`: the requests, one at a time;
-//! - [`lease`], [`start`]: who may write, and what happens when that changes.
+//! - [`lease`], [`start`]: who may write, and what happens when that changes;
+//! - [`forges`], [`deliveries`]: whether the work of runs arrived where it belongs.
 //!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
-//! look the same to it. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
+//! look the same to it; forges are asked through [`forges::Forges`]. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
 //! depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
 
 pub mod agent_run;
@@ -21,9 +22,11 @@ pub mod agents;
 mod backoff;
 pub mod caches;
 pub mod clock;
+pub mod deliveries;
 pub mod driver;
 mod effects;
 pub mod events;
+pub mod forges;
 pub mod halt;
 pub mod lease;
 mod live;
@@ -35,4 +38,4 @@ mod start;
 mod status;
 
 pub use served::Unserved;
-pub use start::{Controllers, Setup, State, start};
+pub use start::{Controllers, Setup, State, start, start_with};

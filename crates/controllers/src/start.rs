@@ -12,8 +12,10 @@ use crate::{
     agents::{AgentProviders, Agents, ImplementationSpecs, VersionControlProviders},
     backoff::Backoff,
     clock::Clock,
+    deliveries::Deliveries,
     driver::{Station, Term, TermSetup, station},
     events::Reporter,
+    forges::{Forges, Network},
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
@@ -73,6 +75,11 @@ pub struct Controllers {
 
 /// Starts the controllers.
 pub fn start(setup: Setup<'_>) -> Controllers {
+    start_with(setup, Arc::new(Network))
+}
+
+/// Starts the controllers with something else that answers for forges.
+pub fn start_with(setup: Setup<'_>, forges: Arc<dyn Forges>) -> Controllers {
     let metrics = Arc::new(Metrics::register(setup.registry));
     let (state_sender, state) = watch::channel(State::Waiting { unserved: Vec::new() });
     let (halter, halt) = halt();
@@ -84,6 +91,7 @@ pub fn start(setup: Setup<'_>) -> Controllers {
         metrics,
         state: state_sender,
         halt,
+        forges,
     };
     let mut task = JoinSet::new();
     task.spawn(office.run());
@@ -116,6 +124,7 @@ fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
     ];
     if settings.vcs.enabled {
         stations.push(station(VersionControlProviders));
+        stations.push(station(Deliveries));
     }
     stations
 }
@@ -129,6 +138,7 @@ struct Office {
     metrics: Arc<Metrics>,
     state: watch::Sender<State>,
     halt: Halt,
+    forges: Arc<dyn Forges>,
 }
 
 /// Why a term ended.
@@ -209,6 +219,7 @@ impl Office {
             ),
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
+            forges: Arc::clone(&self.forges),
         };
         let term = Term::begin(setup, stations(&self.settings));
         let end = tokio::select! {

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use jangar_api::reason::Reason;
+use jangar_api::{agents::version_control_provider::ForgeKind, reason::Reason};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -105,6 +105,59 @@ pub enum Question {
     PodsOf(Uid),
     /// The keys of this Secret or ConfigMap.
     Keys(KeyHolder),
+    /// What a forge has of the work of a run. It is not Kubernetes that is asked.
+    Delivery(Box<DeliveryQuery>),
+}
+
+/// What a forge is asked about the work of a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DeliveryQuery {
+    pub forge: ForgeKind,
+    /// Address of its API.
+    pub api: String,
+    pub repository: String,
+    /// The branch that the work started from; absent, how far it is ahead cannot be asked.
+    pub base: Option<String>,
+    pub head: String,
+    /// With what to ask.
+    pub credentials: ApiCredentials,
+}
+
+/// With what the API of a forge is asked. Only names of Secrets stand in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ApiCredentials {
+    Token {
+        secret: String,
+        key: String,
+    },
+    /// A GitHub App, which makes a token for the question.
+    App {
+        app_id: String,
+        installation_id: String,
+        secret: String,
+        key: String,
+    },
+}
+
+/// What a forge said about the work of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryAnswer {
+    /// What is there.
+    Found {
+        /// The last commit of the branch; absent if there is no such branch.
+        commit: Option<String>,
+        /// How many commits it is ahead, if that was asked.
+        commits_ahead: Option<u32>,
+        /// The open pull request for it, by number and address.
+        pull_request: Option<(u64, String)>,
+    },
+    /// It could not be asked.
+    Failed {
+        /// The words of the forge, or about it.
+        message: String,
+        /// Whether it may be answered later.
+        passing: bool,
+    },
 }
 
 /// What holds values by key. These kinds are not watched: a cache would hold every Secret of the namespace.

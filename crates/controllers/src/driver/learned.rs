@@ -10,7 +10,9 @@ use jangar_api::agents::{
     implementation_spec::ImplementationSpec, memory::Memory,
     version_control_provider::VersionControlProvider,
 };
-use jangar_engine::decision::{Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid};
+use jangar_engine::decision::{
+    DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid,
+};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
 use crate::caches::{Cached, Caches, ResourceVersion};
@@ -30,6 +32,8 @@ pub struct Learned {
     pub pods_of: BTreeMap<Uid, BTreeSet<String>>,
     /// What Secrets and ConfigMaps hold, by key.
     pub keys: BTreeMap<KeyHolder, Keys>,
+    /// What forges said about the work of the run.
+    pub deliveries: BTreeMap<DeliveryQuery, DeliveryAnswer>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the last effects were to create.

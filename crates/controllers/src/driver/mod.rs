@@ -34,6 +34,7 @@ use crate::{
     caches::{Cached, Caches, Change, World},
     clock::Clock,
     events::Reporter,
+    forges::Forges,
     halt::Halt,
     lease::{Gate, WriteError},
     metrics::{Metrics, ObjectKind, RequestResult, Verb},
@@ -94,6 +95,7 @@ pub struct Context {
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) halt: Halt,
+    pub(crate) forges: Arc<dyn Forges>,
 }
 
 impl Context {

@@ -12,6 +12,7 @@ use crate::{
     caches::{Caches, Listener, Scope, World, spawn_watches},
     clock::Clock,
     events::Reporter,
+    forges::Forges,
     halt::Halt,
     lease::Gate,
     metrics::Metrics,
@@ -26,6 +27,8 @@ pub struct TermSetup {
     pub reporter: Reporter,
     pub metrics: Arc<Metrics>,
     pub halt: Halt,
+    /// What answers for forges.
+    pub forges: Arc<dyn Forges>,
 }
 
 impl fmt::Debug for TermSetup {
@@ -72,6 +75,7 @@ impl Term {
             reporter: setup.reporter,
             metrics: setup.metrics,
             halt: setup.halt,
+            forges: setup.forges,
         });
         let mut stations = JoinSet::new();
         for station in controllers {

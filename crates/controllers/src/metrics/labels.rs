@@ -163,6 +163,7 @@ label_values! {
         Job = "job",
         PodsOf = "pods_of",
         Keys = "keys",
+        Delivery = "delivery",
     }
 }
 
@@ -177,6 +178,7 @@ impl From<&Question> for QuestionKind {
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
             Question::Keys(_) => Self::Keys,
+            Question::Delivery(_) => Self::Delivery,
         }
     }
 }

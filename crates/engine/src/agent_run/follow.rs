@@ -197,4 +197,5 @@ pub(super) fn succeed(
 /// Takes over what the agent reported.
 fn report(next: &mut NextStatus<'_>, ending: &Ending) {
     next.status.outcome = Some(ending.report.clone());
+    version_control::report(next, ending);
 }

@@ -125,6 +125,12 @@ impl<'a> NextStatus<'a> {
         }
     }
 
+    /// Says what is known of the work that was to be delivered.
+    pub(super) fn delivered(&mut self, status: ConditionStatus, Rejection { reason, message }: &Rejection) {
+        self.conditions
+            .set(ConditionType::Delivered, status, reason.clone(), message.clone());
+    }
+
     /// Ended with success, but nothing was left to read the result from.
     pub(super) fn without_result(&mut self, message: &str) {
         self.conditions.set(

@@ -2,6 +2,7 @@
 
 use jangar_api::condition::{ConditionStatus, ConditionType};
 
+use super::outcome::Ending;
 use super::{
     NextStatus, Situation,
     references::{Lacking, Remedy, Resolved, Unresolved},
@@ -51,6 +52,18 @@ fn has_waited(situation: &Situation<'_>, why: &Rejection) -> bool {
     let grace = situation.settings.runs.reference_grace;
     let over = since.and_then(|since| since.checked_add(grace).ok());
     before || grace.is_zero() || over.is_some_and(|over| over <= situation.now)
+}
+
+/// Takes over what agent-runner says of the work. Whether it arrived is asked later, so that no forge holds up the end of a
+/// run.
+pub(super) fn report(next: &mut NextStatus<'_>, ending: &Ending) {
+    let (Some(vcs), Some(reported)) = (&mut next.status.vcs, &ending.delivery) else {
+        return;
+    };
+    let said = ending.report.message.as_deref();
+    if let Some((status, why)) = reported.record(vcs, said) {
+        next.delivered(status, &why);
+    }
 }
 
 /// Puts into the status what the Job was made with.

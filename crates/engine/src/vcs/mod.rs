@@ -6,6 +6,7 @@
 //! | `addresses` | where the forge's API, repositories and pages are |
 //! | `branch` | the branches that work starts from and goes to |
 //! | `repository` | which repositories may be used |
+//! | `delivery` | whether the work arrived at the forge |
 //! | `provider` | VersionControlProvider: whether it can be used |
 //! | `resolve` | what one run gets of all this |
 //! | `environment` | what the pod of the run is told |
@@ -16,6 +17,7 @@
 mod addresses;
 mod auth;
 mod branch;
+pub mod delivery;
 mod environment;
 pub mod provider;
 mod repository;
@@ -28,6 +30,7 @@ pub(crate) use self::environment::{KNOWN_HOSTS_DIRECTORY, SSH_DIRECTORY, variabl
 pub use self::{
     auth::{AppKey, Auth, Credentials, StoredValue},
     branch::{WantedBranch, wanted_branch},
+    delivery::ReportedDelivery,
     environment::VcsDocument,
     resolve::{Access, Request, Resolution, Unclear, VersionControl, is_asked_for, reference, resolve},
     stamp::VcsStamp,

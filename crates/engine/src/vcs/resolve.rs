@@ -402,8 +402,13 @@ fn authorised(access: Access, auth: &Auth, name: &str, required: bool) -> Result
     Ok(Access::ReadOnly)
 }
 
+/// Whether the forge has an API for branches and pull requests.
+pub(super) fn has_api(forge: &ForgeKind) -> bool {
+    !matches!(forge, ForgeKind::Generic | ForgeKind::Other(_))
+}
+
 /// Whether a pull request is opened for what a run has pushed.
-fn pull_requests(spec: &VersionControlProviderSpec) -> bool {
+pub(super) fn pull_requests(spec: &VersionControlProviderSpec) -> bool {
     let capable = spec
         .capabilities
         .as_ref()
@@ -412,7 +417,7 @@ fn pull_requests(spec: &VersionControlProviderSpec) -> bool {
         .defaults
         .as_ref()
         .and_then(|defaults| defaults.pull_request.as_ref());
-    spec.provider != ForgeKind::Generic
+    has_api(&spec.provider)
         && capable != Some(false)
         && defaults.and_then(|defaults| defaults.enabled) != Some(false)
 }

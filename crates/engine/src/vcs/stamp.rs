@@ -53,6 +53,7 @@ impl VcsStamp {
                     base_branch: vcs.base.clone(),
                     head_branch: vcs.head.clone(),
                     mode: Some(vcs.access.mode()),
+                    ..VcsStatus::default()
                 }),
                 skipped: None,
                 warning: vcs.auth.deprecated.as_ref().map(|message| Words {

@@ -19,6 +19,7 @@ use jangar_controllers::{
     caches::{Caches, Change},
     driver::{Controller, Scene, Term, TermSetup, station},
     events::Reporter,
+    forges::Network,
     halt::{Halter, halt},
     lease::{Elector, Leadership},
     metrics::Metrics,
@@ -145,6 +146,7 @@ impl Stage {
             gate: leadership.gate(),
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
+            forges: Arc::new(Network),
         };
         let term = Term::begin(setup, vec![station(script)]);
         settle().await;

@@ -1,15 +1,27 @@
 //! Forges and the runs that work there, on an API server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use futures::{FutureExt, future::BoxFuture};
 use jangar_api::{
     agents::{agent_run::AgentRun, version_control_provider::VersionControlProvider},
     condition::ConditionType,
 };
-use jangar_controllers::{Setup, State, start};
-use jangar_engine::settings::{Settings, VcsSettings};
+use jangar_controllers::{
+    Setup, State,
+    forges::{Credential, Forges},
+    start, start_with,
+};
+use jangar_engine::{
+    decision::{DeliveryAnswer, DeliveryQuery},
+    settings::{Settings, VcsSettings},
+};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
+};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -171,4 +183,160 @@ async fn switched_off_forges_are_not_even_watched() {
         .filter(|what| what.contains("versioncontrol"))
         .collect();
     assert_eq!(asked, [] as [&str; 0]);
+}
+
+/// A forge that says what the test tells it to, and remembers what it was asked with.
+#[derive(Debug, Default)]
+struct Told {
+    answers: Mutex<Vec<DeliveryAnswer>>,
+    asked: Mutex<Vec<(String, Vec<u8>)>>,
+}
+
+impl Forges for Told {
+    fn delivery<'a>(
+        &'a self,
+        query: &'a DeliveryQuery,
+        credential: Credential,
+        _: Timestamp,
+    ) -> BoxFuture<'a, DeliveryAnswer> {
+        self.asked
+            .lock()
+            .unwrap()
+            .push((query.head.clone(), credential.0));
+        let answer = self.answers.lock().unwrap().remove(0);
+        async move { answer }.boxed()
+    }
+}
+
+fn found(commit: &str) -> DeliveryAnswer {
+    DeliveryAnswer::Found {
+        commit: Some(commit.to_owned()),
+        commits_ahead: Some(2),
+        pull_request: Some((7, "https://forge.example/7".to_owned())),
+    }
+}
+
+fn down() -> DeliveryAnswer {
+    DeliveryAnswer::Failed {
+        message: "GET /repos/example/adder/branches/x: 503".to_owned(),
+        passing: true,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_forge_is_asked_after_the_end_until_it_answers_and_never_again() {
+    let cluster = stage().await;
+    let props = Props { cluster: &cluster };
+    token(&cluster).await;
+    declare(&cluster, &json!({ "baseBranch": "main" })).await;
+    let forges = Arc::new(Told::default());
+    forges.answers.lock().unwrap().extend([down(), found("c0ffee")]);
+    let setup = Setup {
+        client: cluster.client(),
+        settings: Arc::new(settings()),
+        clock: OddClock::right(),
+        identity: identity("one"),
+        registry: &mut Registry::default(),
+    };
+    let _controllers = start_with(setup, Arc::clone(&forges) as Arc<dyn Forges>);
+    settle().await;
+    run(&props, "a", &json!({})).await;
+    settle().await;
+    assert_eq!(*forges.asked.lock().unwrap(), [], "nothing was pushed yet");
+
+    // As agent-runner reports it.
+    let ended = json!({ "status": {
+        "phase": "Succeeded", "finishedAt": Timestamp::now(),
+        "vcs": { "commit": "f00", "commitsAhead": 2 },
+        "conditions": [{
+            "type": "Delivered", "status": "Unknown", "reason": "DeliveryUnknown", "message": "",
+            "lastTransitionTime": Timestamp::now(),
+        }],
+    } });
+    let params = PatchParams::default();
+    props
+        .runs()
+        .patch_status("a", &params, &Patch::Merge(ended))
+        .await
+        .unwrap();
+    settle().await;
+    let delivered = async || {
+        let status = props.runs().get("a").await.unwrap().status.unwrap();
+        let condition = status
+            .common
+            .condition(&ConditionType::Delivered)
+            .unwrap()
+            .clone();
+        (
+            condition.status.as_str().to_owned(),
+            condition.reason.as_str().to_owned(),
+            condition.message,
+        )
+    };
+    let (status, reason, message) = delivered().await;
+    assert_eq!((status.as_str(), reason.as_str()), ("Unknown", "DeliveryUnknown"));
+    assert!(message.contains("503"), "{message}");
+
+    sleep(seconds(31)).await;
+    let (status, reason, message) = delivered().await;
+    assert_eq!(
+        (status.as_str(), reason.as_str()),
+        ("True", "Delivered"),
+        "{message}"
+    );
+    let vcs = props.runs().get("a").await.unwrap().status.unwrap().vcs.unwrap();
+    assert_eq!(vcs.commit.as_deref(), Some("c0ffee"));
+    assert_eq!(
+        vcs.pull_request.unwrap().url.as_deref(),
+        Some("https://forge.example/7")
+    );
+    sleep(seconds(3600)).await;
+    let asked = forges.asked.lock().unwrap().clone();
+    assert_eq!(asked, vec![("agents/a".to_owned(), b"not-for-logs".to_vec()); 2]);
+}
+
+/// The documents of every block of YAML on the page about version control.
+fn documents() -> Vec<Value> {
+    let page = include_str!("../../../../../docs/version-control.md");
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let documents = blocks.flat_map(|block| block.split("\n---\n"));
+    documents
+        .map(|text| serde_saphyr::from_str(text).unwrap())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_examples_of_the_manual_work_as_it_says() {
+    let cluster = cluster_with_kinds().await;
+    let props = Props { cluster: &cluster };
+    let _controllers = controllers(&cluster, &Tap::new(), "one");
+    settle().await;
+    let documents = documents();
+    assert!(documents.len() >= 8, "{documents:?}");
+    for document in &documents {
+        let object: DynamicObject = serde_json::from_value(document.clone()).unwrap();
+        let types = object.types.clone().unwrap();
+        let (group, version) = types
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &types.api_version));
+        let plural = format!("{}s", types.kind.to_ascii_lowercase());
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, &types.kind), &plural);
+        let api: Api<DynamicObject> = Api::default_namespaced_with(cluster.client(), &resource);
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+    sleep(seconds(40)).await;
+
+    let forges: Api<VersionControlProvider> = Api::default_namespaced(cluster.client());
+    for forge in forges.list(&ListParams::default()).await.unwrap() {
+        let status = forge.status.unwrap();
+        let ready = status.common.condition(&ConditionType::Ready).unwrap();
+        assert_eq!(ready.reason.as_str(), "AuthReady", "{}", ready.message);
+    }
+    assert_eq!(props.job_names().await, ["fix-7-job"]);
+    assert_eq!(head(&props, "fix-7").await.as_deref(), Some("agents/7-fix-7"));
 }

@@ -55,6 +55,71 @@ fn the_status_shows_the_repository_and_the_branches_of_the_run_until_its_end() {
 }
 
 #[test]
+fn what_agent_runner_says_of_the_work_stands_in_the_status_at_the_end_of_the_run() {
+    let pushed = json!({"state": "Pushed", "branch": "agents/mend", "commit": "c0ffee", "commitsAhead": 2,
+                        "pullRequest": {"number": 7, "url": "https://forge.example/7"}});
+    for (exit, words, status, reason, parts) in [
+        (
+            0,
+            json!({"vcs": pushed}),
+            "Unknown",
+            Reason::DeliveryUnknown,
+            "pushed 2 commits to agents/mend",
+        ),
+        (
+            0,
+            json!({"vcs": {"state": "NothingChanged", "commitsAhead": 0}}),
+            "False",
+            Reason::NothingChanged,
+            "without a commit",
+        ),
+        (
+            125,
+            json!({"reason": "PushRejected", "message": "a hook declined", "vcs": {"state": "PushRejected", "commitsAhead": 1}}),
+            "False",
+            Reason::PushRejected,
+            "a hook declined",
+        ),
+    ] {
+        let mut world = world(&json!({}));
+        world.settle().pod_ended("mend-job", exit, &words).settle();
+        let delivered = world.condition(&ConditionType::Delivered);
+        assert_eq!((delivered.status.as_str(), &delivered.reason), (status, &reason));
+        assert!(delivered.message.contains(parts), "{}", delivered.message);
+        let vcs = world.status().vcs.expect("a repository");
+        assert_eq!(vcs.head_branch.as_deref(), Some("agents/mend"));
+        assert_eq!(
+            vcs.commits_ahead
+                .map(|ahead| u32::try_from(ahead.get()).expect("a count")),
+            words["vcs"]["commitsAhead"]
+                .as_u64()
+                .map(|ahead| u32::try_from(ahead).expect("a count"))
+        );
+    }
+}
+
+#[test]
+fn a_run_without_a_repository_says_nothing_about_a_delivery() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod_ended(
+            "mend-job",
+            0,
+            &json!({"vcs": {"state": "Pushed", "commitsAhead": 1}}),
+        )
+        .settle();
+    assert!(
+        world
+            .status()
+            .common
+            .condition(&ConditionType::Delivered)
+            .is_none()
+    );
+    assert_eq!(world.status().vcs, None);
+}
+
+#[test]
 fn a_run_that_needs_no_repository_goes_on_without_and_says_why() {
     let mut world = world(&json!({"mode": "none"}));
     world.settle();

@@ -189,6 +189,7 @@ impl World {
             Question::ImplementationSpec(_) => self.observed.references.implementation = Some(Sight::Absent),
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
             Question::VersionControlProvider(_) => self.observed.references.vcs = Some(Sight::Absent),
+            Question::Delivery(_) => panic!("no run waits for a forge"),
             Question::Keys(holder) => {
                 let keys = self.key_holders.get(holder).cloned().unwrap_or(Keys::Absent);
                 self.observed.keys.insert(holder.clone(), keys);

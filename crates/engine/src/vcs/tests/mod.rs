@@ -1,6 +1,7 @@
 //! What a run gets of version control, and what is said where it gets nothing.
 
 mod branches;
+mod deliveries;
 mod providers;
 mod reasons;
 
