@@ -19,6 +19,7 @@ use crate::{
     lease::WriteError,
     live::{self, Holder},
     metrics::{EffectKind, EffectResult, Verb},
+    tokens,
 };
 
 /// Under this name our writes stand in the managed fields of objects.
@@ -95,6 +96,8 @@ async fn send(
         Effect::DeleteRun { run } => {
             delete::<AgentRun>(context, namespace, run, DeleteParams::background(), work).await
         }
+        Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,
+        Effect::RevokeToken { secret, api } => tokens::revoke(context, namespace, secret, api).await,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{fmt, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use jangar_engine::decision::{ApiCredentials, DeliveryAnswer, DeliveryQuery};
+use jangar_engine::decision::{ApiCredentials, DeliveryAnswer, DeliveryQuery, NewToken};
 use jangar_forge::{App, Forge, ForgeError, Kind, Patience, Token};
 use jiff::Timestamp;
 
@@ -32,6 +32,31 @@ pub trait Forges: fmt::Debug + Send + Sync {
         credential: Credential,
         now: Timestamp,
     ) -> BoxFuture<'a, DeliveryAnswer>;
+
+    /// Makes a token of a GitHub App. `key` is the App's private key.
+    fn mint<'a>(
+        &'a self,
+        new: &'a NewToken,
+        key: Credential,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Minted, Failure>>;
+
+    /// Takes a token back.
+    fn revoke<'a>(&'a self, api: &'a str, token: Credential) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+/// A token that was made.
+#[derive(Clone, Debug)]
+pub struct Minted {
+    pub token: Credential,
+    pub expires_at: Timestamp,
+}
+
+/// Why a forge did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The words of the forge, or about it.
+    pub message: String,
 }
 
 /// Forges over the network.
@@ -59,6 +84,41 @@ impl Forges for Network {
             }
         }
         .boxed()
+    }
+
+    fn mint<'a>(
+        &'a self,
+        new: &'a NewToken,
+        key: Credential,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Minted, Failure>> {
+        async move {
+            let app = App::new(&new.app_id, &key.0, &new.api, Patience::none())?;
+            let made = app
+                .mint(&new.installation_id, &new.repository, new.writes, now)
+                .await?;
+            Ok(Minted {
+                token: Credential(made.token.reveal().as_bytes().to_vec()),
+                expires_at: made.expires_at,
+            })
+        }
+        .boxed()
+    }
+
+    fn revoke<'a>(&'a self, api: &'a str, token: Credential) -> BoxFuture<'a, Result<(), Failure>> {
+        async move {
+            let token = Token::new(String::from_utf8_lossy(&token.0));
+            Ok(App::revoke(api, token, Patience::none()).await?)
+        }
+        .boxed()
+    }
+}
+
+impl From<ForgeError> for Failure {
+    fn from(error: ForgeError) -> Self {
+        Self {
+            message: error.to_string(),
+        }
     }
 }
 

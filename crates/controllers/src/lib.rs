@@ -36,6 +36,7 @@ mod served;
 mod signal;
 mod start;
 mod status;
+mod tokens;
 
 pub use served::Unserved;
 pub use start::{Controllers, Setup, State, start, start_with};

@@ -253,8 +253,19 @@ async fn delivery(
     Ok(counted)
 }
 
+/// A Secret with its values, for those who put one there themselves.
+pub(crate) async fn secret(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Secret>, ReadError> {
+    let api = Api::<Secret>::namespaced(context.client.clone(), namespace);
+    let what = || format!("Secret {namespace}/{name}");
+    bounded::<Secret, _>(context, Verb::Get, what, api.get_opt(name)).await
+}
+
 /// One value of a Secret, which goes to a forge and nowhere else.
-async fn value_of(
+pub(crate) async fn value_of(
     context: &Context,
     namespace: &str,
     name: &str,
@@ -263,9 +274,7 @@ async fn value_of(
     if !can_be_a_name(name) {
         return Ok(None);
     }
-    let api = Api::<Secret>::namespaced(context.client.clone(), namespace);
-    let what = || format!("Secret {namespace}/{name}");
-    let found = bounded::<Secret, _>(context, Verb::Get, what, api.get_opt(name)).await?;
+    let found = secret(context, namespace, name).await?;
     let value = found.and_then(|secret| secret.data?.remove(key));
     Ok(value.map(|value| Credential(value.0)))
 }

@@ -14,7 +14,7 @@ use jangar_api::{agents::version_control_provider::ForgeKind, reason::Reason};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ConfigMap, Pod},
+    core::v1::{ConfigMap, Pod, Secret},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -214,6 +214,47 @@ pub enum Effect {
     },
     /// Deletes a run that has been kept for long enough.
     DeleteRun { run: ObjectId },
+    /// Sees to it that a Secret of the run holds a token of a GitHub App that is good for long enough. One that does already is
+    /// left as it is. A token whose answer is lost is not found again, and ends by itself within the hour.
+    MintToken(Box<NewToken>),
+    /// Takes the token in a Secret back, and removes the Secret.
+    RevokeToken {
+        secret: String,
+        /// Address of the forge's API.
+        api: String,
+    },
+}
+
+/// A token of a GitHub App that is to be made for one repository.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NewToken {
+    /// The Secret that it goes to, without it.
+    pub secret: Secret,
+    /// Address of the forge's API.
+    pub api: String,
+    pub app_id: String,
+    pub installation_id: String,
+    /// The Secret with the App's private key, and the key in it.
+    pub key_secret: String,
+    pub key: String,
+    pub repository: String,
+    pub writes: bool,
+    /// A token that lasts longer than this need not be replaced.
+    pub good_until: Timestamp,
+    /// The new one is used until then at the latest.
+    pub used_until: Timestamp,
+}
+
+/// What became of the token that a plan asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenSight {
+    Ready {
+        expires_at: Timestamp,
+    },
+    /// It could not be had; the words are the forge's, or about it.
+    Failed {
+        message: String,
+    },
 }
 
 /// A Job that is to be created.

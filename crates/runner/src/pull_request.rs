@@ -6,9 +6,7 @@ use jangar_forge::{Forge, ForgeError, Kind, NewPullRequest, Patience, PullReques
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    askpass::TOKEN_VARIABLES, environment::Environment, mask::Masker, repository::Checkout, template::render,
-};
+use crate::{askpass::token, environment::Environment, mask::Masker, repository::Checkout, template::render};
 
 /// How long it may take, with all tries. What was pushed is safe already.
 const OPEN_MAX: Duration = Duration::from_mins(2);
@@ -71,10 +69,7 @@ pub(crate) fn open(
     let api = environment
         .get("VCS_API_BASE_URL")
         .ok_or(PullRequestError::NoAddress)?;
-    let token = TOKEN_VARIABLES
-        .into_iter()
-        .find_map(|variable| environment.get(variable))
-        .ok_or(PullRequestError::NoToken)?;
+    let token = token(environment).ok_or(PullRequestError::NoToken)?;
     let (Some(base), Some(head)) = (&checkout.base, &checkout.repository.head) else {
         return Err(PullRequestError::NoBase);
     };

@@ -24,6 +24,7 @@ pub mod clock;
 pub mod cluster;
 pub mod conformance;
 pub mod faults;
+pub mod forges;
 pub mod node;
 pub mod program;
 pub mod scenario;

@@ -7,7 +7,7 @@ use jangar_engine::settings::{Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::clock::WallClock;
+use crate::{clock::WallClock, forges::Obliging};
 
 /// What a process finds when it starts.
 #[derive(Clone)]
@@ -64,12 +64,13 @@ impl Shipped {
 
 impl Program for Shipped {
     fn start(&self, surroundings: Surroundings) -> Running {
-        Box::new(jangar_controllers::start(Setup {
+        let setup = Setup {
             client: surroundings.client,
             settings: Arc::clone(&self.settings),
             clock: surroundings.wall,
             identity: Identity::new(surroundings.identity).expect("a short name"),
             registry: &mut Registry::default(),
-        }))
+        };
+        Box::new(jangar_controllers::start_with(setup, Arc::new(Obliging)))
     }
 }

@@ -130,6 +130,10 @@ pub fn jobs() -> Collection {
     Collection::new("batch", "jobs")
 }
 
+pub fn secrets() -> Collection {
+    Collection::new("", "secrets")
+}
+
 pub fn pods() -> Collection {
     Collection::new("", "pods")
 }

@@ -125,6 +125,10 @@ pub struct VcsStatus {
     /// How many commits that branch is ahead of the one that the work started from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commits_ahead: Option<Int32>,
+    /// Until when the run's token of a GitHub App is used. It is renewed before that as long as the run works.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_expires_at: Option<Timestamp>,
     /// The pull request for the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_request: Option<PullRequestStatus>,

@@ -36,6 +36,7 @@ pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed
         keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),
         occupant: scene.learned.occupant.clone(),
+        token: scene.learned.token.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use jangar_api::agents::{
     version_control_provider::VersionControlProvider,
 };
 use jangar_engine::decision::{
-    DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid,
+    DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, TokenSight, Uid,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
@@ -34,6 +34,8 @@ pub struct Learned {
     pub keys: BTreeMap<KeyHolder, Keys>,
     /// What forges said about the work of the run.
     pub deliveries: BTreeMap<DeliveryQuery, DeliveryAnswer>,
+    /// What became of the token that the last effects asked for.
+    pub token: Option<TokenSight>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the last effects were to create.

@@ -123,6 +123,8 @@ label_values! {
         DeletePod = "delete_pod",
         ReleaseJob = "release_job",
         DeleteRun = "delete_run",
+        MintToken = "mint_token",
+        RevokeToken = "revoke_token",
     }
 }
 
@@ -135,6 +137,8 @@ impl From<&Effect> for EffectKind {
             Effect::DeletePod { .. } => Self::DeletePod,
             Effect::ReleaseJob { .. } => Self::ReleaseJob,
             Effect::DeleteRun { .. } => Self::DeleteRun,
+            Effect::MintToken(_) => Self::MintToken,
+            Effect::RevokeToken { .. } => Self::RevokeToken,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     outcome::{self, Ending, Verdict},
     retry, spec_hash,
     stamp::Stamp,
-    start, vanished, version_control, waiting,
+    start, token, vanished, version_control, waiting,
 };
 use crate::decision::{Decision, ObjectId, Plan, Question};
 
@@ -83,7 +83,7 @@ fn attend(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
     if jobs::is_deleting(job) {
         return vanished::deleted(situation, job, &sight);
     }
-    waiting::plan(situation, job, &sight)
+    token::kept_fresh(situation, job, waiting::plan(situation, job, &sight))
 }
 
 /// How a Job ended by itself, as its own conditions tell. A Job that was deleted later still does: our finalizer holds it.

@@ -31,6 +31,7 @@ mod stamp;
 mod start;
 #[cfg(test)]
 mod tests;
+mod token;
 mod vanished;
 mod version_control;
 mod waiting;
@@ -58,7 +59,7 @@ use k8s_openapi::api::batch::v1::Job;
 pub use self::spec_hash::spec_hash;
 use self::{attempt::Attempt, next_status::NextStatus};
 use crate::{
-    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, Uid},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, TokenSight, Uid},
     job,
     settings::Settings,
 };
@@ -85,6 +86,8 @@ pub struct Observed {
     pub occupant: Option<Occupant>,
     /// Another run that has not ended and works on the branch that this one would take.
     pub branch_rival: Option<String>,
+    /// What became of the token that the plan before asked for.
+    pub token: Option<TokenSight>,
 }
 
 impl Observed {
@@ -135,7 +138,10 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     // Finer than anybody needs, and shorter to read.
     let now = now.round(Unit::Millisecond).unwrap_or(now);
     let leftovers = match leftovers::clean_up(observed, settings, now) {
-        Ok(plan) => plan,
+        Ok(mut plan) => {
+            token::revoked_with_jobs(observed, &mut plan);
+            plan
+        }
         Err(question) => return Decision::look(question),
     };
     let Some(run) = &observed.run else {
@@ -158,6 +164,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     };
     match situation.decide() {
         Decision::Act(mut plan) => {
+            token::revoked_with_jobs(observed, &mut plan);
             plan.effects.splice(0..0, leftovers.effects);
             plan.notices.extend(leftovers.notices);
             plan.wake_at = leftovers::sooner(plan.wake_at, leftovers.wake_at);

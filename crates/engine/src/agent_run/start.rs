@@ -17,12 +17,12 @@ use super::{
     references::{self, Lacking, Resolved, Unresolved},
     retry, spec_hash,
     stamp::Stamp,
-    version_control,
+    token, version_control,
 };
 use crate::{
-    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection},
+    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection, TokenSight},
     job::{self, JobRequest},
-    vcs::{Resolution, VcsStamp},
+    vcs::{Resolution, TokenStamp, VcsStamp},
 };
 
 /// How long after a refusal that may pass, such as a quota, the Job is tried again. No event tells when it has.
@@ -125,6 +125,10 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         contract: built.contract,
         vcs: VcsStamp::of(&vcs),
     };
+    let Some(stamp) = with_token(situation, stamp, &vcs) else {
+        // All else is well, so that a token is made for something.
+        return Ok(mint(situation, &vcs).into_iter().collect());
+    };
     stamp.put_on(&mut built.job);
     let files = built
         .config_map
@@ -134,6 +138,38 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         pod_fields: built.pod_fields,
     }));
     Ok(files.into_iter().chain([job]).collect())
+}
+
+/// The stamp of a Job with the token it needs; `None` if that has to be made first.
+fn with_token(situation: &Situation<'_>, stamp: Stamp, vcs: &Resolution) -> Option<Stamp> {
+    let Resolution::Ready(ready) = vcs else {
+        return Some(stamp);
+    };
+    let Some(new) = token::wanted(situation, ready) else {
+        return Some(stamp);
+    };
+    let Some(TokenSight::Ready { expires_at }) = &situation.observed.token else {
+        return None;
+    };
+    let token = TokenStamp {
+        secret: new.secret.name_any(),
+        api: new.api,
+        repository: new.repository,
+        writes: new.writes,
+        expires_at: *expires_at,
+    };
+    Some(Stamp {
+        vcs: stamp.vcs.map(|vcs| vcs.with_token(token)),
+        ..stamp
+    })
+}
+
+fn mint(situation: &Situation<'_>, vcs: &Resolution) -> Option<Effect> {
+    let Resolution::Ready(ready) = vcs else {
+        return None;
+    };
+    let new = token::wanted(situation, ready)?;
+    Some(Effect::MintToken(Box::new(new)))
 }
 
 /// Something the run refers to is not there, or cannot be read: it has the grace to come, or to be mended.

@@ -1,16 +1,19 @@
 //! The repository of a run: what `vcs` decides, put to the run.
 
-use jangar_api::condition::{ConditionStatus, ConditionType};
+use jangar_api::{
+    condition::{ConditionStatus, ConditionType},
+    reason::Reason,
+};
 
 use super::outcome::Ending;
 use super::{
     NextStatus, Situation,
     references::{Lacking, Remedy, Resolved, Unresolved},
-    start,
+    start, token,
 };
 use crate::{
-    decision::Rejection,
-    vcs::{self, Request, Resolution, Unclear, VcsStamp},
+    decision::{Rejection, TokenSight},
+    vcs::{self, Credentials, Request, Resolution, Unclear, VcsStamp},
 };
 
 /// What the run gets of version control. A run that can go on without does so when it has waited for as long as for any
@@ -26,7 +29,9 @@ pub(super) fn resolve(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Res
         rival: situation.observed.branch_rival.as_deref(),
         head_before: before.and_then(|before| before.head_branch.as_deref()),
     };
-    match vcs::resolve(&request, situation.settings) {
+    let answer =
+        vcs::resolve(&request, situation.settings).and_then(|resolution| with_app(situation, resolution));
+    match answer {
         Ok(resolution) => Ok(resolution),
         Err(Unclear::Ask(question)) => Err(Unresolved::Unsure(question)),
         Err(Unclear::Wrong(why)) => Err(Unresolved::Wrong(why)),
@@ -41,6 +46,32 @@ pub(super) fn resolve(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Res
             watched,
         })),
     }
+}
+
+/// A run of a GitHub App has a Secret for its token, and waits for a forge that gives none.
+fn with_app(situation: &Situation<'_>, resolution: Resolution) -> Result<Resolution, Unclear> {
+    let Resolution::Ready(mut ready) = resolution else {
+        return Ok(resolution);
+    };
+    if !matches!(ready.auth.credentials, Credentials::App(_)) {
+        return Ok(Resolution::Ready(ready));
+    }
+    if let Some(TokenSight::Failed { message }) = &situation.observed.token {
+        let policy = situation.run.spec.vcs_policy.as_ref();
+        let problem = format!(
+            "VersionControlProvider {}: no token of the GitHub App could be had ({message})",
+            ready.provider
+        );
+        return Err(Unclear::Lacking {
+            why: Rejection::new(Reason::VcsAuthUnavailable, problem),
+            mend: true,
+            watched: false,
+            optional: policy.and_then(|policy| policy.required) != Some(true),
+        });
+    }
+    let name = token::secret_name(&situation.observed.key.name, situation.attempt.current());
+    ready.token_secret = Some(name.into());
+    Ok(Resolution::Ready(ready))
 }
 
 /// Whether the run has waited for long enough, now or before an earlier attempt.

@@ -155,7 +155,7 @@ fn config_map_name(run: &str, attempt: u32) -> DnsLabel {
     DnsLabel::join(run, &of_attempt("spec", attempt))
 }
 
-fn of_attempt(suffix: &str, attempt: u32) -> String {
+pub(crate) fn of_attempt(suffix: &str, attempt: u32) -> String {
     if attempt <= 1 {
         suffix.to_owned()
     } else {
@@ -285,15 +285,21 @@ fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) 
         namespace: Some(run.namespace.to_owned()),
         labels: Some(object_labels(request, run)),
         annotations: Some(annotations.map(|(key, value)| (key.to_owned(), value)).into()),
-        owner_references: Some(vec![OwnerReference {
-            api_version: AgentRun::api_version(&()).into_owned(),
-            kind: AgentRun::kind(&()).into_owned(),
-            name: run.name.to_owned(),
-            uid: run.uid.to_owned(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }]),
+        owner_references: Some(vec![owned_by(request.run)]),
         ..Default::default()
+    }
+}
+
+/// What an object says that belongs to a run.
+pub(crate) fn owned_by(run: &AgentRun) -> OwnerReference {
+    let metadata = &run.metadata;
+    OwnerReference {
+        api_version: AgentRun::api_version(&()).into_owned(),
+        kind: AgentRun::kind(&()).into_owned(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 

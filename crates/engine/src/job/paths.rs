@@ -34,6 +34,7 @@ pub(super) struct VolumeNames {
     pub(super) auth_secret: String,
     pub(super) vcs_ssh: String,
     pub(super) vcs_known_hosts: String,
+    pub(super) vcs_token: String,
 }
 
 impl VolumeNames {
@@ -49,6 +50,7 @@ impl VolumeNames {
             auth_secret: name("auth-secret"),
             vcs_ssh: name("vcs-ssh"),
             vcs_known_hosts: name("vcs-known-hosts"),
+            vcs_token: name("vcs-token"),
         }
     }
 }

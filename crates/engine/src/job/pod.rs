@@ -22,7 +22,7 @@ use super::{
     volumes::{self, Below, Layout},
 };
 use crate::{
-    decision::{PodFields, Rejection},
+    decision::{KeyHolder, PodFields, Rejection},
     settings::{AuthSecret, Install, RunnerSettings},
     vcs::{self, Credentials, VersionControl},
 };
@@ -135,7 +135,7 @@ fn layout(
         layout.mount(mount, Below::Nothing, "the system prompt", "")?;
     }
     if let Some(vcs) = parts.vcs {
-        ssh_files(&mut layout, names, vcs)?;
+        credential_files(&mut layout, names, vcs)?;
     }
     layout.volume(parts.store.volume(&names.files, parts.config_map, &parts.files));
     for file in &parts.files {
@@ -151,31 +151,48 @@ fn layout(
     Ok(layout)
 }
 
-/// The SSH key of the run, and the hosts it is for.
-fn ssh_files(layout: &mut Layout, names: &VolumeNames, vcs: &VersionControl) -> Result<(), Rejection> {
-    let Credentials::Ssh { key, known_hosts } = &vcs.auth.credentials else {
-        return Ok(());
+/// The files with which the run shows its forge who it is: an SSH key and the hosts it is for, or a token that is renewed.
+fn credential_files(layout: &mut Layout, names: &VolumeNames, vcs: &VersionControl) -> Result<(), Rejection> {
+    let secret = |name: &str| KeyHolder::Secret(name.to_owned());
+    let places = match (&vcs.auth.credentials, &vcs.token_secret) {
+        (Credentials::Ssh { key, known_hosts }, _) => {
+            let key = (
+                &names.vcs_ssh,
+                vcs::SSH_DIRECTORY,
+                key.holder.clone(),
+                key.key.clone(),
+                key.field,
+            );
+            let hosts = known_hosts.as_ref().map(|hosts| {
+                let directory = vcs::KNOWN_HOSTS_DIRECTORY;
+                (
+                    &names.vcs_known_hosts,
+                    directory,
+                    hosts.holder.clone(),
+                    hosts.key.clone(),
+                    hosts.field,
+                )
+            });
+            [Some(key), hosts]
+        }
+        (Credentials::App(app), Some(name)) => {
+            let key = vcs::TOKEN_KEY.to_owned();
+            let token = (
+                &names.vcs_token,
+                vcs::TOKEN_DIRECTORY,
+                secret(name),
+                key,
+                app.private_key.field,
+            );
+            [Some(token), None]
+        }
+        (Credentials::App(_) | Credentials::Token(_) | Credentials::None, _) => [None, None],
     };
-    let places = [
-        (
-            Some(key),
-            &names.vcs_ssh,
-            vcs::SSH_DIRECTORY,
-            "the SSH key of the run",
-        ),
-        (
-            known_hosts.as_ref(),
-            &names.vcs_known_hosts,
-            vcs::KNOWN_HOSTS_DIRECTORY,
-            "the known hosts of the run",
-        ),
-    ];
-    for (value, volume, directory, holder) in places {
-        let Some(value) = value else { continue };
-        layout.volume(volumes::one_value(volume, &value.holder, &value.key));
+    for (volume, directory, holder, key, field) in places.into_iter().flatten() {
+        layout.volume(volumes::one_value(volume, &holder, &key));
         let mut mount = volumes::mount(volume, directory);
         mount.read_only = Some(true);
-        layout.mount(mount, Below::Nothing, holder, value.field)?;
+        layout.mount(mount, Below::Nothing, "a credential of the run", field)?;
     }
     Ok(())
 }

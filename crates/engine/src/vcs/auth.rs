@@ -158,6 +158,11 @@ impl Flaw {
 }
 
 impl Auth {
+    /// What a provider that is well has chosen.
+    pub(crate) fn of_provider(spec: &VersionControlProviderSpec, settings: &VcsSettings) -> Option<Self> {
+        Self::of(spec, settings).ok()
+    }
+
     /// Whether the forge's API takes the credentials. It takes no SSH key.
     pub(super) const fn speaks_to_the_api(&self) -> bool {
         matches!(self.credentials, Credentials::Token(_) | Credentials::App(_))

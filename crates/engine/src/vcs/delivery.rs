@@ -89,6 +89,7 @@ impl ReportedDelivery {
         let (status, reason, message) = match self.state {
             // Nobody promised to deliver anything.
             ReportedState::NotPushed => return None,
+            _ if vcs.mode != Some(VcsMode::ReadWrite) => return None,
             ReportedState::Pushed => (
                 ConditionStatus::Unknown,
                 Reason::DeliveryUnknown,
@@ -269,6 +270,11 @@ impl Found<'_> {
             ..vcs
         }
     }
+}
+
+/// The address of a forge's API, if the provider is well and there is one.
+pub(crate) fn api_address(spec: &VersionControlProviderSpec, auth: &Auth) -> Option<String> {
+    Addresses::of(spec, auth).ok()?.api
 }
 
 /// What to ask the forge, or why it cannot be asked.

@@ -15,6 +15,11 @@ pub(crate) const SSH_DIRECTORY: &str = "/var/run/secrets/agents/vcs/ssh";
 /// Where the known hosts lie in the pod, under the name of their key.
 pub(crate) const KNOWN_HOSTS_DIRECTORY: &str = "/var/run/secrets/agents/vcs/known-hosts";
 
+/// Where a token that is renewed lies in the pod.
+pub(crate) const TOKEN_DIRECTORY: &str = "/var/run/secrets/agents/vcs/token";
+/// Its key in the Secret, and its name in the directory.
+pub(crate) const TOKEN_KEY: &str = "token";
+
 /// `vcs` in `run.json` and in the templates of providers. It holds no credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -141,7 +146,16 @@ impl Variables {
                     );
                 }
             }
-            Credentials::Token(_) | Credentials::App(_) | Credentials::None => {}
+            Credentials::App(_) => {
+                // It is made before the Job is, so there is a Secret wherever there is a Job.
+                if let Some(secret) = &vcs.token_secret {
+                    for name in ["VCS_TOKEN", "GITHUB_TOKEN", "GH_TOKEN"] {
+                        self.secret(name, secret, TOKEN_KEY);
+                    }
+                    self.text("VCS_TOKEN_PATH", &format!("{TOKEN_DIRECTORY}/{TOKEN_KEY}"));
+                }
+            }
+            Credentials::Token(_) | Credentials::None => {}
         }
     }
 

@@ -26,12 +26,15 @@ mod stamp;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use self::environment::{KNOWN_HOSTS_DIRECTORY, SSH_DIRECTORY, variables};
 pub use self::{
     auth::{AppKey, Auth, Credentials, StoredValue},
     branch::{WantedBranch, wanted_branch},
     delivery::ReportedDelivery,
     environment::VcsDocument,
     resolve::{Access, Request, Resolution, Unclear, VersionControl, is_asked_for, reference, resolve},
-    stamp::VcsStamp,
+    stamp::{TokenStamp, VcsStamp},
+};
+pub(crate) use self::{
+    delivery::api_address,
+    environment::{KNOWN_HOSTS_DIRECTORY, SSH_DIRECTORY, TOKEN_DIRECTORY, TOKEN_KEY, variables},
 };

@@ -72,6 +72,8 @@ pub struct VersionControl {
     pub access: Access,
     pub pull_requests: bool,
     pub auth: Auth,
+    /// The Secret with the run's token of a GitHub App, where it has one.
+    pub token_secret: Option<String>,
     pub addresses: Addresses,
     pub defaults: VcsDefaults,
     /// How often pull requests may be opened, as the operator has it for this forge.
@@ -230,14 +232,6 @@ fn with_provider(
         .map_err(Obstacle::Fatal)?;
     let access = capable(spec, name, wanted, required)?;
     let auth = Auth::of(spec, &settings.vcs).map_err(|flaw| Obstacle::Unless(flaw.of_run(name)))?;
-    if matches!(auth.credentials, Credentials::App(_)) {
-        return Err(unless(
-            Reason::VcsAuthUnavailable,
-            format!(
-                "spec.auth.method of VersionControlProvider {name} is app, and this version makes no tokens of GitHub Apps: use token"
-            ),
-        ));
-    }
     secrets_usable(request, settings, &auth, name)?;
     let access = authorised(access, &auth, name, required)?;
     let addresses = Addresses::of(spec, &auth).map_err(|why| {
@@ -268,6 +262,7 @@ fn with_provider(
         access,
         pull_requests: writes && pull_requests(spec) && addresses.api.is_some() && auth.speaks_to_the_api(),
         auth,
+        token_secret: None,
         addresses,
         defaults,
         rate_limits: settings
@@ -355,7 +350,9 @@ fn secrets_usable(
     auth: &Auth,
     name: &str,
 ) -> Result<(), Obstacle> {
-    for value in auth.credentials.stored() {
+    // The private key of an App stays with the controllers: what runs may use does not concern it.
+    let of_run = !matches!(auth.credentials, Credentials::App(_));
+    for value in auth.credentials.stored().filter(|_| of_run) {
         if let KeyHolder::Secret(secret) = &value.holder {
             let field = format!("{} of VersionControlProvider {name}", value.field);
             secret_blocked(&field, secret, &settings.policy).map_err(Obstacle::Unless)?;

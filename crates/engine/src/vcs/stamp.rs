@@ -1,7 +1,8 @@
 //! What a Job carries for the run's status about version control: whoever finds the Job again knows as much as the one that
 //! made it.
 
-use jangar_api::{agents::agent_run_status::VcsStatus, reason::Reason};
+use jangar_api::{agents::agent_run_status::VcsStatus, reason::Reason, values};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::resolve::Resolution;
@@ -19,6 +20,21 @@ pub struct VcsStamp {
     /// What deserves attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<Words>,
+    /// The token that was made for the Job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<TokenStamp>,
+}
+
+/// A token of a GitHub App, by the Secret that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenStamp {
+    pub secret: String,
+    /// Address of the forge's API.
+    pub api: String,
+    pub repository: String,
+    pub writes: bool,
+    pub expires_at: Timestamp,
 }
 
 /// A reason with its message, as it is stored.
@@ -38,6 +54,16 @@ impl From<&Rejection> for Words {
 }
 
 impl VcsStamp {
+    /// The same, for a Job with a token of its own.
+    #[must_use]
+    pub fn with_token(mut self, token: TokenStamp) -> Self {
+        if let Some(status) = &mut self.status {
+            status.token_expires_at = Some(values::Timestamp(token.expires_at));
+        }
+        self.token = Some(token);
+        self
+    }
+
     /// What the Job carries; nothing if nobody asked for version control.
     pub fn of(resolution: &Resolution) -> Option<Self> {
         match resolution {
@@ -56,6 +82,7 @@ impl VcsStamp {
                     ..VcsStatus::default()
                 }),
                 skipped: None,
+                token: None,
                 warning: vcs.auth.deprecated.as_ref().map(|message| Words {
                     reason: Reason::DeprecatedAuth,
                     message: format!("VersionControlProvider {}: {message}", vcs.provider),

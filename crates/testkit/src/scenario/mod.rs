@@ -53,7 +53,7 @@ impl Place {
 /// One thing that somebody does, or waits for.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Creates an object of Jangar's kinds, given its plural.
+    /// Creates an object, given the plural of its kind.
     Create(&'static str, Value),
     Wait(Duration),
     /// Waits until the work of an attempt has started.

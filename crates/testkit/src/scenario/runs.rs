@@ -12,7 +12,7 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
 const LONG: Duration = Duration::from_hours(1);
 /// Work that stops when it is told to.
-const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
+pub(super) const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
 /// The life of runs by themselves.
 pub(super) fn all() -> Vec<Scenario> {
@@ -256,7 +256,7 @@ pub(super) fn failed() -> End {
     End::Phase(RunPhase::Failed)
 }
 
-fn exits(code: i32) -> Script {
+pub(super) fn exits(code: i32) -> Script {
     Script::Exits {
         after: 10 * SECOND,
         code,

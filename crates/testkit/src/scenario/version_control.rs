@@ -3,12 +3,20 @@
 use serde_json::{Value, json};
 
 use super::{
-    Scenario, Step,
-    runs::{SECOND, create, failed, object, run, story, succeeded},
+    End, Scenario, Step,
+    runs::{OBEYS, SECOND, create, exits, failed, object, run, story, succeeded},
 };
+use crate::node::{Script, Scripts};
 
 pub(super) fn all() -> Vec<Scenario> {
-    vec![provider_last(), provider_missing(), token_missing()]
+    vec![
+        provider_last(),
+        provider_missing(),
+        token_missing(),
+        work_arrives(),
+        app_retried(),
+        app_deleted(),
+    ]
 }
 
 /// The forge is declared after the run that works there.
@@ -32,6 +40,65 @@ fn token_missing() -> Scenario {
     let auth = json!({"method": "token", "token": {"secretRef": {"name": "forge-token"}}});
     let steps = vec![forge(&auth), create(on_repository("one", false))];
     story("token-missing", steps, vec![("one", succeeded())])
+}
+
+/// A GitHub App gives the token, the work is pushed, and the forge is asked whether it arrived.
+fn work_arrives() -> Scenario {
+    let steps = vec![app_key(), forge(&app()), create(writing("one"))];
+    story("work-arrives", steps, vec![("one", succeeded())])
+}
+
+/// Each attempt has a token of its own.
+fn app_retried() -> Scenario {
+    let mut run = writing("one");
+    run["spec"]["runtime"]["config"]["backoffLimit"] = 1.into();
+    Scenario {
+        scripts: Scripts::default().with("one", 1, exits(1)),
+        ..story(
+            "app-retried",
+            vec![app_key(), forge(&app()), create(run)],
+            vec![("one", succeeded())],
+        )
+    }
+}
+
+/// The run is deleted while it works: nothing of its token is left.
+fn app_deleted() -> Scenario {
+    let steps = vec![
+        app_key(),
+        forge(&app()),
+        create(writing("one")),
+        Step::AwaitAccepted("one"),
+        Step::AwaitWork("one", 1),
+        Step::Wait(5 * SECOND),
+        Step::Delete("one"),
+    ];
+    Scenario {
+        scripts: Scripts::default().with("one", 1, Script::Runs { on_term: OBEYS }),
+        ..story("app-deleted", steps, vec![("one", End::Gone)])
+    }
+}
+
+/// A run that may write.
+fn writing(name: &str) -> Value {
+    let mut run = on_repository(name, true);
+    run["spec"]["vcsPolicy"]["mode"] = "read-write".into();
+    run["spec"]["parameters"]["head"] = "fix/adder".into();
+    run
+}
+
+fn app() -> Value {
+    json!({"method": "app", "app": {
+        "appId": 17, "installationId": 42, "privateKeySecretRef": {"name": "app-key"},
+    }})
+}
+
+fn app_key() -> Step {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "app-key"},
+        "stringData": {"privateKey": "the key of the App"},
+    });
+    Step::Create("secrets", secret)
 }
 
 fn on_repository(name: &str, required: bool) -> Value {

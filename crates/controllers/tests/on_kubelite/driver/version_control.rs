@@ -9,11 +9,11 @@ use jangar_api::{
 };
 use jangar_controllers::{
     Setup, State,
-    forges::{Credential, Forges},
+    forges::{Credential, Failure, Forges, Minted},
     start, start_with,
 };
 use jangar_engine::{
-    decision::{DeliveryAnswer, DeliveryQuery},
+    decision::{DeliveryAnswer, DeliveryQuery, NewToken},
     settings::{Settings, VcsSettings},
 };
 use jiff::Timestamp;
@@ -206,6 +206,29 @@ impl Forges for Told {
         let answer = self.answers.lock().unwrap().remove(0);
         async move { answer }.boxed()
     }
+
+    fn mint<'a>(
+        &'a self,
+        new: &'a NewToken,
+        key: Credential,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Minted, Failure>> {
+        self.asked
+            .lock()
+            .unwrap()
+            .push((format!("mint {}", new.repository), key.0));
+        let token = format!("made-{}", self.asked.lock().unwrap().len());
+        let minted = Minted {
+            token: Credential(token.into_bytes()),
+            expires_at: now + jiff::SignedDuration::from_hours(1),
+        };
+        async move { Ok(minted) }.boxed()
+    }
+
+    fn revoke<'a>(&'a self, _: &'a str, token: Credential) -> BoxFuture<'a, Result<(), Failure>> {
+        self.asked.lock().unwrap().push(("revoke".to_owned(), token.0));
+        async move { Ok(()) }.boxed()
+    }
 }
 
 fn found(commit: &str) -> DeliveryAnswer {
@@ -339,4 +362,64 @@ async fn the_examples_of_the_manual_work_as_it_says() {
     }
     assert_eq!(props.job_names().await, ["fix-7-job"]);
     assert_eq!(head(&props, "fix-7").await.as_deref(), Some("agents/7-fix-7"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_an_app_lives_in_a_secret_of_the_run_until_its_job_is_let_go() {
+    let cluster = stage().await;
+    let props = Props { cluster: &cluster };
+    let secrets: Api<Secret> = Api::default_namespaced(cluster.client());
+    let key = json!({ "metadata": { "name": "app-key" }, "stringData": { "privateKey": "the-key" } });
+    let key: Secret = serde_json::from_value(key).unwrap();
+    secrets.create(&PostParams::default(), &key).await.unwrap();
+    let mut provider = serde_json::to_value(forge(&json!({}))).unwrap();
+    provider["spec"]["auth"] = json!({ "method": "app", "app": {
+        "appId": 17, "installationId": "42", "privateKeySecretRef": { "name": "app-key" },
+    } });
+    let provider: VersionControlProvider = serde_json::from_value(provider).unwrap();
+    let providers: Api<VersionControlProvider> = Api::default_namespaced(cluster.client());
+    providers.create(&PostParams::default(), &provider).await.unwrap();
+    let forges = Arc::new(Told::default());
+    let setup = Setup {
+        client: cluster.client(),
+        settings: Arc::new(settings()),
+        clock: OddClock::right(),
+        identity: identity("one"),
+        registry: &mut Registry::default(),
+    };
+    let _controllers = start_with(setup, Arc::clone(&forges) as Arc<dyn Forges>);
+    settle().await;
+
+    run(&props, "a", &json!({})).await;
+    settle().await;
+    let owned = secrets.get("a-vcs-token").await.unwrap();
+    assert_eq!(owned.data.unwrap()["token"].0, b"made-1");
+    assert_eq!(owned.metadata.owner_references.unwrap()[0].kind, "AgentRun");
+    let job = serde_json::to_string(&props.jobs().get("a-job").await.unwrap()).unwrap();
+    assert!(job.contains("a-vcs-token"), "{job}");
+    assert!(!job.contains("made-1") && !job.contains("the-key"), "{job}");
+    let status = props.runs().get("a").await.unwrap().status.unwrap();
+    assert!(status.vcs.unwrap().token_expires_at.is_some());
+
+    // It is cancelled before it has a pod.
+    let cancel = Patch::Merge(json!({ "spec": { "cancel": true } }));
+    props
+        .runs()
+        .patch("a", &PatchParams::default(), &cancel)
+        .await
+        .unwrap();
+    sleep(seconds(60)).await;
+    assert!(
+        secrets.get_opt("a-vcs-token").await.unwrap().is_none(),
+        "{:?}",
+        props.runs().get("a").await.unwrap().status
+    );
+    let asked = forges.asked.lock().unwrap().clone();
+    assert_eq!(
+        asked,
+        [
+            ("mint example/adder".to_owned(), b"the-key".to_vec()),
+            ("revoke".to_owned(), b"made-1".to_vec())
+        ]
+    );
 }

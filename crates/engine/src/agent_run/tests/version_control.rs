@@ -271,3 +271,104 @@ fn a_deprecated_token_is_a_warning_on_the_run() {
         warning.message
     );
 }
+
+/// A run whose provider is a GitHub App.
+fn with_app(policy: &Value) -> World {
+    let mut world = world(policy);
+    let app = json!({"appId": 17, "installationId": 42, "privateKeySecretRef": {"name": "app-key"}});
+    let forge = Forge::github().provider("/auth", json!({"method": "app", "app": app}));
+    world.observed.references.vcs = forge.sight();
+    world
+        .key_holders
+        .insert(KeyHolder::Secret("app-key".to_owned()), keys(&["privateKey"]));
+    world
+}
+
+#[test]
+fn a_token_is_made_before_the_job_renewed_in_time_and_taken_back_with_it() {
+    let mut world = with_app(&json!({"required": true}));
+    world.settle();
+    assert_eq!(
+        world.deeds(),
+        ["mint mend-vcs-token for example/adder", "create mend-job"]
+    );
+    let job = serde_json::to_string(world.observed.jobs["mend-job"].as_ref()).expect("JSON");
+    assert!(
+        job.contains("mend-vcs-token") && !job.contains("app-key"),
+        "{job}"
+    );
+    let expires = |world: &World| {
+        world
+            .status()
+            .vcs
+            .and_then(|vcs| vcs.token_expires_at)
+            .expect("a token")
+            .0
+    };
+    let first = expires(&world);
+
+    world.pod("mend-job", &json!({"phase": "Running"})).settle();
+    let wake = world.wake_at.expect("the token ends");
+    assert!(wake < first, "it is renewed before that");
+    world.now = wake;
+    world.settle();
+    assert_eq!(
+        world.deeds().last().map(String::as_str),
+        Some("mint mend-vcs-token for example/adder")
+    );
+    assert!(expires(&world) > first);
+    let renewed = world.deeds().len();
+    world.settle();
+    assert_eq!(world.deeds().len(), renewed, "once is enough");
+
+    world.pod_ended("mend-job", 0, &json!({"version": 1})).settle();
+    let deeds = world.deeds();
+    assert_eq!(
+        deeds[renewed..],
+        ["revoke mend-vcs-token", "release mend-job for 600 s"]
+    );
+}
+
+#[test]
+fn a_forge_that_gives_no_token_holds_up_the_run_and_then_fails_it_or_is_done_without() {
+    for (policy, phase) in [
+        (json!({"required": true}), RunPhase::Failed),
+        (json!({}), RunPhase::Running),
+    ] {
+        let mut world = with_app(&policy);
+        world.token_lasts = None;
+        world.settle();
+        let blocked = world.condition(&ConditionType::Blocked);
+        assert_eq!(blocked.reason, Reason::VcsAuthUnavailable);
+        assert!(
+            blocked.message.contains("the forge said no"),
+            "{}",
+            blocked.message
+        );
+        assert!(world.wake_at.is_some(), "it is tried again");
+        world.wait(60).settle();
+        assert_eq!(world.phase(), Some(phase));
+    }
+}
+
+#[test]
+fn each_attempt_has_a_token_of_its_own() {
+    let mut world = with_app(&json!({}));
+    world.edit(|run| {
+        run.spec.runtime =
+            serde_json::from_value(json!({"type": "job", "config": {"backoffLimit": 1}})).expect("a runtime");
+    });
+    world
+        .settle()
+        .pod_ended("mend-job", 1, &json!({"version": 1}))
+        .settle();
+    world.wait(3600).settle();
+    let deeds = world.deeds();
+    for deed in [
+        "revoke mend-vcs-token",
+        "mint mend-vcs-token-attempt-2 for example/adder",
+        "create mend-job-attempt-2",
+    ] {
+        assert!(deeds.contains(&deed.to_owned()), "{deed} is not in {deeds:?}");
+    }
+}

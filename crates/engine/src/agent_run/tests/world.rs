@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 
 use super::super::{Observed, References, plan};
 use crate::{
-    decision::{Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, Uid},
+    decision::{
+        Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, TokenSight, Uid,
+    },
     settings::Settings,
 };
 
@@ -41,6 +43,8 @@ pub(super) struct World {
     pub notices: Vec<Notice>,
     pub questions: Vec<Question>,
     pub wake_at: Option<Timestamp>,
+    /// How many seconds a token of a GitHub App lasts; absent, the forge gives none.
+    pub token_lasts: Option<i64>,
     made: u32,
 }
 
@@ -88,6 +92,7 @@ impl World {
                 refusal: None,
                 occupant: None,
                 branch_rival: None,
+                token: None,
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
@@ -97,6 +102,7 @@ impl World {
             notices: Vec::new(),
             questions: Vec::new(),
             wake_at: None,
+            token_lasts: Some(3600),
             made: 0,
         }
     }
@@ -144,6 +150,7 @@ impl World {
                     if self.carry_out(plan) {
                         self.observed.live_jobs.clear();
                         self.observed.keys.clear();
+                        self.observed.token = None;
                         for (uid, sight) in &mut self.observed.pods {
                             let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
                             if matches!(sight, PodSight::Live(_)) {
@@ -245,6 +252,18 @@ impl World {
                 }
             }
             Effect::DeleteRun { .. } => self.observed.run = None,
+            Effect::MintToken(new) => {
+                let expires_at = self.token_lasts.map(|seconds| self.now + seconds.seconds());
+                self.observed.token = Some(match expires_at {
+                    Some(expires_at) => TokenSight::Ready {
+                        expires_at: expires_at.min(new.used_until),
+                    },
+                    None => TokenSight::Failed {
+                        message: "the forge said no".to_owned(),
+                    },
+                });
+            }
+            Effect::RevokeToken { .. } => {}
         }
     }
 
@@ -324,6 +343,14 @@ impl World {
                     None => format!("release {}", job.name),
                 },
                 Effect::DeleteRun { run } => format!("delete run {}", run.name),
+                Effect::MintToken(new) => {
+                    format!(
+                        "mint {} for {}",
+                        new.secret.metadata.name.clone().unwrap_or_default(),
+                        new.repository
+                    )
+                }
+                Effect::RevokeToken { secret, .. } => format!("revoke {secret}"),
             })
             .collect()
     }

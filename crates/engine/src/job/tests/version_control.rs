@@ -8,7 +8,11 @@ use crate::{settings::PullRequestRate, vcs::tests::Forge};
 
 fn world(forge: &Forge) -> World {
     let mut world = World::minimal();
-    world.vcs = Some(Box::new(forge.ready()));
+    let mut vcs = forge.ready();
+    if matches!(vcs.auth.credentials, crate::vcs::Credentials::App(_)) {
+        vcs.token_secret = Some("fix-1-vcs-token".to_owned());
+    }
+    world.vcs = Some(Box::new(vcs));
     world
 }
 
@@ -71,7 +75,11 @@ fn the_job_for_each_forge_and_way_of_authenticating() {
         forge.settings.vcs.rate_limits.insert(ForgeKind::Github, rate);
         forge
     };
+    let app = json!({"method": "app", "app": {
+        "appId": 17, "installationId": 42, "privateKeySecretRef": {"name": "app-key"},
+    }});
     let cases = [
+        ("github, app", Forge::github().provider("/auth", app)),
         ("github, token, everything", everything()),
         ("github, ssh", Forge::github().provider("/auth", ssh())),
         (

@@ -83,6 +83,7 @@ impl Forge {
             }),
             sight: Some(Sight::Seen),
             keys: BTreeMap::from([
+                (KeyHolder::Secret("app-key".to_owned()), keys(&["privateKey"])),
                 (KeyHolder::Secret("forge-token".to_owned()), keys(&["token"])),
                 (
                     KeyHolder::Secret("forge-key".to_owned()),
