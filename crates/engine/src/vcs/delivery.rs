@@ -92,7 +92,7 @@ impl ReportedDelivery {
             _ if vcs.mode != Some(VcsMode::ReadWrite) => return None,
             ReportedState::Pushed => (
                 ConditionStatus::Unknown,
-                Reason::DeliveryUnknown,
+                Reason::Progressing,
                 format!(
                     "agent-runner pushed {} commits to {branch}; the forge is asked next",
                     self.commits_ahead
@@ -141,7 +141,8 @@ pub fn is_due(run: &AgentRun) -> Option<&str> {
     let vcs = status.vcs.as_ref()?;
     let ended = status.phase.as_ref().is_some_and(RunPhase::is_terminal);
     let delivered = status.common.condition(&ConditionType::Delivered)?;
-    let open = delivered.status == ConditionStatus::Unknown && delivered.reason == Reason::DeliveryUnknown;
+    let open = delivered.status == ConditionStatus::Unknown
+        && matches!(delivered.reason, Reason::Progressing | Reason::DeliveryUnknown);
     let due =
         ended && open && vcs.mode == Some(VcsMode::ReadWrite) && run.metadata.deletion_timestamp.is_none();
     vcs.provider.as_deref().filter(|_| due)
@@ -168,7 +169,13 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         Err(why) => return written(observed, before, None, &unknown(why), None, now),
     };
     match observed.answers.get(&query) {
-        None => Decision::look(Question::Delivery(Box::new(query))),
+        None => match rests_until(before).filter(|until| now < *until) {
+            None => Decision::look(Question::Delivery(Box::new(query))),
+            Some(until) => Decision::Act(Plan {
+                wake_at: Some(until),
+                ..Plan::nothing()
+            }),
+        },
         Some(DeliveryAnswer::Failed { message, passing }) => {
             let until = before.finished_at.and_then(|at| at.0.checked_add(ASKED_FOR).ok());
             let again = now.checked_add(AGAIN).ok();
@@ -192,6 +199,15 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
             written(observed, before, Some(vcs), &verdict, None, now)
         }
     }
+}
+
+/// Until when a forge that did not answer is left alone. Our own note of that is a change of the run, and must not lead to the
+/// next question.
+fn rests_until(status: &AgentRunStatus) -> Option<Timestamp> {
+    let delivered = status.common.condition(&ConditionType::Delivered)?;
+    let asked = delivered.reason == Reason::DeliveryUnknown;
+    let since = delivered.last_transition_time.filter(|_| asked)?;
+    since.0.checked_add(AGAIN).ok()
 }
 
 type Verdict = (ConditionStatus, Rejection);

@@ -272,7 +272,7 @@ async fn the_forge_is_asked_after_the_end_until_it_answers_and_never_again() {
         "phase": "Succeeded", "finishedAt": Timestamp::now(),
         "vcs": { "commit": "f00", "commitsAhead": 2 },
         "conditions": [{
-            "type": "Delivered", "status": "Unknown", "reason": "DeliveryUnknown", "message": "",
+            "type": "Delivered", "status": "Unknown", "reason": "Progressing", "message": "",
             "lastTransitionTime": Timestamp::now(),
         }],
     } });

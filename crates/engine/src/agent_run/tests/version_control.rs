@@ -63,7 +63,7 @@ fn what_agent_runner_says_of_the_work_stands_in_the_status_at_the_end_of_the_run
             0,
             json!({"vcs": pushed}),
             "Unknown",
-            Reason::DeliveryUnknown,
+            Reason::Progressing,
             "pushed 2 commits to agents/mend",
         ),
         (

@@ -25,7 +25,7 @@ fn pushed(forge: &Forge) -> AgentRun {
         "phase": "Succeeded", "finishedAt": END,
         "vcs": {"provider": "forge", "repository": "example/adder", "baseBranch": "main", "headBranch": "fix",
                 "mode": "read-write", "commit": "f00", "commitsAhead": 1},
-        "conditions": [{"type": "Delivered", "status": "Unknown", "reason": "DeliveryUnknown", "message": "pushed"}],
+        "conditions": [{"type": "Delivered", "status": "Unknown", "reason": "Progressing", "message": "pushed"}],
     });
     object(&run)
 }
@@ -244,4 +244,28 @@ fn only_work_that_is_promised_and_not_found_is_asked_for() {
     ] {
         assert_eq!(is_due(&other), None, "{:?}", other.status);
     }
+}
+
+#[test]
+fn a_forge_that_did_not_answer_is_left_alone_for_a_while() {
+    let forge = Forge::github();
+    let failed = DeliveryAnswer::Failed {
+        message: "GET /x: 503".to_owned(),
+        passing: true,
+    };
+    let first = answered(&forge, failed, at(1));
+    let mut observed = observed(&forge);
+    let mut run: Value = json!(*observed.run);
+    run["status"] = json!(first.status);
+    observed.run = Arc::new(object(&run));
+
+    let rests = Plan {
+        wake_at: Some(at(31)),
+        ..Plan::nothing()
+    };
+    assert_eq!(plan(&observed, &forge.settings, at(2)), Decision::Act(rests));
+    assert!(matches!(
+        plan(&observed, &forge.settings, at(31)),
+        Decision::Look(_)
+    ));
 }
