@@ -37,7 +37,7 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
