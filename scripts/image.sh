@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the image of Jangar: `jangar` and `agent-runner`, linked statically, and nothing else. Prints the path of the OCI
-# archive, which `ctr images import`, `docker load` and `podman load` read. No registry and no daemon is involved.
+# Builds the image of Jangar: `jangar`, `jangar-pod` and `agent-runner`, linked statically, and nothing else. Prints the path
+# of the OCI archive, which `ctr images import`, `docker load` and `podman load` read. No registry and no daemon is involved.
 #
 #   scripts/image.sh [PROFILE] [NAME]
 #
@@ -27,7 +27,7 @@ files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 mkdir -p "$files"/{bin,etc,tmp}
 chmod 1777 "$files/tmp"
-cp "$built/jangar" "$built/agent-runner" "$files/bin"
+cp "$built/jangar" "$built/jangar-pod" "$built/agent-runner" "$files/bin"
 for program in "$files"/bin/*; do
     ! LC_ALL=C grep -qaE '/lib(64)?/ld-(linux|musl)' "$program" || { say "$program is not static" && exit 1; }
 done

@@ -16,13 +16,16 @@ pub const STEP_INDEX: &str = "agents.proompteng.ai/step-index";
 pub const SOURCE_PROVIDER: &str = "agents.proompteng.ai/source-provider";
 /// Annotation with the time of the last change, for those who order objects by it.
 pub const UPDATED_AT: &str = "agents.proompteng.ai/updatedAt";
-/// Label or annotation that keeps a finished run from being deleted by retention when its value is `true`.
+/// Label or annotation that keeps a finished run from being deleted by retention: `true` does, `false` does not, and anything
+/// else does with a warning.
 pub const RETAIN: &str = "agents.proompteng.ai/retain";
 
 /// Annotation on a Job: hash of the spec of the run it was made for.
 pub const SPEC_HASH: &str = "agents.proompteng.ai/spec-hash";
 /// Annotation on a Job: when its run was let in.
 pub const ADMITTED_AT: &str = "agents.proompteng.ai/admitted-at";
+/// Annotation on a Job: the repository that its run works on, as the queue counts it.
+pub const REPOSITORY: &str = "agents.proompteng.ai/repository";
 /// Annotation on a Job: which attempt it is, counted from one.
 pub const ATTEMPT: &str = "agents.proompteng.ai/attempt";
 /// Annotation on a Job: how many attempts its run has in all.
@@ -54,6 +57,9 @@ pub const SCHEDULE: &str = "schedules.proompteng.ai/schedule";
 /// Label on the PersistentVolumeClaim of a Workspace: its name.
 pub const WORKSPACE: &str = "workspaces.proompteng.ai/workspace";
 
+/// Under this name the writes of the controllers stand in the managed fields of objects.
+pub const FIELD_MANAGER: &str = "jangar-controllers";
+
 /// The Lease whose holder is the one process that writes, in the release namespace.
 pub const LEADER_LEASE: &str = "jangar-controller-leader";
 
@@ -77,6 +83,7 @@ mod tests {
             RETAIN,
             SPEC_HASH,
             ADMITTED_AT,
+            REPOSITORY,
             ATTEMPT,
             ATTEMPTS,
             SYSTEM_PROMPT_HASH,

@@ -27,6 +27,10 @@ string_enum! {
         Completed,
         Cancelled,
         SubmitFailed,
+        /// It is not known whether the endpoint of the run has the work, and it is not sent again.
+        SubmitUnknown,
+        /// The endpoint of the run cannot be reached at the moment, or asks to be called later.
+        EndpointUnavailable,
         SpecImmutableViolation,
         /// A cancel is under way.
         Cancelling,
@@ -50,10 +54,16 @@ string_enum! {
         ConfigurationUnavailable,
         /// The node took the pod away: evicted, preempted, or lost with its node.
         Disrupted,
+        /// The node of the pod has not answered for too long. Whether the pod still works is not known.
+        NodeLost,
         /// The Job completed, but no pod was left to read its result from.
         ResultUnavailable,
         NameTaken,
         PreviousJobTerminating,
+        /// The Job is to be kept for longer than its run, with which it goes; the message has both numbers.
+        JobOutlivesRun,
+        /// The label or annotation `agents.proompteng.ai/retain` is neither `true` nor `false`, so that the run is kept.
+        InvalidRetain,
 
         // Workflow steps.
         MissingWorkflowSteps,
@@ -84,6 +94,8 @@ string_enum! {
         /// The files of the run are larger than a ConfigMap can hold.
         InputsTooLarge,
         MissingEndpoint,
+        /// The endpoint of the run is none that the controllers may call.
+        EndpointNotAllowed,
         MissingTemporalConfig,
         MissingAgent,
         MissingProvider,
@@ -105,6 +117,10 @@ string_enum! {
         SecretBlocked,
         SecretNotAllowed,
         ServiceAccountNotAllowed,
+        /// The run chooses a priority class that the operator keeps from runs.
+        PriorityClassNotAllowed,
+        /// The run chooses a security context that is looser than the operator allows.
+        PodSecurityNotAllowed,
         InvalidContract,
         InvalidSystemPrompt,
         InvalidSystemPromptRef,
@@ -115,6 +131,10 @@ string_enum! {
         ConcurrencyLimit,
         QueueLimit,
         RateLimit,
+        /// Not executed: another run of the agent has the same idempotency key; `status.canonicalRun` names it.
+        Duplicate,
+        /// Between two attempts.
+        RetryBackoff,
 
         // Version control.
         VcsProvidersDisabled,

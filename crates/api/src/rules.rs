@@ -6,9 +6,10 @@
 
 use kube::core::{Message, Reason, Rule};
 
-/// A run must say what is to be done.
+/// A run must say what is to be done. Of a workflow each step may, which the controllers look at: a rule that goes through a
+/// list without a bound is one that Kubernetes may find too costly.
 pub(crate) fn some_implementation() -> Rule {
-    Rule::new("has(self.implementationSpecRef) || has(self.implementation)")
+    Rule::new("has(self.implementationSpecRef) || has(self.implementation) || has(self.workflow)")
         .message("say what is to be done: set implementationSpecRef or implementation.inline")
 }
 
@@ -36,6 +37,7 @@ pub(crate) fn run_name() -> Rule {
 /// is free-form as a whole (`spec.runtime` of a ToolRun), where renaming a key while keeping the number of keys goes
 /// unseen. The hash that the controller takes of the spec of a run is the second line, and covers that.
 pub(crate) fn fixed_once_accepted(fixed: &[&str], writable: &[&str]) -> Rule {
+    // Every write of a status passes here with an unchanged spec, so that is asked first: it is most of what the rule costs.
     let unchanged: Vec<String> = fixed
         .iter()
         .map(|field| {
@@ -44,7 +46,8 @@ pub(crate) fn fixed_once_accepted(fixed: &[&str], writable: &[&str]) -> Rule {
         })
         .collect();
     let rule = format!(
-        "!has(oldSelf.status)\n\
+        "self.spec == oldSelf.spec\n\
+         || !has(oldSelf.status)\n\
          || !((has(oldSelf.status.phase) && !(oldSelf.status.phase in ['', 'Pending']))\n\
          || (has(oldSelf.status.conditions)\n\
          && oldSelf.status.conditions.exists(c, c.type == 'Accepted' && c.status == 'True')))\n\

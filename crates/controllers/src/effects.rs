@@ -1,4 +1,5 @@
-//! Carries effects out. Each is one request that is safe to repeat, and its answer is learned.
+//! Carries effects out. Each is one request that is safe to repeat, and its answer is learned; a call of somebody's endpoint
+//! is only begun here.
 
 use jangar_api::{agents::agent_run::AgentRun, labels};
 use jangar_engine::decision::{Effect, Key, NewJob, ObjectId, Refusal};
@@ -21,9 +22,6 @@ use crate::{
     metrics::{EffectKind, EffectResult, Verb},
     tokens,
 };
-
-/// Under this name our writes stand in the managed fields of objects.
-const FIELD_MANAGER: &str = "jangar-controllers";
 
 /// How an effect ended that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +93,19 @@ async fn send(
         }
         Effect::DeleteRun { run } => {
             delete::<AgentRun>(context, namespace, run, DeleteParams::background(), work).await
+        }
+        Effect::SetFinalizers {
+            run,
+            version,
+            finalizers,
+        } => set_finalizers(context, namespace, run, version, finalizers, work).await,
+        Effect::PostCustom(post) => {
+            // No write to the cluster, but only who may write begins it.
+            if !context.gate.is_open() {
+                return Err(ReconcileError::NotLeading);
+            }
+            context.outside.begin(post)?;
+            Ok(Outcome::Done)
         }
         Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,
         Effect::RevokeToken { secret, api } => tokens::revoke(context, namespace, secret, api).await,
@@ -220,7 +231,7 @@ async fn delete<K: Cached>(
 ///
 /// It holds only for this very Job with these very finalizers. The version of the Job is no precondition: the Job controller
 /// writes its status at about the same time, and that must not get into the way.
-fn release(
+pub(crate) fn release(
     job: &ObjectId,
     finalizers: &[String],
     ttl_seconds_after_finished: Option<u32>,
@@ -280,6 +291,42 @@ async fn release_job(
     }
 }
 
+/// Makes these the finalizers of a run, if it is still the version that was looked at.
+async fn set_finalizers(
+    context: &Context,
+    namespace: &str,
+    id: &ObjectId,
+    version: &str,
+    finalizers: &[String],
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    let api = Api::<AgentRun>::namespaced(context.client.clone(), namespace);
+    let metadata = json!({"uid": id.uid, "resourceVersion": version, "finalizers": finalizers});
+    let patch = Patch::Merge(json!({"metadata": metadata}));
+    match context
+        .write::<AgentRun, _>(Verb::Patch, api.patch(&id.name, &patching(), &patch))
+        .await
+    {
+        Ok(run) => {
+            if run.metadata.deletion_timestamp.is_some() && finalizers.is_empty() {
+                // Ours was the last finalizer on a run that was deleted: this patch made it go.
+                work.went::<AgentRun>(namespace, id);
+            } else {
+                work.wrote(run);
+            }
+            Ok(Outcome::Done)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_not_found) => {
+            work.went::<AgentRun>(namespace, id);
+            Ok(Outcome::Otherwise)
+        }
+        Err(error) if status(&error).is_some_and(Status::is_conflict) => {
+            find_out::<AgentRun>(context, namespace, &id.name, work).await
+        }
+        Err(error) => Err(ReconcileError::write("hold a run or let it go".to_owned(), error)),
+    }
+}
+
 /// The API server knows better than the plan did: asks it.
 pub(crate) async fn find_out<K: Cached>(
     context: &Context,
@@ -336,7 +383,7 @@ pub(crate) fn status(error: &WriteError) -> Option<&Status> {
 /// How objects are created and replaced.
 pub(crate) fn post() -> PostParams {
     PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     }
 }
@@ -344,7 +391,7 @@ pub(crate) fn post() -> PostParams {
 /// How objects are patched.
 pub(crate) fn patching() -> PatchParams {
     PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     }
 }

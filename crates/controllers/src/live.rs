@@ -58,11 +58,7 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
     }
     let api = Api::<Delivered<K>>::namespaced(context.client.clone(), &key.namespace);
     let what = || format!("{} {key}", K::KIND);
-    let mut found = bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await?;
-    if let Some(object) = &mut found {
-        object.meta_mut().managed_fields = None;
-    }
-    Ok(found)
+    bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await
 }
 
 /// Whose ConfigMap has the name of the one that was to be created.
@@ -161,6 +157,8 @@ pub(crate) async fn answer(
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
         Question::Keys(holder) => keys_of(context, namespace, holder, learned).await,
         Question::Delivery(query) => delivery(context, namespace, query, learned).await,
+        // The queue answers it, not the API server.
+        Question::Slot { .. } => Ok(Answer::Absent),
     };
     let counted = answer.as_ref().map_or(Answer::Failed, |answer| *answer);
     context.metrics.question(question, counted);

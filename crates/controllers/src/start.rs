@@ -2,12 +2,13 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use jangar_engine::settings::Settings;
+use jangar_engine::{retention::Ladder, settings::Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
+    admissions::Admissions,
     agent_run::AgentRuns,
     agents::{AgentProviders, Agents, ImplementationSpecs, VersionControlProviders},
     backoff::Backoff,
@@ -19,6 +20,7 @@ use crate::{
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
+    outside::Outside,
     served::{Unserved, unserved},
 };
 
@@ -40,6 +42,8 @@ pub struct Setup<'a> {
     pub identity: Identity,
     /// Where the metrics are registered.
     pub registry: &'a mut Registry,
+    /// The way to endpoints that do the work of runs.
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for Setup<'_> {
@@ -81,6 +85,13 @@ pub fn start(setup: Setup<'_>) -> Controllers {
 /// Starts the controllers with something else that answers for forges.
 pub fn start_with(setup: Setup<'_>, forges: Arc<dyn Forges>) -> Controllers {
     let metrics = Arc::new(Metrics::register(setup.registry));
+    let kept = Ladder::of_settings(&setup.settings);
+    metrics.kept(&kept);
+    tracing::info!(
+        deletions_per_minute = setup.settings.runs.deletions_per_minute,
+        "kept after their end, unless a run says otherwise: {kept}"
+    );
+    setup.outside.count_in(Arc::clone(&metrics));
     let (state_sender, state) = watch::channel(State::Waiting { unserved: Vec::new() });
     let (halter, halt) = halt();
     let office = Office {
@@ -91,6 +102,7 @@ pub fn start_with(setup: Setup<'_>, forges: Arc<dyn Forges>) -> Controllers {
         metrics,
         state: state_sender,
         halt,
+        outside: setup.outside,
         forges,
     };
     let mut task = JoinSet::new();
@@ -111,8 +123,8 @@ impl Controllers {
     }
 }
 
-/// All controllers.
-fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
+/// All controllers, where `runs` looks after AgentRuns.
+fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>> {
     if !settings.agents_enabled {
         return Vec::new();
     }
@@ -120,7 +132,7 @@ fn stations(settings: &Settings) -> Vec<Arc<dyn Station>> {
         station(AgentProviders),
         station(ImplementationSpecs),
         station(Agents),
-        station(AgentRuns),
+        runs,
     ];
     if settings.vcs.enabled {
         stations.push(station(VersionControlProviders));
@@ -138,6 +150,7 @@ struct Office {
     metrics: Arc<Metrics>,
     state: watch::Sender<State>,
     halt: Halt,
+    outside: Arc<Outside>,
     forges: Arc<dyn Forges>,
 }
 
@@ -219,9 +232,13 @@ impl Office {
             ),
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
+            outside: Arc::clone(&self.outside),
             forges: Arc::clone(&self.forges),
         };
-        let term = Term::begin(setup, stations(&self.settings));
+        let admissions = Admissions::new(&self.settings, Arc::clone(&self.clock), Arc::clone(&self.metrics));
+        let runs = station(AgentRuns::new(Arc::new(admissions), Arc::clone(&self.outside)));
+        let term = Term::begin(setup, stations(&self.settings, Arc::clone(&runs)));
+        let _desk = self.outside.open(runs);
         let end = tokio::select! {
             biased;
             () = leadership.lost() => End::Lost,

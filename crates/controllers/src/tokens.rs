@@ -37,20 +37,20 @@ pub(crate) async fn mint(
     if let Some(there) = &there {
         if there.metadata.owner_references != new.secret.metadata.owner_references {
             let message = format!("there is a Secret {name} that does not belong to the run: delete it");
-            return Ok(failed(work, message));
+            return Ok(failed(work, name, message));
         }
         if let Some(expires_at) = expiry(there).filter(|expires_at| *expires_at > new.good_until) {
-            work.learned.token = Some(TokenSight::Ready { expires_at });
+            work.learned.tokens.insert(name, TokenSight::Ready { expires_at });
             return Ok(Outcome::Already);
         }
     }
     let Some(key) = live::value_of(context, namespace, &new.key_secret, &new.key).await? else {
         let message = format!("Secret {} with the key {} is not there", new.key_secret, new.key);
-        return Ok(failed(work, message));
+        return Ok(failed(work, name, message));
     };
     let minted = match context.forges.mint(new, key, context.clock.now()).await {
         Ok(minted) => minted,
-        Err(Failure { message }) => return Ok(failed(work, message)),
+        Err(Failure { message }) => return Ok(failed(work, name, message)),
     };
     let expires_at = minted.expires_at.min(new.used_until);
     let kept = keep(
@@ -66,16 +66,17 @@ pub(crate) async fn mint(
         // Nobody will find it, so it is taken back.
         take_back(context, &new.api, minted.token).await;
         return match status(&error).filter(|status| status.code == 403) {
-            Some(refused) => Ok(failed(work, refused.message.clone())),
+            Some(refused) => Ok(failed(work, name, refused.message.clone())),
             None => Err(ReconcileError::write("keep a token".to_owned(), error)),
         };
     }
-    work.learned.token = Some(TokenSight::Ready { expires_at });
+    work.learned.tokens.insert(name, TokenSight::Ready { expires_at });
     Ok(Outcome::Done)
 }
 
-fn failed(work: &mut Work, message: String) -> Outcome {
-    work.learned.token = Some(TokenSight::Failed { message });
+/// The token for this Secret could not be had.
+fn failed(work: &mut Work, secret: String, message: String) -> Outcome {
+    work.learned.tokens.insert(secret, TokenSight::Failed { message });
     Outcome::Otherwise
 }
 

@@ -39,6 +39,11 @@ impl Conditions {
         }
     }
 
+    /// What is said of one condition so far.
+    pub fn get(&self, type_: &ConditionType) -> Option<&Condition> {
+        self.list.iter().find(|known| known.type_ == *type_)
+    }
+
     /// Says something about one condition. Its time changes only if what it says does.
     pub fn set(
         &mut self,

@@ -19,6 +19,8 @@ use k8s_openapi::api::{
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::custom::call::Post;
+
 /// Which object a decision is about. All it does and asks happens in that namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Key {
@@ -107,6 +109,11 @@ pub enum Question {
     Keys(KeyHolder),
     /// What a forge has of the work of a run. It is not Kubernetes that is asked.
     Delivery(Box<DeliveryQuery>),
+    /// Whether the run may start its next Job, which the queue answers.
+    Slot {
+        /// The Job that is about to be made; absent where none executes the run.
+        job: Option<String>,
+    },
 }
 
 /// What a forge is asked about the work of a run.
@@ -188,8 +195,9 @@ pub enum Keys {
 
 /// Something to be done to the world. The list is closed: whatever Jangar does to a cluster is one of these.
 ///
-/// Each is safe to repeat: creation is by a name that follows from the run, and everything else names the UID it is meant
-/// for.
+/// All but one are safe to repeat: creation is by a name that follows from the run, and everything else names the UID it is
+/// meant for. A call of somebody's endpoint is not, so it comes after a status that says it is about to be made, and whoever
+/// carries it out makes each only once.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Effect {
     /// Creates the files of an attempt that are too large for the pod's own annotations. If there is one of that name
@@ -214,6 +222,15 @@ pub enum Effect {
     },
     /// Deletes a run that has been kept for long enough.
     DeleteRun { run: ObjectId },
+    /// Holds a run that has something outside of the cluster, or lets it go: its finalizers become these, if it is still the
+    /// version that was seen.
+    SetFinalizers {
+        run: ObjectId,
+        version: String,
+        finalizers: Vec<String>,
+    },
+    /// Begins to call an endpoint. The answer comes later, as part of another observation.
+    PostCustom(Box<Post>),
     /// Sees to it that a Secret of the run holds a token of a GitHub App that is good for long enough. One that does already is
     /// left as it is. A token whose answer is lost is not found again, and ends by itself within the hour.
     MintToken(Box<NewToken>),

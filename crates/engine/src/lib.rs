@@ -6,11 +6,14 @@
 //! nothing that does input or output; a test holds it to that.
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, and [`job`], which makes the Job of one attempt, and [`vcs`], the repository it works on. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and
-//! show the shape of every kind. What they stand on:
+//! run, [`job`], which makes the Job of one attempt, [`vcs`], the repository it works on, and [`custom`], the words for work
+//! that is done elsewhere. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and show the shape of every
+//! kind. [`queue`] decides across runs which of them may start. What they stand on:
 //!
-//! - [`settings`]: what an operator can choose;
+//! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
+//! - [`waiting`]: why something waits, as a value and as a sentence;
 //! - [`conditions`]: how a status says what is true, and [`plain_status`]: what is left of one that is refused;
+//! - [`last_sight`]: what is known of an object that went away;
 //! - [`template`]: texts with places for values, and [`as_given`]: parts of a pod as people wrote them.
 
 pub mod agent;
@@ -18,11 +21,16 @@ pub mod agent_provider;
 pub mod agent_run;
 pub mod as_given;
 pub mod conditions;
+pub mod custom;
 pub mod decision;
 pub mod implementation_spec;
 pub mod job;
+pub mod last_sight;
 pub mod plain_status;
+pub mod queue;
+pub mod retention;
 pub mod settings;
 pub mod template;
 mod validity;
 pub mod vcs;
+pub mod waiting;

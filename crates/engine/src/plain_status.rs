@@ -7,8 +7,11 @@
 
 use jangar_api::{
     agents::{
-        agent::AgentStatus, agent_provider::AgentProviderStatus, agent_run::AgentRunStatus,
-        agent_run_status::RunOutcome, implementation_spec::ImplementationSpecStatus,
+        agent::AgentStatus,
+        agent_provider::AgentProviderStatus,
+        agent_run::AgentRunStatus,
+        agent_run_status::{RunOutcome, WorkflowStatus, WorkflowStepStatus},
+        implementation_spec::ImplementationSpecStatus,
         version_control_provider::VersionControlProviderStatus,
     },
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
@@ -62,11 +65,15 @@ impl PlainStatus for AgentRunStatus {
         Self {
             phase: self.phase.clone(),
             started_at: self.started_at,
+            admitted_at: self.admitted_at,
+            canonical_run: self.canonical_run.clone(),
             finished_at: self.finished_at,
             runtime_ref: self.runtime_ref.clone(),
             outcome: self.outcome.as_ref().map(plain_outcome),
             cancel_deadline: self.cancel_deadline,
             spec_hash: self.spec_hash.clone(),
+            workflow: self.workflow.as_ref().map(plain_workflow),
+            retention: self.retention.clone(),
             // A later attempt goes on with the same branch.
             vcs: self.vcs.clone(),
             ..Self::default()
@@ -123,6 +130,19 @@ fn plain_outcome(outcome: &RunOutcome) -> RunOutcome {
         commit: text(&outcome.commit),
         usage: None,
         outputs: None,
+    }
+}
+
+/// Where the steps stand, without what they reported. A later step that needs it says so.
+fn plain_workflow(workflow: &WorkflowStatus) -> WorkflowStatus {
+    let step = |step: &WorkflowStepStatus| WorkflowStepStatus {
+        message: step.message.as_deref().map(cut),
+        outputs: None,
+        ..step.clone()
+    };
+    WorkflowStatus {
+        steps: workflow.steps.iter().map(step).collect(),
+        ..workflow.clone()
     }
 }
 
@@ -252,6 +272,26 @@ mod tests {
             "{}",
             warning.message
         );
+    }
+
+    #[test]
+    fn where_the_steps_stand_stays_without_what_they_reported() {
+        let mut planned = planned(5);
+        planned.workflow = serde_json::from_value(json!({"phase": "Running", "steps": [
+            {"name": "plan", "phase": "Succeeded", "attempt": 2, "outputs": {"branch": "fix"}},
+            {"name": "build", "phase": "Pending", "message": "z".repeat(5000)},
+        ]}))
+        .expect("steps");
+
+        let workflow = planned.plain(None, &refusal()).workflow.expect("the steps");
+
+        let [plan, build] = workflow.steps.as_slice() else {
+            panic!("{workflow:#?}")
+        };
+        assert_eq!(plan.progress, planned.workflow.expect("steps").steps[0].progress);
+        assert_eq!(plan.outputs, None);
+        let message = build.message.as_deref().expect("a message");
+        assert_eq!(message.chars().count(), TEXT_MAX + 1);
     }
 
     #[test]

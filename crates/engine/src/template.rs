@@ -1,7 +1,8 @@
-//! Replaces `{{ path.to.value }}` in the texts of an AgentProvider.
+//! Replaces `{{ path.to.value }}` in the texts of an AgentProvider, and in the parameters of a workflow's steps.
 //!
 //! A path leads through objects by key and through lists by position. A value that is missing or null becomes nothing, one
-//! that is not a string becomes JSON. What a value brings in is not looked at again, so a parameter that contains braces
+//! that is not a string becomes JSON. What a step of a workflow was to report and did not is an error: the next step would
+//! otherwise go on with nothing. What a value brings in is not looked at again, so a parameter that contains braces
 //! cannot pull in another value. A template that cannot be meant as it is written is an error here, where its author can
 //! be told, and not a surprise in the pod.
 
@@ -9,6 +10,9 @@ use serde_json::Value;
 
 /// The most bytes that one template may grow to: Linux passes no longer argument or variable to a program.
 pub const OUTPUT_MAX_BYTES: usize = 128 * 1024;
+
+/// Where the steps of a workflow stand in a context.
+pub const STEPS: &str = "steps";
 
 /// How much of a template a message repeats.
 const QUOTE_MAX_CHARS: usize = 80;
@@ -27,6 +31,11 @@ pub enum TemplateError {
         path: String,
         template: String,
     },
+    #[error(
+        "{template:?} refers to {path}, and no earlier step of the run has reported that: give it to the step in \
+         spec.workflow.steps[].parameters, let the earlier step report it in its outputs, or take the reference out"
+    )]
+    NotReported { path: String, template: String },
     #[error(
         "{template:?} grows to more than {OUTPUT_MAX_BYTES} bytes: let the agent read large values from /workspace/run.json"
     )]
@@ -61,20 +70,17 @@ pub fn pieces<'t>(template: &'t str, context: &Value) -> Result<Vec<Piece<'t>>, 
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
         let position = 1 + characters_before(template, rest) + before.chars().count();
-        let Some((path, behind)) = after.split_once("}}") else {
-            return Err(TemplateError::Unterminated {
-                position,
-                template: quoted(template),
-            });
+        let (path, behind) = path_in(template, after, position)?;
+        let value = match lookup(context, path) {
+            Some(value) if !value.is_null() => text_of(value),
+            _ if is_of_step(path) => {
+                return Err(TemplateError::NotReported {
+                    path: path.to_owned(),
+                    template: quoted(template),
+                });
+            }
+            _ => String::new(),
         };
-        if !is_path(path.trim()) {
-            return Err(TemplateError::IllegalPath {
-                position,
-                path: quoted(path),
-                template: quoted(template),
-            });
-        }
-        let value = lookup(context, path.trim()).map(text_of).unwrap_or_default();
         bytes += before.len() + value.len();
         if bytes > OUTPUT_MAX_BYTES {
             break;
@@ -94,6 +100,42 @@ pub fn pieces<'t>(template: &'t str, context: &Value) -> Result<Vec<Piece<'t>>, 
         pieces.push(Piece::Text(rest));
     }
     Ok(pieces)
+}
+
+/// The paths that a template looks up, in its order.
+pub fn paths(template: &str) -> Result<Vec<&str>, TemplateError> {
+    let mut paths = Vec::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let position = 1 + characters_before(template, rest) + before.chars().count();
+        let (path, behind) = path_in(template, after, position)?;
+        paths.push(path);
+        rest = behind;
+    }
+    Ok(paths)
+}
+
+/// The path of a placeholder that has been opened, and what follows the placeholder.
+fn path_in<'t>(template: &str, after: &'t str, position: usize) -> Result<(&'t str, &'t str), TemplateError> {
+    let Some((path, behind)) = after.split_once("}}") else {
+        return Err(TemplateError::Unterminated {
+            position,
+            template: quoted(template),
+        });
+    };
+    if !is_path(path.trim()) {
+        return Err(TemplateError::IllegalPath {
+            position,
+            path: quoted(path),
+            template: quoted(template),
+        });
+    }
+    Ok((path.trim(), behind))
+}
+
+/// Whether a path leads to what another step of the workflow reported.
+fn is_of_step(path: &str) -> bool {
+    path.split('.').next() == Some(STEPS)
 }
 
 /// How many characters of the whole come before its end `rest`.
@@ -159,6 +201,43 @@ mod tests {
         ] {
             assert_eq!(render(template, &context).as_deref(), Ok(expected), "{template}");
         }
+    }
+
+    #[test]
+    fn what_a_step_did_not_report_is_an_error_that_names_the_path() {
+        let context = json!({"steps": {"plan": {"outputs": {"branch": "fix", "none": null, "empty": ""}}}});
+
+        assert_eq!(
+            render(
+                "[{{ steps.plan.outputs.branch }}{{ steps.plan.outputs.empty }}]",
+                &context
+            )
+            .as_deref(),
+            Ok("[fix]")
+        );
+        for path in [
+            "steps.plan.outputs.commit",
+            "steps.plan.outputs.none",
+            "steps.build.outputs.a",
+            "steps",
+        ] {
+            let context = if path == "steps" {
+                json!({})
+            } else {
+                context.clone()
+            };
+            let error = render(&format!("{{{{ {path} }}}}"), &context).unwrap_err();
+            assert!(
+                matches!(&error, TemplateError::NotReported { path: named, .. } if named == path),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_paths_of_a_template_are_known_before_it_is_rendered() {
+        assert_eq!(paths("a {{ b.c }} d {{e}}").as_deref(), Ok(&["b.c", "e"][..]));
+        assert!(paths("{{ a").is_err() && paths("{{ a b }}").is_err());
     }
 
     #[test]

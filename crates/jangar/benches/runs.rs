@@ -263,6 +263,14 @@ impl Up {
             .args(["up", "--listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"])
             .args(["--pods", &SLOTS.to_string(), "--data-dir"])
             .arg(directory)
+            // What the node has room for is the limit here.
+            .envs([
+                ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "100000"),
+                ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "100000"),
+                ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "100000"),
+                ("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0"),
+                ("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0"),
+            ])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -7,10 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use axum::Router;
 use jangar_controllers::{Setup, clock::SystemClock, lease::Identity};
 use kube::{Client, Config};
 
 use crate::{
+    callbacks::{self, Callbacks},
     leading::{self, Standby},
     probes::{self, Instruments, Probes},
     readiness::{Part, Readiness},
@@ -34,19 +36,25 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let settings = settings::read([])?;
     let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
         .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
+    let outside = callbacks::outside(&settings.custom, &identity, None)?;
     let listener = probes::bind(args.listen, "--listen").await?;
     let client = client().await?;
     let instruments = Instruments::new(Readiness::new([(
         Part::Controllers,
         "the controllers have not started yet",
     )]));
-    let _probes = Probes::start(listener, instruments.clone())?;
+    let _probes = Probes::start(listener, instruments.clone(), Router::new())?;
+    let _callbacks = match &settings.custom.callback_url {
+        Some(_) => Some(Callbacks::start(settings.custom.callback_listen, Arc::clone(&outside)).await?),
+        None => None,
+    };
     let controllers = jangar_controllers::start(Setup {
         client,
         settings: Arc::new(settings),
         clock: Arc::new(SystemClock),
         identity,
         registry: &mut instruments.registry(),
+        outside,
     });
     let _following = leading::follow(controllers.state(), instruments.readiness.clone(), Standby::Ready);
     tokio::select! {
@@ -62,7 +70,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 }
 
 /// The cluster of the kubeconfig, else the one this runs in.
-async fn client() -> Result<Client> {
+pub(crate) async fn client() -> Result<Client> {
     let mut config = Config::infer()
         .await
         .context("failed to find a cluster: set KUBECONFIG to a kubeconfig, or run inside a cluster")?;

@@ -1,5 +1,6 @@
 //! The server binary of Jangar: arguments and wiring, nothing else.
 
+mod callbacks;
 mod controllers;
 mod crds;
 mod demo;
@@ -7,8 +8,10 @@ mod embedded;
 mod leading;
 mod logging;
 mod manifests;
+mod pod_program;
 mod probes;
 mod readiness;
+mod release_jobs;
 mod runner;
 mod settings;
 mod signals;
@@ -19,6 +22,11 @@ use std::{ffi::OsString, io::Write, process::ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use kubelite::node::executor::shim_main;
+
+/// Objects pass through here as trees of small allocations, by several threads at once:
+/// docs/decisions/0013-what-makes-a-run-cheap.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Exit code for what was asked wrongly: arguments, settings, manifests. The same as for a bad command line.
 const EXIT_BAD_INPUT: u8 = 2;
@@ -46,6 +54,8 @@ enum Command {
     Controllers(controllers::Args),
     /// Print the CustomResourceDefinitions, or write them to files.
     Crds(crds::Args),
+    /// Let the Jobs of runs go that Jangar holds until their end is recorded: before it is uninstalled.
+    ReleaseJobs(release_jobs::Args),
     /// Serve an embedded Kubernetes with Jangar in it, on this machine, until stopped.
     Up(up::Args),
     /// Show in a minute what works today, on the embedded Kubernetes API in a temporary directory.
@@ -76,6 +86,7 @@ fn command(command: Command) -> Result<ExitCode> {
     match command {
         Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args))?,
         Command::Crds(args) => crds::run(&args)?,
+        Command::ReleaseJobs(args) => return run(LOG_OF_A_TOOL, release_jobs::run(args)),
         Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args))?,
         Command::Demo => return run(LOG_OF_A_TOOL, demo::run()),
     }

@@ -76,9 +76,10 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    pub(crate) fn start(listener: TcpListener, instruments: Instruments) -> Result<Self> {
+    /// Serves the probes, and what else is given.
+    pub(crate) fn start(listener: TcpListener, instruments: Instruments, beside: Router) -> Result<Self> {
         let address = listener.local_addr()?;
-        let router = router(instruments);
+        let router = router(instruments).merge(beside);
         tracing::info!(%address, "probes and metrics are served");
         Ok(Self {
             address,
@@ -98,7 +99,8 @@ impl Drop for Probes {
     }
 }
 
-async fn serve(listener: TcpListener, router: Router) {
+/// Answers one connection after the other, for ever.
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     // The semaphore is never closed.

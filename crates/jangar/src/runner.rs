@@ -1,7 +1,7 @@
 //! This program as agent-runner: on a laptop one file is enough.
 //!
-//! Started under the name `agent-runner`, or with that as its first argument, it is agent-runner. The node shows this program
-//! to every container under that name, at the place where an init container would put it elsewhere.
+//! Started under the name `agent-runner`, or with that as its first argument, it is agent-runner. The node shows the program
+//! that pods are started with to every container under that name, at the place where an init container would put it elsewhere.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,6 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result};
 use jangar_engine::{job, settings::RunnerSettings};
 
 /// The image of runs that name none. Images are recorded and not pulled: a container is a process of this machine.
@@ -27,20 +26,13 @@ pub(crate) fn main(arguments: &[OsString]) -> Option<ExitCode> {
     Some(agent_runner::main(arguments.iter().skip(own_name).cloned()))
 }
 
-/// The file of this program, which pods have to see.
-pub(crate) fn program() -> Result<PathBuf> {
-    std::env::current_exe()
-        .and_then(|path| path.canonicalize())
-        .context("failed to find the file of this program, which pods run as agent-runner: was it moved or replaced?")
-}
-
 /// Lets pods run without an image, and without an init container, because the node brings agent-runner.
 pub(crate) fn use_own(settings: &mut RunnerSettings) {
     settings.install = None;
     settings.image.get_or_insert_with(|| IMAGE.to_owned());
 }
 
-/// What the node shows to every container: `program`, which is this one, as agent-runner.
+/// What the node shows to every container: `program` as agent-runner.
 pub(crate) fn provided(program: &Path) -> BTreeMap<PathBuf, PathBuf> {
     BTreeMap::from([(PathBuf::from(job::RUNNER), program.to_owned())])
 }

@@ -2,8 +2,9 @@
 
 use std::{
     io::Write,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
+    sync::Arc,
 };
 
 use anyhow::{Result, anyhow};
@@ -13,7 +14,8 @@ use kubelite::node::{
 };
 
 use crate::{
-    embedded::{Directory, Embedded, Options},
+    callbacks,
+    embedded::{self, Directory, Embedded, Options},
     manifests,
     probes::{self, Probes},
     settings,
@@ -23,12 +25,16 @@ use crate::{
 /// More processes than one machine is good for.
 const PODS_MAX: i64 = 1000;
 
+/// The endpoints that runs may name unless the settings say otherwise: every one with a certificate, and those of this machine.
+const LOCAL_ENDPOINTS: &str = "https://*,http://localhost,http://127.0.0.1,http://[::1]";
+const LOCAL_NETWORKS: &str = "127.0.0.0/8,::1";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where objects, certificates and the kubeconfig are kept; belongs to one process at a time.
     #[arg(long, value_name = "DIR", default_value = ".jangar")]
     data_dir: PathBuf,
-    /// Where /healthz, /readyz and /metrics are served; port 0 picks a free one.
+    /// Where /healthz, /readyz, /metrics and callbacks of endpoints are served; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
     listen: SocketAddr,
     /// Where the Kubernetes API listens; port 0 picks a free one.
@@ -53,16 +59,27 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let mut stop = StopRequests::listen()?;
     let manifests = manifests::read(&args.files)?;
     // There is nobody else here, so every namespace is ours, and what a person applies anywhere is looked after.
-    let settings = settings::read([
+    let mut settings = settings::read([
         ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
         ("JANGAR_RBAC_CLUSTER_SCOPED", "true"),
         ("JANGAR_LEADER_ELECTION_LEASE_NAMESPACE", &args.namespace),
+        // Whoever may create a run here may do all that this machine's user may, so its own endpoints are no secret.
+        ("JANGAR_CUSTOM_RUNTIME_ALLOWED_ENDPOINTS", LOCAL_ENDPOINTS),
+        ("JANGAR_CUSTOM_RUNTIME_OPEN_NETWORKS", LOCAL_NETWORKS),
     ])?;
     // Before any address: another `up` on this directory has taken those as well, and only the directory tells who it is.
     let directory = Directory::claim(&args.data_dir)?;
     let instruments = Embedded::instruments();
     let listener = probes::bind(args.listen, "--listen").await?;
-    let probes = Probes::start(listener, instruments.clone())?;
+    let url = callback_url(listener.local_addr()?);
+    settings.custom.callback_url.get_or_insert(url);
+    let identity = embedded::identity()?;
+    let outside = callbacks::outside(&settings.custom, &identity, Some(&directory.callback_key()?))?;
+    let probes = Probes::start(
+        listener,
+        instruments.clone(),
+        callbacks::router(Arc::clone(&outside)),
+    )?;
     let options = Options {
         directory,
         api_listen: args.api_listen,
@@ -75,6 +92,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         pods: args.pods,
         settings,
         manifests,
+        identity,
+        outside,
     };
     let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
@@ -90,6 +109,18 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     };
     // A second request does not wait for anything that can be left or killed.
     embedded.stop(stop.next()).await.and(end)
+}
+
+/// Under which address an endpoint on this machine reaches what listens here.
+fn callback_url(listen: SocketAddr) -> String {
+    let mut address = listen;
+    if listen.ip().is_unspecified() {
+        address.set_ip(match listen {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{address}")
 }
 
 fn warn_of(isolation: &Isolation) {

@@ -6,7 +6,7 @@
 //!
 //! Start reading at [`simulation`], which plays one simulation from its beginning to its end. It puts together a [`world`]
 //! (kubelite with its Job controller), a simulated kubelet ([`node`]) that keeps a record of the work that really started,
-//! the [`faults`] between the controllers and the API, and the [`check`]s that look at every change. A [`scenario`] says
+//! an [`endpoint`] outside of the cluster, the [`faults`] between the controllers and the API, and the [`check`]s that look at every change. A [`scenario`] says
 //! what people do; [`search`] goes through crashes at every write and through seeds.
 //!
 //! Two rooms beside it have to do with the real thing: [`cluster`] is the harness for tests on a real Kubernetes, and
@@ -23,6 +23,7 @@ pub mod check;
 pub mod clock;
 pub mod cluster;
 pub mod conformance;
+pub mod endpoint;
 pub mod faults;
 pub mod forges;
 pub mod node;

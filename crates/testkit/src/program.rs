@@ -2,12 +2,15 @@
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
-use jangar_controllers::{Setup, lease::Identity};
-use jangar_engine::settings::{Safeguards, Settings};
+use jangar_controllers::{Setup, lease::Identity, outside::Outside};
+use jangar_engine::settings::{LimitSettings, Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{clock::WallClock, forges::Obliging};
+use crate::{clock::WallClock, endpoint, forges::Obliging};
+
+/// How many runs are deleted in a minute: few, so that a scenario with three of them shows it.
+pub const DELETIONS_PER_MINUTE: u32 = 2;
 
 /// What a process finds when it starts.
 #[derive(Clone)]
@@ -16,6 +19,9 @@ pub struct Surroundings {
     pub wall: Arc<WallClock>,
     /// What tells it from every other process, those before it included.
     pub identity: String,
+    pub limits: LimitSettings,
+    /// Its way to the endpoint.
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -56,20 +62,34 @@ impl Shipped {
         // Whoever takes over waits for the lease first. What a restart delays must not run out of time because of it.
         settings.runs.reference_grace = Duration::from_mins(10);
         settings.runs.cancel_timeout = Duration::from_mins(10);
+        settings.runs.deletions_per_minute = DELETIONS_PER_MINUTE;
+        settings.custom.callback_url = Some(endpoint::CALLBACKS.to_owned());
         Self {
             settings: Arc::new(settings),
         }
+    }
+
+    /// The same with other settings.
+    #[must_use]
+    pub fn changed(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
     }
 }
 
 impl Program for Shipped {
     fn start(&self, surroundings: Surroundings) -> Running {
+        let settings = Settings {
+            limits: surroundings.limits,
+            ..self.settings.as_ref().clone()
+        };
         let setup = Setup {
             client: surroundings.client,
-            settings: Arc::clone(&self.settings),
+            settings: Arc::new(settings),
             clock: surroundings.wall,
             identity: Identity::new(surroundings.identity).expect("a short name"),
             registry: &mut Registry::default(),
+            outside: surroundings.outside,
         };
         Box::new(jangar_controllers::start_with(setup, Arc::new(Obliging)))
     }

@@ -3,6 +3,8 @@
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
 
 use jangar_api::phase::RunPhase;
+use jangar_controllers::outside::Outside;
+use jangar_engine::settings::LimitSettings;
 use kube::Client;
 use kubelite::store::{Key, Object, Store};
 use serde_json::json;
@@ -13,7 +15,8 @@ use tokio::{
 
 use crate::{
     check::{Checks, end::EndState, rest, runs::RunView},
-    faults::{Line, Order, Plan, Process, Wire},
+    endpoint::SimEndpoint,
+    faults::{Line, Order, Outpost, Plan, Process, Wire},
     node::{Kubelet, Record, Work},
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
@@ -48,6 +51,24 @@ pub struct Simulation<'a> {
     pub quiet: Duration,
 }
 
+impl Simulation<'_> {
+    /// The limits that must hold at every moment. Windows of time mean nothing where somebody sets the clock.
+    fn observed_limits(&self) -> LimitSettings {
+        let mut limits = self.scenario.limits.clone();
+        if !self.plan.keeps_the_clock() {
+            limits.rate.namespace = None;
+            limits.rate.repository = None;
+            limits.rate.cluster = None;
+        }
+        limits
+    }
+
+    /// Whether the end may differ from that of an undisturbed play.
+    pub fn leaves_a_mark(&self) -> bool {
+        !self.plan.leaves_no_mark() || (self.scenario.at_most_once && !self.plan.0.is_empty())
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -74,10 +95,11 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         let Simulation { scenario, seed, .. } = simulation;
         let world = World::start(definitions, *seed, &scenario.place.of_seed(*seed)).await;
         let record = Record::default();
-        let checks = Checks::start(&world, &record);
+        let checks = Checks::start(&world, &record, simulation.observed_limits());
         let kubelet = Kubelet::start(&world, scenario.scripts.clone(), &record);
         let (sender, orders) = mpsc::unbounded_channel();
         let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone());
+        let endpoint = SimEndpoint::new(scenario.deeds.clone(), &record, world.trace(), world.wall());
         let story = Story {
             person: world.person("user"),
             store: world.store().clone(),
@@ -89,8 +111,10 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         };
         let mut stage = Stage {
             program,
+            limits: &scenario.limits,
             world: &world,
             wire: Arc::clone(&story.wire),
+            endpoint,
             sender,
             processes: Vec::new(),
             started: 0,
@@ -109,8 +133,10 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
 /// Runs the processes, and does what the faults ask for.
 struct Stage<'a> {
     program: &'a dyn Program,
+    limits: &'a LimitSettings,
     world: &'a World,
     wire: Arc<Wire>,
+    endpoint: Arc<SimEndpoint>,
     sender: mpsc::UnboundedSender<Order>,
     processes: Vec<(Arc<Process>, Running)>,
     started: u32,
@@ -142,11 +168,21 @@ impl Stage<'_> {
         let process = Process::new(self.started);
         let api = self.world.api(&process.name);
         let line = Line::new(Arc::clone(&self.wire), Arc::clone(&process), api);
+        let outpost = Outpost::new(
+            Arc::clone(&self.wire),
+            Arc::clone(&process),
+            Arc::clone(&self.endpoint),
+        );
+        let reception = Some(SimEndpoint::reception());
+        let outside = Arc::new(Outside::new(&process.name, Arc::new(outpost), reception));
+        self.endpoint.meet(&process, &outside);
         self.world.trace().note(&process.name, format_args!("starts"));
         let running = self.program.start(Surroundings {
             client: Client::new(line, NAMESPACE),
             wall: Arc::clone(self.world.wall()),
             identity: process.name.clone(),
+            limits: self.limits.clone(),
+            outside,
         });
         self.processes.push((process, running));
     }
@@ -207,7 +243,8 @@ impl Story<'_> {
                 self.person.create(&path, object).await;
             }
             Step::Wait(time) => sleep(*time).await,
-            Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, *attempt)).await,
+            Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, 0, *attempt)).await,
+            Step::AwaitStepWork(run, step) => self.until(|| self.record.has_started(run, *step, 1)).await,
             Step::AwaitAccepted(run) => {
                 self.until(|| self.run(run).is_some_and(|run| run.accepted)).await;
             }
@@ -297,7 +334,10 @@ impl Story<'_> {
         let works = self.record.all();
         let violations = &self.checks.violations;
         if !violations.any() {
-            violations.add(world.trace(), rest::broken(&self.store, &works));
+            violations.add(
+                world.trace(),
+                rest::broken(&self.store, &works, !self.simulation.plan.keeps_the_clock()),
+            );
             violations.add(world.trace(), self.wrong_ends());
         }
         if world.trace().is_full() {
@@ -314,7 +354,7 @@ impl Story<'_> {
 
     /// The runs that did not end as the scenario says; if something left its mark on them, those that did not end.
     fn wrong_ends(&self) -> Vec<String> {
-        let marked = !self.simulation.plan.leaves_no_mark();
+        let marked = self.simulation.leaves_a_mark();
         let mut found = Vec::new();
         for (name, end) in &self.simulation.scenario.ends {
             let is = self.run(name).map_or(End::Gone, |run| End::Phase(run.phase));

@@ -6,7 +6,7 @@
 //! | `JANGAR_SIM_SEEDS` | how many seeds are played |
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
-//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check` or `job-finalizer` |
+//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer` or `one-caller` |
 
 #![expect(
     clippy::panic,
@@ -40,7 +40,10 @@ fn without(safeguard: &str) -> Shipped {
         "barrier" => safeguards.barrier = false,
         "adoption-check" => safeguards.adoption_check = false,
         "job-finalizer" => safeguards.job_finalizer = false,
-        other => panic!("there is no safeguard {other:?}: say barrier, adoption-check or job-finalizer"),
+        "one-caller" => safeguards.one_caller = false,
+        other => panic!(
+            "there is no safeguard {other:?}: say barrier, adoption-check, job-finalizer or one-caller"
+        ),
     }
     Shipped::with(safeguards)
 }
@@ -233,5 +236,51 @@ fn without_the_job_finalizer_two_pods_work_for_one_name() {
         "name-reused",
         "",
         "worked for run one at the same time",
+    );
+}
+
+/// Three runs are due at the same moment, and two may go in a minute.
+#[test]
+fn without_the_bound_runs_that_are_due_go_all_at_once() {
+    let unbounded = shipped().changed(|settings| settings.runs.deletions_per_minute = 1000);
+    let Err(failure) = search::clean(&unbounded, &scenario("forgotten-together")) else {
+        panic!("nothing was found");
+    };
+    let found = &failure.violations;
+    assert!(
+        found
+            .iter()
+            .any(|found| found.contains("3 runs were deleted within")),
+        "{failure}"
+    );
+}
+
+/// A clock that is set ahead by a day makes every run due that is not kept for good, but no more of them at once; one that is
+/// set back keeps them longer, and not for ever.
+#[test]
+fn clock_that_is_set_changes_neither_the_pace_nor_who_is_kept() {
+    for name in ["forgotten-together", "retained", "retained-in-doubt"] {
+        let clean = clean(name);
+        for at in [0, clean.writes / 2, clean.writes - 1] {
+            for jump in ["clock-forward:86400000", "clock-back:300000"] {
+                let plan: Plan = format!("{jump}@{at}")
+                    .parse()
+                    .unwrap_or_else(|error| panic!("{error}"));
+                if let Err(failure) = search::disturbed(&shipped(), &clean, 0, plan) {
+                    panic!("{failure}");
+                }
+            }
+        }
+    }
+}
+
+/// The process that called the endpoint dies before it can say so, and another one finds that it was about to.
+#[test]
+fn without_one_caller_an_endpoint_does_the_work_twice() {
+    assert_needed(
+        "one-caller",
+        "custom-succeeds",
+        "crash-after@5",
+        "attempt 1 of run one was done twice",
     );
 }

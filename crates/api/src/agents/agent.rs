@@ -60,11 +60,12 @@ pub struct AgentSpec {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [rules::one_system_prompt()]))]
 pub struct AgentDefaults {
-    /// How often a failed run may be tried again; 0 or more.
+    /// How often a failed run, or a failed step of a workflow, may be tried again; 0 or more.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_limit: Option<Int32>,
-    /// How long a run may take, in seconds; 0 means no limit.
+    /// How long an attempt may take from the start of the agent, in seconds, where a step says nothing itself; 0 means no
+    /// limit.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Int32>,

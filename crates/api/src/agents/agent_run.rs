@@ -74,7 +74,8 @@ const WRITABLE_FIELDS: &[&str] = &[
 pub struct AgentRunSpec {
     /// The Agent that does the work.
     pub agent_ref: LocalRef,
-    /// The ImplementationSpec that describes the work. `implementation` wins if both are set; one of them must be.
+    /// The ImplementationSpec that describes the work. `implementation` wins if both are set; one of them must be, unless
+    /// every step of a workflow brings its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implementation_spec_ref: Option<LocalRef>,
     /// The work, described in place.
@@ -99,7 +100,8 @@ pub struct AgentRunSpec {
     /// Order in the queue: runs with a larger number start first, whatever else waits. Default: 0; may be negative.
     #[serde(default)]
     pub priority: Int32,
-    /// Makes submitting again harmless: of the runs of one agent in a namespace with the same key, one is executed.
+    /// Makes submitting again harmless: of the runs of one agent in a namespace with the same key, one is executed. The others
+    /// end as `Cancelled` with the reason `Duplicate`, and `status.canonicalRun` names the one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// System prompt, at most 16384 characters. Excludes `systemPromptRef`; absent, that of the Agent is used.
@@ -161,7 +163,7 @@ pub struct Runtime {
     /// podSecurityContext, priorityClassName, schedulerName, imagePullSecrets, backoffLimit, ttlSecondsAfterFinished and
     /// logRetentionSeconds, each replacing what the controllers are configured with; an empty list or object clears it.
     /// For temporal: workflowType and taskQueue (required), workflowId, namespace, timeouts. For custom: endpoint
-    /// (required), payload.
+    /// (required), payload, timeoutSeconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<AnyMap>,
 }
@@ -170,7 +172,8 @@ pub struct Runtime {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workflow {
-    /// Steps, executed in this order, one at a time.
+    /// Steps, executed in this order, one at a time, at most 100. Whatever more is to be done at once, or in another order,
+    /// is an Orchestration.
     pub steps: Vec<WorkflowStep>,
 }
 
@@ -186,23 +189,43 @@ pub struct WorkflowStep {
     /// The work of the step, described in place; wins over `implementationSpecRef`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implementation: Option<InlineImplementation>,
-    /// Values for this step, at most 100, which win over those of the run.
+    /// Values for this step, at most 100 together with those of the run, over which they win. `{{ steps.NAME.outputs.KEY }}`
+    /// stands for what an earlier step reported, `{{ parameters.KEY }}` for a value of the run.
     #[schemars(extend("maxProperties" = 100))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// How often a failed attempt is followed by another one. Default: 0; a negative number counts as 0.
+    /// How often a failed attempt is followed by another one, at most 100 times; a negative number counts as 0. Absent: as for
+    /// the runtime `job`, which is `runtime.config.backoffLimit`, else what the Agent says, else what the controllers are
+    /// configured with, which is 0 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<Int32>,
-    /// How long to wait before the next attempt, in seconds. Default: 0; a negative number counts as 0.
+    /// How long to wait before the second attempt, in seconds, at most 86400. Each later one waits twice as long as the one
+    /// before, up to an hour or this number, whichever is more, and up to a fifth longer. Default: 0; a negative number
+    /// counts as 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_backoff_seconds: Option<Int32>,
-    /// How long one attempt may take, in seconds; absent or 0 means no limit.
+    /// How long one attempt may take from the creation of its Job, in seconds; 0 means no limit. The next attempt starts when
+    /// no pod of this one is left. Absent: what the Agent says, counted from the start of its program, else no limit.
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Int32>,
+    /// What follows when the Job of an attempt is gone, or deleted by somebody else, before it ended: `Fail` (the default),
+    /// because nobody knows what it has done already, or `Retry`, as after any other failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_job_missing: Option<OnJobMissing>,
     /// The pod of the step. It replaces that of the run as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,
+}
+
+string_enum! {
+    /// What follows when a Job is not there any more although its end is not known.
+    closed enum OnJobMissing {
+        /// The step fails.
+        Fail,
+        /// The next attempt starts, if there is one left.
+        Retry,
+    }
 }
 
 string_enum! {

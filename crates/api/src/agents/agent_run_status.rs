@@ -25,12 +25,16 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    /// When the queue last let the run start something: the Job of an attempt or of a step. It is stamped on that Job as well.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admitted_at: Option<Timestamp>,
     /// When the run ended.
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// What executes the run: for Jobs type, name, namespace and uid; for Temporal also workflowId, runId and taskQueue;
-    /// for an endpoint its address and answer.
+    /// What executes the run: for Jobs type, name, namespace and uid, in a workflow also stepName; for Temporal also
+    /// workflowId, runId and taskQueue; for an endpoint its address and answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ref: Option<AnyMap>,
     /// What the agent's run came to, as agent-runner reported it.
@@ -40,6 +44,9 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_deadline: Option<Timestamp>,
+    /// The run that is executed in place of this one, which has the same `idempotencyKey`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canonical_run: Option<String>,
     /// Hash of the spec as it was accepted. An edit that gets past the API server is recognised by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<String>,
@@ -59,6 +66,26 @@ pub struct AgentRunStatus {
     /// Where the steps stand, for the runtime `workflow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowStatus>,
+    /// How long what the run leaves is kept, as it was decided when the run last started an attempt, ended, or had its spec
+    /// changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionStatus>,
+}
+
+/// How long what a run leaves is kept after its end, by the spec of the run and, where that is silent, by the settings of the
+/// controllers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetentionStatus {
+    /// How many seconds its finished Jobs are kept; 0 means until the run is deleted.
+    #[serde(default)]
+    pub job_ttl_seconds: Int32,
+    /// How many seconds its archived logs are kept.
+    #[serde(default)]
+    pub log_retention_seconds: Int32,
+    /// How many seconds the run itself is kept; 0 means for good.
+    #[serde(default)]
+    pub run_retention_seconds: Int32,
 }
 
 /// What a run came to. Of an agent that reported nothing more, only the exit code and the reason are known.
@@ -150,7 +177,7 @@ pub struct PullRequestStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowStatus {
-    /// Where the workflow as a whole stands: Pending, Running, Succeeded, Failed or Cancelled.
+    /// Where the workflow as a whole stands: as the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<RunPhase>,
     /// When that phase last changed.
@@ -181,6 +208,9 @@ pub struct WorkflowStepStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_observed_at: Option<Timestamp>,
+    /// What the step reported for later steps, once it has succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<FreeForm>,
 }
 
 /// A Job, by its name and by its identity.

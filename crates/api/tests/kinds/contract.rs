@@ -11,6 +11,7 @@ use crate::support::{node, schema, walk};
 const ADDED_OPEN: &[(Kind, &str)] = &[
     (Kind::AgentRun, "status.outcome.outputs"),
     (Kind::AgentRun, "status.outcome.usage"),
+    (Kind::AgentRun, "status.workflow.steps[].outputs"),
 ];
 
 /// What this implementation adds to the table, for each kind.
@@ -29,7 +30,16 @@ const ADDED: &[(&[Kind], &[&str])] = &[
     ),
     (
         &[Kind::AgentRun],
-        &["spec.priority", "status.cancelDeadline", "status.outcome"],
+        &[
+            "spec.priority",
+            "spec.workflow.steps[].onJobMissing",
+            "status.admittedAt",
+            "status.canonicalRun",
+            "status.cancelDeadline",
+            "status.outcome",
+            "status.retention",
+            "status.workflow.steps[].outputs",
+        ],
     ),
     (&[Kind::Orchestration], &["spec.steps[].continueOnFailure"]),
     (

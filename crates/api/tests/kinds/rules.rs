@@ -111,6 +111,10 @@ fn a_run_says_what_is_to_be_done() {
         spec(json!({"implementation": {"inline": {"text": "t"}}})),
         Vec::<String>::new()
     );
+    assert_eq!(
+        spec(json!({"workflow": {"steps": [{"name": "s", "implementationSpecRef": {"name": "w"}}]}})),
+        Vec::<String>::new()
+    );
     let refused = spec(json!({}));
     assert!(
         refused.len() == 1 && refused[0].contains("implementationSpecRef"),

@@ -75,6 +75,18 @@ impl Engine for Jangar {
             ("JANGAR_AGENT_RUNNER_NODE_SELECTOR", node_selector().to_string()),
             ("JANGAR_AGENT_RUNNER_TOLERATIONS", tolerations().to_string()),
             ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0".to_owned()),
+            // As many as are submitted may run, as with Argo.
+            ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "100000".to_owned()),
+            (
+                "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE",
+                "100000".to_owned(),
+            ),
+            (
+                "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER",
+                "100000".to_owned(),
+            ),
+            ("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0".to_owned()),
+            ("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0".to_owned()),
         ];
         let program = Program::new(&self.binary).args(["controllers", "--listen", "127.0.0.1:0"]);
         Some(program.envs(environment))

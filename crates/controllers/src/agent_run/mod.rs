@@ -13,19 +13,36 @@ use jangar_api::{
 use jangar_engine::{
     agent_run::{self, Observed},
     decision::{Decision, Key},
+    queue::Answer,
     settings::Settings,
 };
 use jiff::Timestamp;
 
 use crate::{
+    admissions::Admissions,
     caches::{CachedKind, Caches, Change, Term},
     driver::{Controller, Scene},
     metrics::{Metrics, ObjectKind},
+    outside::Outside,
 };
 
 /// Looks after AgentRuns, and after what is left of those that are gone.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AgentRuns;
+#[derive(Clone, Debug, Default)]
+pub struct AgentRuns {
+    /// Absent where nobody decides which of them may start.
+    admissions: Option<Arc<Admissions>>,
+    outside: Arc<Outside>,
+}
+
+impl AgentRuns {
+    /// With a queue that decides which of them may start, and with this way to the endpoints that do the work of some.
+    pub fn new(admissions: Arc<Admissions>, outside: Arc<Outside>) -> Self {
+        Self {
+            admissions: Some(admissions),
+            outside,
+        }
+    }
+}
 
 impl Controller for AgentRuns {
     type Object = AgentRun;
@@ -72,15 +89,32 @@ impl Controller for AgentRuns {
             namespace: namespace.clone(),
             name,
         };
-        names.into_iter().map(key).collect()
+        let runs = names.into_iter().map(key).collect();
+        if let Some(admissions) = &self.admissions {
+            admissions.observe(caches, change, &runs);
+        }
+        runs
+    }
+
+    fn admissions(&self) -> Option<&Admissions> {
+        self.admissions.as_deref()
+    }
+
+    fn ask(&self, key: &Key, run: &AgentRun, job: Option<&str>) -> Option<Answer> {
+        let admissions = self.admissions.as_deref()?;
+        Some(admissions.ask(key, run, job))
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
-        !scene.jobs().is_empty()
+        !scene.jobs().is_empty() || self.outside.is_asked_about(scene.key)
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Option<Observed> {
-        Some(observe::observe(scene, run))
+        Some(observe::observe(scene, run, &self.outside))
+    }
+
+    fn settled(&self, key: &Key, run: Option<&AgentRun>) {
+        self.outside.settled(key, run);
     }
 
     fn reported(
@@ -180,7 +214,7 @@ mod tests {
             .collect();
         let mut before = None;
         for status in &statuses {
-            AgentRuns.reported(&key, &metrics, before, status);
+            AgentRuns::default().reported(&key, &metrics, before, status);
             before = Some(status);
         }
         let mut text = String::new();

@@ -1,67 +1,66 @@
 //! Gathers what is known about a run.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jangar_api::{
-    agents::{
-        agent::Agent,
-        agent_run::AgentRun,
-        implementation_spec::{ImplementationSpec, ImplementationSpecSpec},
-        memory::Memory,
-    },
+    agents::{agent::Agent, agent_run::AgentRun, memory::Memory},
     labels,
 };
 use jangar_engine::{
-    agent_run::{Observed, References},
+    agent_run::{self, Observed, References},
     decision::{Key, Sight},
-    vcs,
+    vcs::WantedBranch,
 };
 use kube::ResourceExt;
 
-use crate::{caches::Term, driver::Scene};
+use crate::{
+    caches::{Term, implementation_names},
+    driver::Scene,
+    outside::Outside,
+};
 
-pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Observed {
+pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>, outside: &Outside) -> Observed {
     let references = references(scene, run.as_deref());
-    let branch_rival = run
+    let branch_rivals = run
         .as_deref()
-        .and_then(|run| branch_rival(scene, run, &references));
+        .map(|run| branch_rivals(scene, run, &references))
+        .unwrap_or_default();
     Observed {
+        outside: outside.observe(scene.key, run.as_deref()),
         key: scene.key.clone(),
         references,
         run,
-        branch_rival,
+        branch_rivals,
         jobs: scene.jobs(),
         live_jobs: scene.live_jobs(),
+        departed: scene.departed_jobs(),
         pods: scene.pods(),
         keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),
         occupant: scene.learned.occupant.clone(),
-        token: scene.learned.token.clone(),
+        admission: scene.learned.admission.clone(),
+        tokens: scene.learned.tokens.clone(),
     }
 }
 
 /// Follows the references of a run. One behind an object that is not known yet is not known either.
 fn references(scene: &Scene<'_>, run: Option<&AgentRun>) -> References {
-    let Some(spec) = run.map(|run| &run.spec) else {
+    let Some(run) = run else {
         return References {
             agent: Sight::Unseen,
             provider: None,
-            implementation: None,
+            implementations: BTreeMap::new(),
             memory: None,
-            vcs: None,
+            vcs: BTreeMap::new(),
         };
     };
+    let spec = &run.spec;
     let agent: Sight<Agent> = scene.sight(&spec.agent_ref.name);
     let of_agent = agent.seen().map(|agent| &agent.spec);
     let provider = of_agent.map(|agent| scene.sight(&agent.provider_ref.name));
-    let implementation: Option<Sight<ImplementationSpec>> =
-        match (&spec.implementation, &spec.implementation_spec_ref) {
-            (None, Some(reference)) => Some(scene.sight(&reference.name)),
-            (Some(_), _) | (None, None) => None,
-        };
-    let work = work(run, implementation.as_ref());
-    let vcs = run.and_then(|run| vcs::reference(run, work, agent.seen().map(AsRef::as_ref)));
-    let vcs = vcs.map(|name| scene.sight(name));
+    let implementations = implementation_names(spec)
+        .map(|name| (name.to_owned(), scene.sight(name)))
+        .collect();
     let memory = spec.memory_ref.as_ref();
     let memory = memory.or_else(|| of_agent.and_then(|agent| agent.memory_ref.as_ref()));
     let memory = match memory {
@@ -69,32 +68,42 @@ fn references(scene: &Scene<'_>, run: Option<&AgentRun>) -> References {
         // An Agent that is not known may name one.
         None => of_agent.and_then(|_| default_memory(scene)),
     };
-    References {
+    let mut references = References {
         agent,
         provider,
-        implementation,
+        implementations,
         memory,
-        vcs,
-    }
+        vcs: BTreeMap::new(),
+    };
+    references.vcs = agent_run::providers_needed(run, &references)
+        .into_iter()
+        .map(|name| {
+            let sight = scene.sight(&name);
+            (name, sight)
+        })
+        .collect();
+    references
 }
 
-/// What the run is about, as far as it is known.
-fn work<'a>(
-    run: Option<&'a AgentRun>,
-    implementation: Option<&'a Sight<ImplementationSpec>>,
-) -> Option<&'a ImplementationSpecSpec> {
-    let inline = run.and_then(|run| run.spec.implementation.as_ref());
-    let referred = || implementation.and_then(Sight::seen).map(|object| &object.spec);
-    inline
-        .map(|implementation| &implementation.inline)
-        .or_else(referred)
+/// Other runs that have not ended, by the branch that they work on and that this one would take.
+fn branch_rivals(
+    scene: &Scene<'_>,
+    run: &AgentRun,
+    references: &References,
+) -> BTreeMap<WantedBranch, String> {
+    let wanted = agent_run::wanted_branches(run, references);
+    wanted
+        .into_iter()
+        .filter_map(|branch| {
+            let rival = branch_rival(scene, &branch)?;
+            Some((branch, rival))
+        })
+        .collect()
 }
 
-/// Another run that has not ended and works on the branch that this one would take. Runs and Jobs are found by that branch.
-fn branch_rival(scene: &Scene<'_>, run: &AgentRun, references: &References) -> Option<String> {
-    let provider = references.vcs.as_ref()?.seen()?;
-    let work = work(Some(run), references.implementation.as_ref())?;
-    let term = Term::Branch(vcs::wanted_branch(run, work, provider)?);
+/// Another run that has not ended and works on a branch. Runs and Jobs are found by it.
+fn branch_rival(scene: &Scene<'_>, branch: &WantedBranch) -> Option<String> {
+    let term = Term::Branch(branch.clone());
     let namespace = &scene.key.namespace;
     let runs = scene.caches.agent_runs.naming(namespace, term.clone());
     let jobs = scene.caches.jobs.naming(namespace, term);

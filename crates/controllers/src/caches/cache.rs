@@ -6,13 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use jangar_engine::decision::{Key, Uid};
+use jangar_engine::{
+    decision::{Key, Uid},
+    last_sight::LastSight,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 
 use super::{
     CachedKind, Scope,
     delivered::{Delivered, Illegible},
+    departed::Departed,
     index::{Index, Term},
     kinds::Cached,
     version::ResourceVersion,
@@ -30,6 +34,10 @@ pub struct Cache<K> {
     /// Objects that a live read found gone before the watch told so. A UID never comes back, so what the watch still has
     /// to say about them is old. Each entry goes when the watch has caught up.
     gone: BTreeSet<(Key, Uid)>,
+    /// What was last seen of those that went, where the kind leaves evidence.
+    departed: Departed,
+    /// How many are over, and wait for us to record how.
+    uncaptured: usize,
 }
 
 /// One object.
@@ -95,6 +103,8 @@ impl<K: Cached> Cache<K> {
             index: Index::default(),
             streams: scopes.iter().map(stream).collect(),
             gone: BTreeSet::new(),
+            departed: Departed::default(),
+            uncaptured: 0,
         }
     }
 
@@ -111,6 +121,16 @@ impl<K: Cached> Cache<K> {
     /// The names of the objects in a namespace that name this.
     pub fn naming(&self, namespace: &str, term: Term) -> impl Iterator<Item = &String> + use<'_, K> {
         self.index.find(namespace, term)
+    }
+
+    /// What was last seen of an object of this name that is gone, if it is remembered.
+    pub fn departed(&self, key: &Key) -> Option<&LastSight> {
+        self.departed.get(key)
+    }
+
+    /// How many objects are over, and wait for us to record how.
+    pub fn uncaptured(&self) -> usize {
+        self.uncaptured
     }
 
     /// Whether all first lists are complete.
@@ -166,6 +186,8 @@ impl<K: Cached> Cache<K> {
                 self.gone.remove(&(key.clone(), entry.uid.clone()));
                 if self.holds(&key, &entry.uid) {
                     applied.changes.extend(self.remove(&key));
+                    // What comes with the news that it is gone is newer than what was known.
+                    self.remember(&key, &entry);
                 }
             }
         }
@@ -246,7 +268,9 @@ impl<K: Cached> Cache<K> {
         }
         let mut terms = entry.terms.clone();
         self.index.insert(&key, &entry.terms);
+        self.uncaptured += usize::from(entry.is_uncaptured());
         if let Some(before) = self.entries.insert(key.clone(), entry) {
+            self.uncaptured -= usize::from(before.is_uncaptured());
             let dropped = before.terms.difference(&terms).cloned().collect();
             self.index.remove(&key, &dropped);
             terms.extend(dropped);
@@ -261,6 +285,8 @@ impl<K: Cached> Cache<K> {
     fn remove(&mut self, key: &Key) -> Option<Change> {
         let entry = self.entries.remove(key)?;
         self.index.remove(key, &entry.terms);
+        self.uncaptured -= usize::from(entry.is_uncaptured());
+        self.remember(key, &entry);
         Some(Change {
             kind: K::KIND,
             key: key.clone(),
@@ -269,7 +295,21 @@ impl<K: Cached> Cache<K> {
     }
 }
 
+impl<K: Cached> Cache<K> {
+    /// Keeps what is left of an object that went.
+    fn remember(&mut self, key: &Key, entry: &Entry<K>) {
+        let sight = entry.object.as_ref().ok().and_then(|object| object.last_sight());
+        if let Some(sight) = sight {
+            self.departed.put(key, sight);
+        }
+    }
+}
+
 impl<K: Cached> Entry<K> {
+    fn is_uncaptured(&self) -> bool {
+        self.object.as_ref().is_ok_and(|object| object.is_uncaptured())
+    }
+
     fn of(object: Delivered<K>) -> (Key, Self) {
         let (metadata, object) = match object.0 {
             Ok(object) => (object.meta().clone(), Ok(object)),

@@ -3,19 +3,19 @@
 //! One object that cannot be read must not keep the others of its kind from being seen. kube has such a guard as well, but
 //! its error does not say which field is wrong, and whoever has to mend the object needs that. It also costs twice as much,
 //! which counts because every change of every object comes this way: here the object is read without a second copy, and who
-//! set which field, often the larger half of it, is left out before.
+//! set which field, often the larger half of it, is left out before. Of kinds that may have to be explained when they are
+//! gone, who wrote to them stays.
 
 use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, core::PartialObjectMeta};
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, Error as _},
-};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Map, Value};
 
-/// An object, whether or not it can be read. It has no managed fields.
+use super::kinds::Cached;
+
+/// An object, whether or not it can be read. Its managed fields are at most names and times.
 #[derive(Clone, Debug)]
 pub struct Delivered<K>(pub Result<K, Illegible>);
 
@@ -27,11 +27,11 @@ pub struct Illegible {
     pub error: String,
 }
 
-impl<'de, K: Resource + DeserializeOwned> Deserialize<'de> for Delivered<K> {
+impl<'de, K: Cached> Deserialize<'de> for Delivered<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut document = Value::deserialize(deserializer)?;
         if let Some(Value::Object(metadata)) = document.get_mut("metadata") {
-            metadata.remove("managedFields");
+            strip(metadata, K::WRITERS);
         }
         if let Ok(object) = K::deserialize(&document) {
             return Ok(Self(Ok(object)));
@@ -46,6 +46,18 @@ impl<'de, K: Resource + DeserializeOwned> Deserialize<'de> for Delivered<K> {
             metadata: partial.metadata,
             error,
         })))
+    }
+}
+
+/// Takes away what was written to which field, and who did it too unless that is asked for.
+fn strip(metadata: &mut Map<String, Value>, writers: bool) {
+    if !writers {
+        metadata.remove("managedFields");
+        return;
+    }
+    let writes = metadata.get_mut("managedFields").and_then(Value::as_array_mut);
+    for write in writes.into_iter().flatten().filter_map(Value::as_object_mut) {
+        write.remove("fieldsV1");
     }
 }
 
@@ -87,6 +99,7 @@ impl<K: Resource> Resource for Delivered<K> {
 #[cfg(test)]
 mod tests {
     use jangar_api::agents::agent::Agent;
+    use k8s_openapi::api::batch::v1::Job;
     use serde_json::json;
 
     use super::*;
@@ -103,6 +116,19 @@ mod tests {
         let agent = delivered.0.unwrap();
         assert_eq!(agent.metadata.name.as_deref(), Some("coder"));
         assert_eq!(agent.metadata.managed_fields, None);
+    }
+
+    #[test]
+    fn of_a_job_it_is_known_who_wrote_to_it_and_not_what() {
+        let job = json!({ "metadata": { "name": "a", "managedFields": [
+            { "manager": "kubectl-edit", "operation": "Update", "fieldsV1": { "f:spec": {} } },
+        ] } });
+
+        let delivered: Delivered<Job> = serde_json::from_value(job).unwrap();
+
+        let writes = delivered.0.unwrap().metadata.managed_fields.unwrap();
+        assert_eq!(writes[0].manager.as_deref(), Some("kubectl-edit"));
+        assert_eq!(writes[0].fields_v1, None);
     }
 
     #[test]

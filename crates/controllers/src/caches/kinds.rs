@@ -6,7 +6,7 @@ use jangar_api::{
     agents::{
         agent::Agent,
         agent_provider::AgentProvider,
-        agent_run::{AgentRun, VcsMode},
+        agent_run::{AgentRun, AgentRunSpec, InlineImplementation, VcsMode},
         agent_run_status::VcsStatus,
         implementation_spec::{ImplementationSpec, ImplementationSpecSpec},
         memory::Memory,
@@ -17,6 +17,7 @@ use jangar_api::{
     refs::LocalRef,
 };
 use jangar_engine::{
+    last_sight::LastSight,
     settings::Settings,
     vcs::{VcsStamp, WantedBranch},
 };
@@ -24,7 +25,7 @@ use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Resource, core::NamespaceResourceScope};
+use kube::{Resource, ResourceExt, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::{Caches, cache::Cache, index::Term};
@@ -43,6 +44,19 @@ pub trait Cached:
     const KIND: CachedKind;
     /// Of which objects a copy is kept; all, if absent.
     const LABEL_SELECTOR: Option<&'static str> = None;
+
+    /// Whether a copy says who wrote to the object. It says of nobody what they wrote.
+    const WRITERS: bool = false;
+
+    /// What is to be remembered of the object when it is gone.
+    fn last_sight(&self) -> Option<LastSight> {
+        None
+    }
+
+    /// Whether the object is over, and waits for us to record how.
+    fn is_uncaptured(&self) -> bool {
+        false
+    }
 
     /// What the object names, and is found by.
     fn terms(&self) -> BTreeSet<Term>;
@@ -149,17 +163,15 @@ impl Cached for AgentRun {
             return BTreeSet::new();
         }
         let spec = &self.spec;
-        let implementation = spec.implementation_spec_ref.as_ref();
         let memory = spec.memory_ref.as_ref();
-        let inline = spec.implementation.as_ref();
-        let inline = inline.and_then(|implementation| vcs_of(&implementation.inline));
+        let inline = inline_implementations(spec).filter_map(|work| vcs_of(&work.inline));
         let branch = self
             .status
             .as_ref()
             .and_then(|status| branch(status.vcs.as_ref()?));
         [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
-            .chain(implementation.map(|reference| Term::ImplementationSpec(name(reference))))
+            .chain(implementation_names(spec).map(|name| Term::ImplementationSpec(name.to_owned())))
             .chain(memory.map(|reference| Term::Memory(name(reference))))
             .chain(spec.vcs_ref.as_ref().map(vcs))
             .chain(inline)
@@ -217,6 +229,19 @@ impl Cached for Memory {
 impl Cached for Job {
     kept_in!(Job, jobs);
     const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+    const WRITERS: bool = true;
+
+    fn last_sight(&self) -> Option<LastSight> {
+        Some(LastSight::of(self))
+    }
+
+    fn is_uncaptured(&self) -> bool {
+        let held = self
+            .finalizers()
+            .iter()
+            .any(|name| name == labels::JOB_STATUS_FINALIZER);
+        held && has_ended(self)
+    }
 
     /// A Job says which branch it works on as soon as it is there, and so before the status of its run does.
     fn terms(&self) -> BTreeSet<Term> {
@@ -235,6 +260,33 @@ impl Cached for Pod {
     fn terms(&self) -> BTreeSet<Term> {
         run_in_label(self.meta())
     }
+}
+
+/// The names of the ImplementationSpecs that a run and its steps refer to.
+pub(crate) fn implementation_names(spec: &AgentRunSpec) -> impl Iterator<Item = &str> {
+    let steps = spec.workflow.iter().flat_map(|workflow| &workflow.steps);
+    let of_steps = steps.filter_map(|step| step.implementation_spec_ref.as_ref());
+    spec.implementation_spec_ref
+        .iter()
+        .chain(of_steps)
+        .map(|reference| reference.name.trim())
+}
+
+/// The work that a run and its steps describe in place.
+fn inline_implementations(spec: &AgentRunSpec) -> impl Iterator<Item = &InlineImplementation> {
+    let steps = spec.workflow.iter().flat_map(|workflow| &workflow.steps);
+    let of_steps = steps.filter_map(|step| step.implementation.as_ref());
+    spec.implementation.iter().chain(of_steps)
+}
+
+/// Whether a Job is over, by its own conditions.
+pub(crate) fn has_ended(job: &Job) -> bool {
+    let conditions = job
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let mut ends = conditions.filter(|condition| matches!(condition.type_.as_str(), "Complete" | "Failed"));
+    ends.any(|condition| condition.status == "True")
 }
 
 /// The name that a reference means.

@@ -2,6 +2,7 @@
 
 mod cache;
 mod delivered;
+mod departed;
 mod index;
 mod kinds;
 mod version;
@@ -34,7 +35,7 @@ pub use self::{
 };
 pub(crate) use self::{
     cache::{key_of, uid_of},
-    kinds::with_kind,
+    kinds::{has_ended, implementation_names, with_kind},
     watch::spawn_watches,
 };
 

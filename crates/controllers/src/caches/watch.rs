@@ -70,7 +70,11 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
                 if let Some(delivered) = delivered(&event) {
                     metrics.watch_event(ObjectKind::of::<K>(), delivered);
                 }
-                for broken in world.apply(&scope, event) {
+                let unreadable = world.apply(&scope, event);
+                if K::KIND == CachedKind::Job {
+                    metrics.jobs_uncaptured(world.caches().jobs.uncaptured());
+                }
+                for broken in unreadable {
                     metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Unreadable);
                     tracing::error!(
                         kind = %K::KIND,

@@ -10,8 +10,11 @@ use jangar_api::agents::{
     implementation_spec::ImplementationSpec, memory::Memory,
     version_control_provider::VersionControlProvider,
 };
-use jangar_engine::decision::{
-    DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, TokenSight, Uid,
+use jangar_engine::{
+    decision::{
+        DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, TokenSight, Uid,
+    },
+    queue::Answer,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 
@@ -34,12 +37,14 @@ pub struct Learned {
     pub keys: BTreeMap<KeyHolder, Keys>,
     /// What forges said about the work of the run.
     pub deliveries: BTreeMap<DeliveryQuery, DeliveryAnswer>,
-    /// What became of the token that the last effects asked for.
-    pub token: Option<TokenSight>,
+    /// What became of the tokens that effects asked for, by the name of their Secret.
+    pub tokens: BTreeMap<String, TokenSight>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the last effects were to create.
     pub occupant: Option<Occupant>,
+    /// What the queue said to the question whether the object may start something.
+    pub admission: Option<Answer>,
     /// What the API server said to a status that it refused for good. A plain one is written from then on.
     pub status_refusal: Option<Refusal>,
 }

@@ -4,6 +4,7 @@
 //! else is here and the same for all: the queue, the rounds of planning and acting, the barrier, retries.
 
 mod barrier;
+mod deletions;
 pub mod learned;
 mod reconcile;
 mod scene;
@@ -16,13 +17,13 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use jangar_engine::{
     decision::{Decision, Key},
     plain_status::PlainStatus,
+    queue::Answer,
     settings::Settings,
 };
 use jiff::Timestamp;
 use kube::{Client, Resource, core::object::HasStatus};
 use serde::Serialize;
 
-pub(crate) use self::work::Work;
 pub use self::{
     barrier::{BARRIER_PATIENCE, Mark, Written},
     reconcile::ReconcileError,
@@ -30,7 +31,9 @@ pub use self::{
     station::{CONCURRENCY_MAX, Station, station},
     term::{Term, TermSetup},
 };
+pub(crate) use self::{deletions::Deletions, work::Work};
 use crate::{
+    admissions::Admissions,
     caches::{Cached, Caches, Change, World},
     clock::Clock,
     events::Reporter,
@@ -38,6 +41,7 @@ use crate::{
     halt::Halt,
     lease::{Gate, WriteError},
     metrics::{Metrics, ObjectKind, RequestResult, Verb},
+    outside::Outside,
 };
 
 /// What a kind supplies to be looked after.
@@ -62,6 +66,17 @@ pub trait Controller: Send + Sync + 'static {
     /// decide.
     fn observe(&self, scene: &Scene<'_>, object: Option<Arc<Self::Object>>) -> Option<Self::Observed>;
 
+    /// The queue that decides which objects may start something; absent for kinds that need not ask.
+    fn admissions(&self) -> Option<&Admissions> {
+        None
+    }
+
+    /// Whether the object may start something now: what the queue says.
+    fn ask(&self, key: &Key, object: &Self::Object, job: Option<&str>) -> Option<Answer> {
+        let _ = (key, object, job);
+        None
+    }
+
     /// Counts and logs what a status that was written tells.
     fn reported(
         &self,
@@ -71,6 +86,11 @@ pub trait Controller: Send + Sync + 'static {
         after: &StatusOf<Self>,
     ) {
         let _ = (key, metrics, before, after);
+    }
+
+    /// There is nothing left to do about a key, with the object as it was observed last; `None` if it is proven to be gone.
+    fn settled(&self, key: &Key, object: Option<&Self::Object>) {
+        let _ = (key, object);
     }
 
     /// What to do about it. Pure.
@@ -94,8 +114,10 @@ pub struct Context {
     pub(crate) gate: Gate,
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) deletions: Deletions,
     pub(crate) halt: Halt,
     pub(crate) forges: Arc<dyn Forges>,
+    pub(crate) outside: Arc<Outside>,
 }
 
 impl Context {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jangar_engine::{
-    decision::{Decision, Key, Notice, Plan, Refusal, Sight},
+    decision::{Decision, Effect, Key, Notice, Plan, Question, Refusal, Sight},
     plain_status::PlainStatus,
 };
 use jiff::Timestamp;
@@ -13,12 +13,13 @@ use thiserror::Error;
 
 use super::{Context, Controller, Scene, StatusOf, Work};
 use crate::{
+    admissions::Asked,
     caches::{Cached, uid_of},
     effects::{self, Outcome},
     lease::WriteError,
     live::{self, ReadError},
     metrics::{ObjectKind, Verb},
-    status,
+    outside, status,
 };
 
 /// How often one reconcile plans. A run's longest way is a handful of rounds; more than this means that a plan does not see
@@ -48,6 +49,8 @@ pub enum ReconcileError {
     Read(#[from] ReadError),
     #[error("the planned status cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    #[error("an endpoint was not called: {0}")]
+    NotCalled(#[from] outside::Full),
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
     Unsettled,
     #[error("a bug: the reconcile panicked")]
@@ -87,6 +90,7 @@ impl ReconcileError {
             Self::WriteTimedOut { .. } => "write_timeout",
             Self::Read(_) => "read",
             Self::Json(_) => "json",
+            Self::NotCalled(_) => "not_called",
             Self::Unsettled => "unsettled",
             Self::Panicked => "panic",
         }
@@ -122,20 +126,44 @@ pub(super) async fn reconcile<C: Controller>(
             View::Of { object, decision } => match decision {
                 Decision::Look(questions) => {
                     for question in &questions {
-                        live::answer(context, &key.namespace, question, &mut work.learned).await?;
+                        if let Question::Slot { job } = question {
+                            ask(controller, key, object.as_deref(), job.as_deref(), work);
+                        } else {
+                            live::answer(context, &key.namespace, question, &mut work.learned).await?;
+                        }
                     }
                 }
                 Decision::Act(plan) => {
                     match act(controller, context, key, object.as_deref(), &plan, work).await? {
-                        Acted::Settled => return Ok(plan.wake_at),
+                        Acted::Settled => {
+                            controller.settled(key, object.as_deref());
+                            return Ok(plan.wake_at);
+                        }
                         Acted::PlanAgain => {}
                         Acted::Refused => return Ok(Some(context.clock.now() + REFUSED_RETRY)),
+                        Acted::NotYet(wait) => {
+                            let turn = context.clock.now() + wait;
+                            return Ok(plan.wake_at.into_iter().chain([turn]).min());
+                        }
                     }
                 }
             },
         }
     }
     Err(ReconcileError::Unsettled)
+}
+
+/// Asks the queue whether the object may start something.
+fn ask<C: Controller>(
+    controller: &C,
+    key: &Key,
+    object: Option<&C::Object>,
+    job: Option<&str>,
+    work: &mut Work,
+) {
+    let answer = object.and_then(|object| controller.ask(key, object, job));
+    work.asked = answer.as_ref().map(Asked::from);
+    work.learned.admission = answer;
 }
 
 /// Observes and plans: no waiting in here, so that all of it is seen at one moment.
@@ -175,6 +203,8 @@ enum Acted {
     PlanAgain,
     /// The status could not be written, in no form.
     Refused,
+    /// The run's time has come, but so has that of many others: its turn is later.
+    NotYet(Duration),
 }
 
 /// Carries a plan out: effects in order, then the status, then the notices.
@@ -189,9 +219,16 @@ async fn act<C: Controller>(
     if !plan.effects.is_empty() {
         work.learned.refusal = None;
         work.learned.occupant = None;
+        // What was let in was this one.
+        work.learned.admission = None;
     }
     for effect in &plan.effects {
         context.check_halt()?;
+        if matches!(effect, Effect::DeleteRun { .. })
+            && let Some(wait) = context.deletions.ask(&context.metrics)
+        {
+            return Ok(Acted::NotYet(wait));
+        }
         match effects::carry_out(context, key, effect, work).await? {
             Outcome::Done | Outcome::Already => {}
             Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),

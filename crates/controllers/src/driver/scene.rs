@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use jangar_engine::decision::{Key, PodSight, Sight, Uid};
+use jangar_engine::{
+    decision::{Key, PodSight, Sight, Uid},
+    last_sight::LastSight,
+};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 
@@ -40,6 +43,16 @@ impl Scene<'_> {
     /// The names of the Jobs that the API server has spoken about in this reconcile.
     pub fn live_jobs(&self) -> BTreeSet<String> {
         self.learned.jobs.names().cloned().collect()
+    }
+
+    /// What was last seen of the Jobs that this reconcile found to be gone, by name.
+    pub fn departed_jobs(&self) -> BTreeMap<String, LastSight> {
+        let names = self.learned.jobs.names();
+        let departed = names.filter_map(|name| {
+            let sight = self.caches.jobs.departed(&self.beside(name))?;
+            Some((name.clone(), sight.clone()))
+        });
+        departed.collect()
     }
 
     /// The pods that carry the label of the run of this key, and those that were listed live, by the UID of the Job that

@@ -19,6 +19,7 @@ use tracing::Instrument;
 
 use super::{Context, Controller, ReconcileError, Work, barrier, reconcile::reconcile};
 use crate::{
+    admissions::{Admissions, Asked, Roused},
     caches::{Caches, Change, Listener},
     clock::Clock,
     metrics::{ObjectKind, ReconcileResult},
@@ -35,6 +36,9 @@ const WAKE_PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// One controller with its queue.
 pub trait Station: Listener + fmt::Debug {
+    /// Something happened to a key that no watch tells of.
+    fn wake(&self, key: &Key);
+
     /// Works until it is told to stop, and then until what was begun has ended.
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()>;
 }
@@ -89,6 +93,11 @@ impl<C: Controller> Listener for Bench<C> {
 }
 
 impl<C: Controller> Station for Bench<C> {
+    fn wake(&self, key: &Key) {
+        self.queue().wake(key);
+        self.woken.notify_one();
+    }
+
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()> {
         async move { self.work(context).await }.boxed()
     }
@@ -141,11 +150,17 @@ impl<C: Controller> Bench<C> {
             let woken = self.woken.notified();
             let nap = {
                 let (today, now) = (clock.now(), Instant::now());
+                let roused = self.controller.admissions().map(Admissions::rouse);
+                let Roused { keys, nap } = roused.unwrap_or_default();
                 let mut queue = self.queue();
+                for key in &keys {
+                    queue.wake(key);
+                }
                 if let Some(key) = queue.take(today, now) {
                     return (slot, key);
                 }
-                queue.nap(today, now)
+                let until_due = queue.nap(today, now);
+                nap.map_or(until_due, |nap| until_due.min(nap.max(WAKE_PAUSE_MIN)))
             };
             tokio::select! {
                 biased;
@@ -216,5 +231,21 @@ async fn work_on<C: Controller>(
             () = context.halt.requested() => {}
         }
     }
+    let result = settle_slot(controller.as_ref(), &context, &key, work.asked, result).await;
     Ended { key, result, took }
+}
+
+/// Tells the queue what became of the slot that the reconcile had, if it had one.
+async fn settle_slot<C: Controller>(
+    controller: &C,
+    context: &Context,
+    key: &Key,
+    asked: Option<Asked>,
+    result: Result<Option<Timestamp>, ReconcileError>,
+) -> Result<Option<Timestamp>, ReconcileError> {
+    let Some(admissions) = controller.admissions() else {
+        return result;
+    };
+    let settled = admissions.settle(context, key, asked, result.is_ok()).await;
+    result.and_then(|wake_at| settled.map(|()| wake_at).map_err(ReconcileError::from))
 }

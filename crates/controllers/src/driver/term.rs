@@ -7,7 +7,7 @@ use jangar_engine::settings::Settings;
 use kube::Client;
 use tokio::task::JoinSet;
 
-use super::{Context, station::Station};
+use super::{Context, Deletions, station::Station};
 use crate::{
     caches::{Caches, Listener, Scope, World, spawn_watches},
     clock::Clock,
@@ -16,6 +16,7 @@ use crate::{
     halt::Halt,
     lease::Gate,
     metrics::Metrics,
+    outside::Outside,
 };
 
 /// What a term is begun with.
@@ -29,6 +30,7 @@ pub struct TermSetup {
     pub halt: Halt,
     /// What answers for forges.
     pub forges: Arc<dyn Forges>,
+    pub outside: Arc<Outside>,
 }
 
 impl fmt::Debug for TermSetup {
@@ -69,6 +71,7 @@ impl Term {
         let context = Arc::new(Context {
             client: setup.client,
             world: Arc::clone(&world),
+            deletions: Deletions::of(&setup.settings),
             settings: setup.settings,
             clock: setup.clock,
             gate: setup.gate,
@@ -76,6 +79,7 @@ impl Term {
             metrics: setup.metrics,
             halt: setup.halt,
             forges: setup.forges,
+            outside: setup.outside,
         });
         let mut stations = JoinSet::new();
         for station in controllers {

@@ -8,7 +8,10 @@ use super::{
     barrier::{Mark, Written},
     learned::Learned,
 };
-use crate::caches::{Cached, ResourceVersion, key_of, uid_of};
+use crate::{
+    admissions::Asked,
+    caches::{Cached, ResourceVersion, key_of, uid_of},
+};
 
 /// What one reconcile has done and learned. Writes stay in here also if the reconcile fails later: the caches have to show
 /// them all the same.
@@ -16,6 +19,8 @@ use crate::caches::{Cached, ResourceVersion, key_of, uid_of};
 pub(crate) struct Work {
     pub(crate) learned: Learned,
     pub(crate) written: Vec<Written>,
+    /// What the queue said last, if it was asked.
+    pub(crate) asked: Option<Asked>,
 }
 
 impl Work {

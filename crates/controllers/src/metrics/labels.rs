@@ -7,7 +7,10 @@ use std::{
 };
 
 use jangar_api::{phase::RunPhase, reason::Reason};
-use jangar_engine::decision::{Effect, Question};
+use jangar_engine::{
+    decision::{Effect, Question},
+    queue::Told,
+};
 use kube::Resource;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
@@ -123,6 +126,8 @@ label_values! {
         DeletePod = "delete_pod",
         ReleaseJob = "release_job",
         DeleteRun = "delete_run",
+        SetFinalizers = "set_finalizers",
+        PostCustom = "post_custom",
         MintToken = "mint_token",
         RevokeToken = "revoke_token",
     }
@@ -137,9 +142,27 @@ impl From<&Effect> for EffectKind {
             Effect::DeletePod { .. } => Self::DeletePod,
             Effect::ReleaseJob { .. } => Self::ReleaseJob,
             Effect::DeleteRun { .. } => Self::DeleteRun,
+            Effect::SetFinalizers { .. } => Self::SetFinalizers,
+            Effect::PostCustom(_) => Self::PostCustom,
             Effect::MintToken(_) => Self::MintToken,
             Effect::RevokeToken { .. } => Self::RevokeToken,
         }
+    }
+}
+
+label_values! {
+    /// What became of the report of an endpoint.
+    CallbackResult {
+        Recorded = "recorded",
+        /// The run had ended otherwise, or is gone.
+        TooLate = "too_late",
+        /// The endpoint was asked to send it again.
+        Later = "later",
+        NotLeading = "not_leading",
+        /// What was sent is no report.
+        Illegible = "illegible",
+        /// Without a token that is good for the run.
+        Unauthorized = "unauthorized",
     }
 }
 
@@ -157,6 +180,24 @@ label_values! {
 }
 
 label_values! {
+    /// What becomes of a run whose time has come.
+    DeletionResult {
+        Begun = "begun",
+        /// Too many were deleted in the last minute: it has a later turn.
+        PutOff = "put_off",
+    }
+}
+
+label_values! {
+    /// What is kept after its end.
+    Kept {
+        Job = "job",
+        Logs = "logs",
+        Run = "run",
+    }
+}
+
+label_values! {
     /// What was read from the API server itself because a cache proves no absence.
     QuestionKind {
         Agent = "agent",
@@ -167,6 +208,7 @@ label_values! {
         Job = "job",
         PodsOf = "pods_of",
         Keys = "keys",
+        Slot = "slot",
         Delivery = "delivery",
     }
 }
@@ -182,6 +224,7 @@ impl From<&Question> for QuestionKind {
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
             Question::Keys(_) => Self::Keys,
+            Question::Slot { .. } => Self::Slot,
             Question::Delivery(_) => Self::Delivery,
         }
     }
@@ -193,6 +236,33 @@ label_values! {
         Found = "found",
         Absent = "absent",
         Failed = "failed",
+    }
+}
+
+label_values! {
+    /// The gate that a run waits at.
+    QueueGate {
+        Agent = "agent",
+        Repository = "repository",
+        Namespace = "namespace",
+        Cluster = "cluster",
+        /// Beyond the last place in the queue.
+        Queue = "queue",
+        /// Too many have started lately.
+        Rate = "rate",
+    }
+}
+
+impl From<Told> for QueueGate {
+    fn from(told: Told) -> Self {
+        match told {
+            Told::Agent => Self::Agent,
+            Told::Repository => Self::Repository,
+            Told::Namespace => Self::Namespace,
+            Told::Cluster => Self::Cluster,
+            Told::Queue => Self::Queue,
+            Told::Rate => Self::Rate,
+        }
     }
 }
 
@@ -323,8 +393,23 @@ pub(super) struct QuestionLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct GateLabels {
+    pub(super) gate: QueueGate,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct ScopeLabels {
+    pub(super) scope: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
 pub(super) struct EventLabels {
     pub(super) result: EventResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct CallbackLabels {
+    pub(super) result: CallbackResult,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
@@ -353,4 +438,14 @@ pub(super) struct RunLabels {
 pub(super) struct JobLabels {
     pub(super) phase: Word,
     pub(super) reason: Word,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct DeletionLabels {
+    pub(super) result: DeletionResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct KeptLabels {
+    pub(super) what: Kept,
 }

@@ -5,10 +5,14 @@
 
 mod labels;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jangar_api::{phase::RunPhase, reason::Reason};
-use jangar_engine::decision::{Effect, Question};
+use jangar_engine::{
+    decision::{Effect, Question},
+    queue::Told,
+    retention::Ladder,
+};
 use prometheus_client::{
     metrics::{
         counter::Counter,
@@ -20,12 +24,14 @@ use prometheus_client::{
 };
 
 pub use self::labels::{
-    Answer, EffectKind, EffectResult, EventResult, ObjectKind, QuestionKind, ReconcileResult, RenewalResult,
-    RequestResult, Role, Verb, WatchEvent, WriteStop,
+    Answer, CallbackResult, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind,
+    QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent,
+    WriteStop,
 };
 use self::labels::{
-    ControllerLabels, EffectLabels, EventLabels, JobLabels, QuestionLabels, ReconcileLabels, RenewalLabels,
-    RequestLabels, RoleLabels, RunLabels, WatchLabels, Word, WriteStopLabels,
+    CallbackLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels, JobLabels,
+    KeptLabels, QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels, RunLabels,
+    ScopeLabels, WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.
@@ -52,6 +58,16 @@ pub struct Metrics {
     writes_stopped: Family<WriteStopLabels, Counter>,
     runs_finished: Family<RunLabels, Counter>,
     job_missing: Family<JobLabels, Counter>,
+    jobs_uncaptured: Gauge,
+    run_deletions: Family<DeletionLabels, Counter>,
+    run_deletions_waiting: Gauge,
+    retention: Family<KeptLabels, Gauge>,
+    runs_waiting: Family<GateLabels, Gauge>,
+    runs_admitted: Counter,
+    run_wait: Histogram,
+    active_runs: Gauge,
+    rate_limited: Family<ScopeLabels, Counter>,
+    callbacks: Family<CallbackLabels, Counter>,
 }
 
 impl Default for Metrics {
@@ -78,6 +94,17 @@ impl Default for Metrics {
             writes_stopped: Family::default(),
             runs_finished: Family::default(),
             job_missing: Family::default(),
+            jobs_uncaptured: Gauge::default(),
+            run_deletions: Family::default(),
+            run_deletions_waiting: Gauge::default(),
+            retention: Family::default(),
+            runs_waiting: Family::default(),
+            runs_admitted: Counter::default(),
+            // From a tenth of a second to the nine hours that a full queue can take.
+            run_wait: Histogram::new(exponential_buckets(0.1, 2.5, 14)),
+            active_runs: Gauge::default(),
+            rate_limited: Family::default(),
+            callbacks: Family::default(),
         }
     }
 }
@@ -90,6 +117,8 @@ impl Metrics {
         metrics.register_pipeline(registry);
         metrics.register_leadership(registry);
         metrics.register_results(registry);
+        metrics.register_retention(registry);
+        metrics.register_queue(registry);
         metrics
     }
 
@@ -174,6 +203,89 @@ impl Metrics {
             "Jobs that vanished before their end was recorded",
             self.job_missing.clone(),
         );
+        registry.register(
+            "callbacks",
+            "Reports of endpoints that do the work of runs",
+            self.callbacks.clone(),
+        );
+    }
+
+    /// What is kept, and what goes.
+    fn register_retention(&self, registry: &mut Registry) {
+        registry.register(
+            "jobs_uncaptured",
+            "Finished Jobs whose result is not recorded in their run yet",
+            self.jobs_uncaptured.clone(),
+        );
+        registry.register(
+            "run_deletions",
+            "Deletions of runs whose time had come: begun, or put off because there were too many at once",
+            self.run_deletions.clone(),
+        );
+        registry.register(
+            "run_deletions_waiting",
+            "Runs whose time has come and that wait for their turn to be deleted",
+            self.run_deletions_waiting.clone(),
+        );
+        registry.register_with_unit(
+            "retention",
+            "How long things are kept after their end unless a run says otherwise; 0 is for good",
+            Unit::Seconds,
+            self.retention.clone(),
+        );
+    }
+
+    /// Who may start.
+    fn register_queue(&self, registry: &mut Registry) {
+        registry.register(
+            "agents_queue_depth",
+            "Runs that wait for their turn, by the gate that they were told of",
+            self.runs_waiting.clone(),
+        );
+        registry.register(
+            "agents_active_concurrency",
+            "Slots that are taken",
+            self.active_runs.clone(),
+        );
+        registry.register(
+            "agents_admitted",
+            "How often a run was let in",
+            self.runs_admitted.clone(),
+        );
+        registry.register_with_unit(
+            "agents_queue_wait",
+            "How long after its creation a run was let in",
+            Unit::Seconds,
+            self.run_wait.clone(),
+        );
+        registry.register(
+            "agents_rate_limit_rejections",
+            "How often a run had to wait because too many had started lately",
+            self.rate_limited.clone(),
+        );
+    }
+
+    /// So many wait at each gate, and so many slots are taken.
+    pub fn queue(&self, waiting: &BTreeMap<Told, usize>, taken: u32) {
+        for (told, count) in waiting {
+            let labels = GateLabels {
+                gate: QueueGate::from(*told),
+            };
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.runs_waiting.get_or_create(&labels).set(count);
+        }
+        self.active_runs.set(taken.into());
+    }
+
+    /// A run was let in, that long after its creation.
+    pub fn run_admitted(&self, waited: Duration) {
+        self.runs_admitted.inc();
+        self.run_wait.observe(waited.as_secs_f64());
+    }
+
+    /// A run has to wait because too many of this scope have started lately.
+    pub fn rate_limited(&self, scope: &'static str) {
+        self.rate_limited.get_or_create(&ScopeLabels { scope }).inc();
     }
 
     /// A pass over one object ended.
@@ -261,6 +373,11 @@ impl Metrics {
             Role::Leader => 1,
             Role::Follower => 0,
         });
+        if to == Role::Follower {
+            // Only who leads knows, and its successor counts anew.
+            self.jobs_uncaptured.set(0);
+            self.run_deletions_waiting.set(0);
+        }
         self.leader_changes.get_or_create(&RoleLabels { to }).inc();
     }
 
@@ -286,6 +403,37 @@ impl Metrics {
         self.runs_finished.get_or_create(&labels).inc();
     }
 
+    /// So many finished Jobs wait for their result to be recorded.
+    pub fn jobs_uncaptured(&self, jobs: usize) {
+        self.jobs_uncaptured.set(i64::try_from(jobs).unwrap_or(i64::MAX));
+    }
+
+    /// A run whose time has come is deleted now, or later; so many wait.
+    pub fn run_deletion(&self, result: DeletionResult, waiting: u64) {
+        self.run_deletions.get_or_create(&DeletionLabels { result }).inc();
+        self.run_deletions_waiting
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// How long things are kept.
+    pub fn kept(&self, ladder: &Ladder) {
+        for (what, kept) in [
+            (Kept::Job, ladder.job),
+            (Kept::Logs, Some(ladder.logs)),
+            (Kept::Run, ladder.run),
+        ] {
+            let seconds = kept.unwrap_or_default().as_secs();
+            self.retention
+                .get_or_create(&KeptLabels { what })
+                .set(i64::try_from(seconds).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// An endpoint reported.
+    pub fn callback(&self, result: CallbackResult) {
+        self.callbacks.get_or_create(&CallbackLabels { result }).inc();
+    }
+
     /// A Job vanished; its run is in this phase now, for this reason.
     pub fn job_missing(&self, phase: &RunPhase, reason: &Reason) {
         let labels = JobLabels {
@@ -299,7 +447,10 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use jangar_api::agents::agent_run::AgentRun;
-    use jangar_engine::decision::{ObjectId, Uid};
+    use jangar_engine::{
+        decision::{ObjectId, Uid},
+        settings::Settings,
+    };
     use k8s_openapi::api::batch::v1::Job;
     use prometheus_client::encoding::text::encode;
 
@@ -336,6 +487,13 @@ mod tests {
         metrics.write_stopped(WriteStop::TimedOut);
         metrics.run_finished(run(), &RunPhase::Succeeded, &Reason::Completed);
         metrics.job_missing(&RunPhase::Failed, &Reason::JobMissing);
+        metrics.jobs_uncaptured(2);
+        metrics.run_deletion(DeletionResult::PutOff, 3);
+        metrics.kept(&Ladder::of_settings(&Settings::default()));
+        metrics.queue(&BTreeMap::from([(Told::Agent, 4)]), 5);
+        metrics.run_admitted(Duration::from_secs(2));
+        metrics.rate_limited("namespace");
+        metrics.callback(CallbackResult::Recorded);
     }
 
     #[test]
@@ -346,8 +504,13 @@ mod tests {
         counted(&metrics);
 
         let text = rendered(&registry);
-        let lines = text.lines().filter(|line| !line.contains("_bucket{"));
-        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+        let mut lines: Vec<&str> = text.lines().filter(|line| !line.contains("_bucket{")).collect();
+        // The series of one metric come in any order.
+        let name = |line: &str| line.split('{').next().map(str::to_owned);
+        for series in lines.chunk_by_mut(|one, other| name(one) == name(other)) {
+            series.sort_unstable();
+        }
+        insta::assert_snapshot!(lines.join("\n"));
     }
 
     #[test]

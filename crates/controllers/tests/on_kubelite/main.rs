@@ -8,4 +8,5 @@ mod election;
 mod events;
 mod gate;
 mod one_writer;
+mod release_jobs;
 mod support;

@@ -1,16 +1,18 @@
-//! A run that is given up while its Job is there: the pod is stopped first, then the run fails.
+//! A run, or one attempt of it, that is given up while its Job is there: the pod is stopped first, then the run fails, or the
+//! next attempt starts.
 
 use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
 use kube::ResourceExt;
 
 use super::{
-    Situation,
+    Situation, follow,
     leftovers::{self, Stopping},
-    spec_hash,
+    outcome::Verdict,
+    retry, spec_hash,
 };
 use crate::decision::{Decision, Plan, Rejection};
 
-/// Why the run is given up, if it is.
+/// Why the run, or its current attempt, is given up, if it is.
 pub(super) fn reason(situation: &Situation<'_>) -> Option<Rejection> {
     if situation.settings.runs.immutability_enforced
         && let Some(message) = edited(situation)
@@ -22,12 +24,7 @@ pub(super) fn reason(situation: &Situation<'_>) -> Option<Rejection> {
 
 /// What to say if the spec is not the one that was accepted, by the status or by the Job that was made for it.
 pub(super) fn edited(situation: &Situation<'_>) -> Option<String> {
-    let of_job = || {
-        let job = situation
-            .own_jobs()
-            .find(|job| job.name_any() == situation.job_name())?;
-        job.annotations().get(labels::SPEC_HASH)
-    };
+    let of_job = || situation.current_job()?.annotations().get(labels::SPEC_HASH);
     let accepted = situation.status.spec_hash.as_ref().or_else(of_job)?;
     (*accepted != spec_hash(&situation.run.spec)).then(|| {
         "the spec was changed after the run was accepted: submit a new run with the changed spec instead"
@@ -35,8 +32,31 @@ pub(super) fn edited(situation: &Situation<'_>) -> Option<String> {
     })
 }
 
-/// Stops the Jobs of the run, and lets it fail when they have stopped.
+/// What follows when the pod has stopped.
+enum Sequel {
+    /// The run fails.
+    End,
+    /// Another attempt, if there is one left.
+    Another(Verdict),
+}
+
+impl Sequel {
+    fn of(reason: &Reason) -> Self {
+        match reason {
+            Reason::WorkflowStepTimedOut => Self::Another(Verdict::Failed),
+            Reason::NodeLost => Self::Another(Verdict::Disrupted),
+            _ => Self::End,
+        }
+    }
+}
+
+/// Stops the Jobs of the run, and lets it fail when they have stopped, or goes on with another attempt.
 pub(super) fn plan(situation: &Situation<'_>, rejection: Rejection) -> Decision<AgentRunStatus> {
+    let sequel = Sequel::of(&rejection.reason);
+    if matches!(sequel, Sequel::Another(_)) && follow::ended_by_itself(situation) {
+        // What was finished before it was stopped is not done again.
+        return follow::plan(situation);
+    }
     let mut next = situation.next_status();
     next.warn(&rejection.reason, &rejection.message);
     match leftovers::stop_run(situation) {
@@ -48,6 +68,12 @@ pub(super) fn plan(situation: &Situation<'_>, rejection: Rejection) -> Decision<
             wake_at,
         }),
         Stopping::Stopped => {
+            let allowed = situation.attempts_allowed(situation.current_job().map(AsRef::as_ref));
+            if let Sequel::Another(verdict) = sequel
+                && let Some(attempt) = retry::next_attempt(situation, verdict, allowed)
+            {
+                return retry::again(situation, next, &rejection, &attempt);
+            }
             next.failed(situation.now, &rejection.reason, &rejection.message);
             Decision::Act(Plan {
                 status: next.into_status(),

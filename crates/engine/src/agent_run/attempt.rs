@@ -6,24 +6,40 @@ use jangar_api::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{ObjectId, Rejection, Uid};
+use super::task::{Task, name};
+use crate::{
+    decision::{Key, ObjectId, Rejection, Uid},
+    job::Place,
+};
 
 /// Where the attempts of a run stand. The default is a run that has not begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attempt {
+    /// The step that it is an attempt of, counted from one; zero if the run is no workflow.
+    pub step: u32,
     /// Counted from one; zero if there was none.
     pub number: u32,
     /// The Job of this attempt; absent while it is still to be made.
     pub job: Option<ObjectId>,
-    /// How many attempts ended in a failure of their own.
+    /// When that Job was seen for the first time, and in which version.
+    pub first_seen: Option<FirstSight>,
+    /// How many attempts of the step ended in a failure of their own.
     pub failures: u32,
     /// How many were taken away by the node. They cost no retry.
     pub disruptions: u32,
     /// When the Job of this attempt may be made.
     pub not_before: Option<jiff::Timestamp>,
-    /// Why the run is given up although its pod is there. It is recorded before the pod is stopped: afterwards nothing else
-    /// tells why.
+    /// Why the attempt, or the run, is given up although its pod is there. It is recorded before the pod is stopped:
+    /// afterwards nothing else tells why.
     pub given_up: Option<Rejection>,
+}
+
+/// The moment from which on a Job that is not there is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FirstSight {
+    pub at: jiff::Timestamp,
+    /// Absent if it was recorded by an earlier version.
+    pub version: Option<String>,
 }
 
 /// The form in which it is stored. Other fields of `runtimeRef` are not ours, and are left out of a new one.
@@ -39,6 +55,14 @@ struct Stored {
     uid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job_observed_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resource_version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step_name: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    step: u32,
     #[serde(default = "first")]
     attempt: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -82,8 +106,13 @@ impl Attempt {
             uid: Uid(uid),
         });
         Self {
+            step: stored.step,
             number: stored.attempt,
             job,
+            first_seen: stored.job_observed_at.map(|at| FirstSight {
+                at: at.0,
+                version: stored.resource_version,
+            }),
             failures: stored.failures,
             disruptions: stored.disruptions,
             not_before: stored.next_attempt_at.map(|at| at.0),
@@ -93,7 +122,7 @@ impl Attempt {
         }
     }
 
-    /// Records in a stored attempt that the run is given up.
+    /// Records in a stored attempt that it is given up.
     pub(super) fn give_up(stored: &mut AnyMap, why: &Rejection) {
         let given_up = GivenUp {
             reason: why.reason.to_string(),
@@ -110,14 +139,46 @@ impl Attempt {
         self.number.max(1)
     }
 
+    /// How far it is. One that has not begun is before the first.
+    pub(super) fn place(&self) -> Place {
+        Place {
+            step: self.step,
+            attempt: self.number,
+        }
+    }
+
+    /// Where the Job stands that is to be made next, or has just been made.
+    pub(super) fn current_place(&self) -> Place {
+        Place {
+            step: self.step,
+            attempt: self.current(),
+        }
+    }
+
+    /// The first attempt of a task, or the one of which a Job tells.
+    pub(super) fn at(place: Place) -> Self {
+        Self {
+            step: place.step,
+            number: place.attempt,
+            ..Self::default()
+        }
+    }
+
     /// The form in which it is stored, with the name of the Job it has or will have.
-    pub(super) fn stored(&self, namespace: &str, name: &str, seen_at: Option<jiff::Timestamp>) -> AnyMap {
+    pub(super) fn stored(&self, key: &Key, task: Task<'_>, job: &str) -> AnyMap {
+        let step = task.step();
+        let type_ = step.map_or(RuntimeType::Job, |_| RuntimeType::Workflow);
+        let first_seen = self.first_seen.as_ref();
         let stored = Stored {
-            type_: RuntimeType::Job,
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
+            type_,
+            name: job.to_owned(),
+            namespace: key.namespace.clone(),
             uid: self.job.as_ref().map(|job| job.uid.0.clone()),
-            job_observed_at: seen_at.map(Timestamp),
+            job_observed_at: first_seen.map(|first| Timestamp(first.at)),
+            resource_version: first_seen.and_then(|first| first.version.clone()),
+            run_name: step.map(|_| key.name.clone()),
+            step_name: step.map(|step| name(step.spec).to_owned()),
+            step: self.step,
             attempt: self.current(),
             failures: self.failures,
             disruptions: self.disruptions,

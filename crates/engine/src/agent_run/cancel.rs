@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::{
-    Situation, follow, jobs,
+    NextStatus, Situation, follow, jobs,
     leftovers::{self, Stopping, after, sooner},
 };
 use crate::decision::{Decision, Effect, Plan};
@@ -38,7 +38,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         ),
         Stopping::Going { .. } if situation.now >= deadline => timed_out(situation),
         Stopping::Going { effects, wake_at } => {
-            let mut next = situation.next_status();
+            let mut next = as_it_stands(situation);
             let message = "the run is being cancelled: its pod is being stopped";
             next.cancelling(deadline, &because(situation, message));
             let effects = if begun {
@@ -123,7 +123,7 @@ fn timed_out(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
 }
 
 fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decision<AgentRunStatus> {
-    let mut next = situation.next_status();
+    let mut next = as_it_stands(situation);
     next.cancelled(reason, message);
     Decision::Act(Plan {
         status: next.into_status(),
@@ -132,8 +132,16 @@ fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decis
     })
 }
 
+/// The status, with a Job that was made a moment before and is not recorded yet: what it did is part of what was cancelled.
+fn as_it_stands<'a>(situation: &'a Situation<'_>) -> NextStatus<'a> {
+    match situation.current_job() {
+        Some(job) => follow::recorded(situation, job),
+        None => situation.next_status(),
+    }
+}
+
 /// What is said, with the reason that whoever cancelled gave.
-fn because(situation: &Situation<'_>, message: &str) -> String {
+pub(super) fn because(situation: &Situation<'_>, message: &str) -> String {
     let stop = &situation.run.spec.stop;
     let reason = stop
         .cancel_reason

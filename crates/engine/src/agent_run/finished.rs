@@ -8,13 +8,19 @@ use jangar_api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, jobs,
+    NextStatus, Situation, custom, jobs,
     leftovers::{self, Stopping, sooner},
 };
-use crate::decision::{Decision, Effect, Plan};
+use crate::{
+    decision::{Decision, Effect, Plan},
+    retention::{Retain, run_retention},
+};
+
+/// How long the Job controller may take to write that a Job has ended before the Job is let go without that. It waits for one
+/// second by itself, and for more where it has much to do.
+const JOB_END_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     let mut plan = Plan {
@@ -25,8 +31,12 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     for job in situation.own_jobs().filter(|job| jobs::is_held(job)) {
         held = true;
         if ended_by_itself(situation, job) {
-            plan.effects
-                .push(leftovers::let_go(job, situation.run, situation.settings));
+            match still_written_until(situation, job) {
+                Some(until) => plan.wake_at = sooner(plan.wake_at, Some(until)),
+                None => plan
+                    .effects
+                    .push(leftovers::let_go(job, situation.run, situation.settings)),
+            }
             continue;
         }
         // Something of it may still be there, whatever the phase says.
@@ -41,6 +51,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
                 .effects
                 .push(leftovers::let_go(job, situation.run, situation.settings)),
         }
+    }
+    if custom::is_held(situation.run) && plan.status.is_none() {
+        held = true;
+        plan.effects.push(custom::let_go(situation.run));
     }
     if !held
         && plan.status.is_none()
@@ -65,7 +79,18 @@ fn settled_status(situation: &Situation<'_>) -> Option<AgentRunStatus> {
         next.status.finished_at = Some(values::Timestamp(situation.now));
     }
     too_late_to_cancel(situation, &mut next);
+    unclear_retain(situation, &mut next);
+    // A change of the settings does not count: it would be a write for every run there is.
+    let edited = situation.run.metadata.generation != observed_generation(situation.status);
+    if edited {
+        next.keeps();
+    }
     next.into_status()
+}
+
+/// The version of the spec that the status speaks about.
+fn observed_generation(status: &AgentRunStatus) -> Option<i64> {
+    status.common.observed_generation.map(values::Int64::get)
 }
 
 /// Whether a Job is over without anybody having stopped it. That no pod is known proves nothing: the first may be on its way.
@@ -75,6 +100,16 @@ fn ended_by_itself(situation: &Situation<'_>, job: &Job) -> bool {
     situation.status.phase != Some(RunPhase::Cancelled)
         && pods.iter().all(|pod| jobs::has_ended(pod))
         && (!pods.is_empty() || jobs::end(job).is_some())
+}
+
+/// Until when the Job controller may still be writing the end of a Job whose pod has ended. Letting the Job go meanwhile would
+/// make its own writes fail, and cost the API server two more for each Job; the Job's condition tells when it is done.
+fn still_written_until(situation: &Situation<'_>, job: &Job) -> Option<Timestamp> {
+    if jobs::end(job).is_some() || jobs::is_deleting(job) {
+        return None;
+    }
+    let until = leftovers::after(situation.status.finished_at?.0, JOB_END_PATIENCE);
+    (situation.now < until).then_some(until)
 }
 
 /// A cancel of a run that had already ended is answered, and changes nothing.
@@ -100,20 +135,23 @@ fn too_late_to_cancel(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
 
 /// When the run may be deleted, if ever.
 fn kept_until(situation: &Situation<'_>) -> Option<Timestamp> {
-    let retained = [situation.run.labels(), situation.run.annotations()]
-        .iter()
-        .any(|keys| keys.get(labels::RETAIN).is_some_and(|value| value == "true"));
-    if retained {
-        return None;
+    match Retain::of(situation.run) {
+        Retain::Yes | Retain::Unclear(_) => return None,
+        Retain::No => {}
     }
-    let kept = match situation.run.spec.ttl_seconds_after_finished {
-        // The schema admits no negative number; a larger program might.
-        Some(seconds) => u64::try_from(seconds.get())
-            .ok()
-            .filter(|seconds| *seconds > 0)
-            .map(Duration::from_secs)?,
-        None => situation.settings.runs.retention?,
-    };
+    let kept = run_retention(situation.run, situation.settings)?;
     let finished = situation.status.finished_at?.0;
     finished.checked_add(kept).ok()
+}
+
+/// Somebody wants something of the run's retention, and we do not know what.
+fn unclear_retain(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
+    let told = match Retain::of(situation.run) {
+        Retain::Unclear(value) => Some(format!(
+            "{} is {value:?}, which is neither \"true\" nor \"false\", so that the run is kept: write one of them",
+            labels::RETAIN
+        )),
+        Retain::No | Retain::Yes => None,
+    };
+    next.note(&Reason::InvalidRetain, told.as_deref());
 }

@@ -1,20 +1,27 @@
 //! A run and the Job of its current attempt: found or adopted, attended while it works, and what its end means for the run.
 
-use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
+use std::{collections::BTreeSet, sync::Arc};
+
+use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason, values};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, artifacts,
-    attempt::Attempt,
+    NextStatus, Situation, Standing, artifacts,
+    attempt::{Attempt, FirstSight},
     jobs,
     leftovers::{self, Gone},
     outcome::{self, Ending, Verdict},
     retry, spec_hash,
     stamp::Stamp,
-    start, token, vanished, version_control, waiting,
+    start,
+    task::Task,
+    token, vanished, version_control, waiting,
 };
-use crate::decision::{Decision, ObjectId, Plan, Question};
+use crate::{
+    decision::{Decision, ObjectId, Plan, Question, Rejection},
+    job::{self, Place},
+};
 
 /// The Job of the current attempt, as far as it can be found.
 enum Located<'a> {
@@ -36,6 +43,20 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         Located::Unsure(question) => Decision::look(question),
         Located::Taken(job) => start::name_taken(situation, job),
         Located::Nowhere => start::plan(situation),
+    }
+}
+
+/// Why the run does not work.
+pub(super) fn standing(situation: &Situation<'_>) -> Standing {
+    match locate(situation) {
+        Located::Ours(job) => waiting::standing(situation, job),
+        Located::Lost(_) => Standing::Goes,
+        Located::Unsure(question) => Standing::Unsure(BTreeSet::from([question])),
+        Located::Taken(job) => match start::previous_job(situation, job) {
+            Some(waiting) => Standing::Waits(Box::new(waiting)),
+            None => Standing::Goes,
+        },
+        Located::Nowhere => start::standing(situation),
     }
 }
 
@@ -111,46 +132,60 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     if situation.attempt.job.is_some() {
         return next;
     }
+    let task = situation.task;
     let attempt = Attempt {
         number: situation.attempt.current(),
         job: Some(jobs::id(job)),
+        first_seen: Some(FirstSight {
+            at: situation.now,
+            version: job.resource_version(),
+        }),
         not_before: None,
         ..situation.attempt.clone()
     };
     let admitted = jobs::time_in(job, labels::ADMITTED_AT).unwrap_or(situation.now);
     let name = job.name_any();
-    next.running(
-        admitted,
-        &format!("attempt {} runs as Job {name}", attempt.number),
-    );
-    next.status.runtime_ref =
-        Some(attempt.stored(&situation.observed.key.namespace, &name, Some(situation.now)));
+    let message = format!("attempt {} runs as Job {name}", attempt.number);
+    next.running(admitted, &task.says(message));
+    next.step_running(task, situation.run, &attempt, admitted);
+    next.status.admitted_at = Some(values::Timestamp(admitted));
+    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key, task, &name));
     next.status
         .spec_hash
         .get_or_insert_with(|| spec_hash(&situation.run.spec));
     let stamp = Stamp::of(job);
     next.status.system_prompt_hash = stamp.system_prompt_hash;
     next.status.contract = stamp.contract;
-    version_control::record(&mut next, stamp.vcs);
+    version_control::record(&mut next, task, stamp.vcs);
     next
 }
 
-/// The Job ended: so does the run, unless another attempt is allowed.
+/// The Job ended: so does the run, unless another attempt is allowed or another step follows.
 fn conclude(situation: &Situation<'_>, job: &Job, ending: &Ending) -> Decision<AgentRunStatus> {
     let mut next = recorded(situation, job);
-    let reason = match ending.verdict {
+    let task = situation.task;
+    let allowed = situation.attempts_allowed(Some(job));
+    let timed_out = task.step().is_some() && ending.ran_out_of_time();
+    let (of_job, of_attempt) = match ending.verdict {
         Verdict::Succeeded | Verdict::SucceededUnseen => return succeed(situation, next, ending),
-        Verdict::Disrupted => Reason::Disrupted,
-        Verdict::Failed => Reason::JobFailed,
+        Verdict::Disrupted => (Reason::Disrupted, Reason::Disrupted),
+        Verdict::Failed if timed_out => (Reason::JobFailed, Reason::WorkflowStepTimedOut),
+        Verdict::Failed => (Reason::JobFailed, task.failed(Reason::JobFailed, 1)),
     };
-    if let Some(attempt) = retry::next_attempt(situation, ending.verdict, Stamp::of(job).attempts_allowed) {
-        return retry::again(situation, next, ending, &attempt);
+    if let Some(attempt) = retry::next_attempt(situation, ending.verdict, allowed) {
+        let why = Rejection::new(of_attempt, &ending.message);
+        return retry::again(situation, next, &why, &attempt);
     }
+    let reason = if timed_out {
+        Reason::WorkflowStepTimedOut
+    } else {
+        task.failed(of_job, allowed)
+    };
     report(&mut next, ending);
-    let message = match situation.attempt.current() {
+    let message = task.says(match situation.attempt.current() {
         1 => ending.message.clone(),
         number => format!("{}; that was attempt {number}, the last", ending.message),
-    };
+    });
     // The run has failed for a reason of its own, so that too many artifacts change nothing.
     let _ = artifacts::record(&mut next, &ending.artifacts, &situation.settings.runs);
     next.failed(ending.at.unwrap_or(situation.now), &reason, &message);
@@ -161,41 +196,81 @@ fn conclude(situation: &Situation<'_>, job: &Job, ending: &Ending) -> Decision<A
     })
 }
 
-/// The work is done.
+/// The work is done: so is the run, unless another step follows.
 pub(super) fn succeed(
     situation: &Situation<'_>,
     mut next: NextStatus<'_>,
     ending: &Ending,
 ) -> Decision<AgentRunStatus> {
     let at = ending.at.unwrap_or(situation.now);
-    report(&mut next, ending);
+    let task = situation.task;
     let within = artifacts::record(&mut next, &ending.artifacts, &situation.settings.runs);
-    let notice = match within {
+    let unseen = ending.verdict == Verdict::SucceededUnseen;
+    let told = match within {
         Err(exceeded) => {
-            next.failed(at, &exceeded.reason, &exceeded.message);
-            situation.warning(exceeded.reason, exceeded.message)
+            let message = task.says(&exceeded.message);
+            report(&mut next, ending);
+            next.failed(at, &exceeded.reason, &message);
+            Some(situation.warning(exceeded.reason, message))
         }
         Ok(()) => {
-            next.succeeded(at, &ending.message);
-            if ending.verdict == Verdict::SucceededUnseen {
-                next.without_result(&ending.message);
-                situation.warning(Reason::ResultUnavailable, ending.message.clone())
-            } else if ending.message.is_empty() {
-                situation.normal(Reason::Completed, "the agent has done its work")
-            } else {
-                situation.normal(Reason::Completed, ending.message.clone())
+            let message = task.says(&ending.message);
+            next.step_succeeded(task, at, ending.report.outputs.as_ref());
+            if unseen {
+                next.without_result(&message);
+            }
+            let following = task.following(situation.run);
+            match following {
+                Some(following) => {
+                    version_control::report(&mut next, ending);
+                    go_on(situation, &mut next, following);
+                }
+                None => {
+                    report(&mut next, ending);
+                    next.succeeded(at, &ending.message);
+                }
+            }
+            match following {
+                _ if unseen => Some(situation.warning(Reason::ResultUnavailable, message)),
+                // A run has one Event for its start and one for its end.
+                Some(_) => None,
+                None if ending.message.is_empty() => {
+                    Some(situation.normal(Reason::Completed, "the agent has done its work"))
+                }
+                None => Some(situation.normal(Reason::Completed, ending.message.clone())),
             }
         }
     };
     Decision::Act(Plan {
         status: next.into_status(),
-        notices: vec![notice],
+        notices: told.into_iter().collect(),
         ..Plan::nothing()
     })
 }
 
+/// Goes on to the next step. Its Job is made, and the one of this step let go, once the status says so.
+fn go_on(situation: &Situation<'_>, next: &mut NextStatus<'_>, following: Task<'_>) {
+    let attempt = Attempt::at(Place {
+        step: following.number(),
+        attempt: 1,
+    });
+    let key = &situation.observed.key;
+    let name: String = job::name(&key.name, attempt.place()).into();
+    next.status.runtime_ref = Some(attempt.stored(key, following, &name));
+    next.going_on(&Reason::Running, &following.says("it is the next"));
+}
+
 /// Takes over what the agent reported.
-fn report(next: &mut NextStatus<'_>, ending: &Ending) {
+pub(super) fn report(next: &mut NextStatus<'_>, ending: &Ending) {
     next.status.outcome = Some(ending.report.clone());
     version_control::report(next, ending);
+}
+
+/// Whether the current attempt came to an end of its own, before anybody stopped it.
+pub(super) fn ended_by_itself(situation: &Situation<'_>) -> bool {
+    situation.current_job().is_some_and(|job| {
+        let pods = situation.observed.pods_of(&jobs::uid(job.as_ref()));
+        let by_itself = |pod: &Arc<Pod>| jobs::has_ended(pod) && !was_stopped(job, pod);
+        pods.pods().iter().any(by_itself) || (pods.pods().is_empty() && own_end(job).is_some())
+    })
 }

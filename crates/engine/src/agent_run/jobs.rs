@@ -6,12 +6,15 @@ use jangar_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::{Job, JobCondition},
-    core::v1::Pod,
+    core::v1::{Pod, PodCondition},
 };
 use kube::{Resource, ResourceExt};
 
 use super::{AgentRun, Observed};
-use crate::decision::{Effect, ObjectId, Uid};
+use crate::{
+    decision::{Effect, ObjectId, Uid},
+    job::Place,
+};
 
 /// The finalizer by which Kubernetes shows that dependents go first.
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
@@ -63,9 +66,14 @@ pub(super) fn of_run<'a>(observed: &'a Observed, run: &AgentRun) -> impl Iterato
         .filter(move |job| owner_run(job, &observed.key.name).as_ref() == Some(&uid))
 }
 
-/// Which attempt a Job is, if it says so.
-pub(super) fn attempt(job: &Job) -> Option<u32> {
-    job.annotations().get(labels::ATTEMPT)?.parse().ok()
+/// Which Job of its run it is, if it says so.
+pub(super) fn place(job: &Job) -> Option<Place> {
+    let step = match job.labels().get(labels::STEP_INDEX) {
+        Some(step) => step.parse().ok()?,
+        None => 0,
+    };
+    let attempt = job.annotations().get(labels::ATTEMPT)?.parse().ok()?;
+    Some(Place { step, attempt })
 }
 
 /// Whether nobody controls a Job, as after a deletion that orphans.
@@ -140,12 +148,15 @@ pub(super) fn is_pending(pod: &Pod) -> bool {
     matches!(phase(pod), "" | "Pending")
 }
 
+/// A condition of a pod.
+pub(super) fn pod_condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
 /// Whether the node took the pod away.
 pub(super) fn was_disrupted(pod: &Pod) -> bool {
-    pod.status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten())
-        .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+    pod_condition(pod, "DisruptionTarget").is_some_and(|condition| condition.status == "True")
 }
 
 /// Names of pods, for people.

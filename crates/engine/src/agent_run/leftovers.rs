@@ -1,5 +1,5 @@
-//! Jobs that are not needed any more: those of a run that is gone or being deleted, and those of earlier attempts. And how
-//! a Job is ended, which cancelling and giving up need as well.
+//! Jobs that are not needed any more: those of a run that is gone or being deleted, and those of earlier attempts and steps.
+//! And how a Job is ended, which cancelling and giving up need as well.
 //!
 //! Nothing of a deleted run may go on running. No Job may be held by our finalizer for ever.
 
@@ -68,10 +68,10 @@ pub(super) fn clean_up(
     Ok(plan)
 }
 
-/// Whether the run has gone on to a later attempt, which it does only after it has recorded the end of this one.
+/// Whether the run has gone on to a later attempt or step, which it does only after it has recorded the end of this one.
 fn is_past(job: &Job, run: &AgentRun) -> bool {
     let attempt = run.status.as_ref().map(Attempt::remembered).unwrap_or_default();
-    jobs::attempt(job).is_some_and(|number| number < attempt.number)
+    jobs::place(job).is_some_and(|place| place < attempt.place())
 }
 
 /// Lets a Job go whose end is recorded, and says how long it is kept. It was made with a legal time to live.
@@ -124,7 +124,8 @@ pub(super) fn stop(job: &Job, observed: &Observed, now: Timestamp) -> Stopping {
         Gone::Unsure(question) => Stopping::Unsure(question),
         Gone::Yes => {
             let sure_at = after(deleted_at.0, STRAGGLER);
-            if jobs::had_a_pod(job) || now >= sure_at {
+            // A deletion that lies ahead was stamped before the clock was set back: nobody knows how long ago that was.
+            if jobs::had_a_pod(job) || now >= sure_at || deleted_at.0 > after(now, STRAGGLER) {
                 return Stopping::Stopped;
             }
             // Its only pod may be on its way.

@@ -6,32 +6,44 @@
 //! |---|---|
 //! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
 //! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
+//! | is done by an endpoint of somebody's own | `custom`, from here to its end |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
-//! | has a Job | `follow`: its pod tells how it ends; `waiting` tells why it does not start |
-//! | has none yet | `start`: `references`, `version_control` and the Job of the next attempt |
+//! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
+//! | has none yet | `start`: `references`, `version_control`, its `admission` by the queue, and the Job of the next attempt |
 //!
-//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `next_status`
-//! writes the status, and `attempt` is what the status remembers of Jobs.
+//! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time; `task` is the piece of
+//! work that a run is at, and a run of the runtime `job` has one that is all of it. `steps` says whether steps make sense and
+//! what they get from each other, `progress` shows where they stand.
+//!
+//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
+//! known of a Job that went, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
 
 mod abort;
+mod admission;
 mod artifacts;
 mod attempt;
 mod cancel;
+mod custom;
+mod evidence;
 mod finished;
 mod follow;
 mod jobs;
 mod leftovers;
 mod next_status;
 mod outcome;
+mod progress;
 mod references;
 mod retry;
 mod spec_hash;
 mod stamp;
 mod start;
+mod steps;
+mod task;
 #[cfg(test)]
 mod tests;
 mod token;
+mod unreachable;
 mod vanished;
 mod version_control;
 mod waiting;
@@ -56,12 +68,23 @@ use jangar_api::{
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
-pub use self::spec_hash::spec_hash;
-use self::{attempt::Attempt, next_status::NextStatus};
+use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
+pub use self::{
+    custom::receipt,
+    spec_hash::spec_hash,
+    version_control::{providers_needed, wanted_branches},
+};
 use crate::{
-    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, TokenSight, Uid},
-    job,
+    custom::call::Outside,
+    decision::{
+        Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, TokenSight, Uid,
+    },
+    job::{self, Place},
+    last_sight::LastSight,
+    queue::Answer,
     settings::Settings,
+    vcs::WantedBranch,
+    waiting::Waiting,
 };
 
 /// What is known about a run at the moment of a decision.
@@ -76,6 +99,8 @@ pub struct Observed {
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// The names of Jobs that the API server itself has spoken about: if there is none in `jobs`, there is none.
     pub live_jobs: BTreeSet<String>,
+    /// What was last seen of Jobs that are gone, by name, as far as it is remembered. It is evidence, and decides nothing.
+    pub departed: BTreeMap<String, LastSight>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
     /// The Secrets and ConfigMaps that were asked for.
@@ -84,10 +109,14 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.
     pub occupant: Option<Occupant>,
-    /// Another run that has not ended and works on the branch that this one would take.
-    pub branch_rival: Option<String>,
-    /// What became of the token that the plan before asked for.
-    pub token: Option<TokenSight>,
+    /// What the queue said to the question whether the run may start; absent if it was not asked.
+    pub admission: Option<Answer>,
+    /// What is known of the endpoint of the run, if it has one.
+    pub outside: Outside,
+    /// Other runs that have not ended, by the branch that they work on and that this one would take.
+    pub branch_rivals: BTreeMap<WantedBranch, String>,
+    /// What became of the tokens that the plans before asked for, by the name of their Secret.
+    pub tokens: BTreeMap<String, TokenSight>,
 }
 
 impl Observed {
@@ -111,13 +140,13 @@ pub struct References {
     pub agent: Sight<Agent>,
     /// `None` as long as the Agent is not known.
     pub provider: Option<Sight<AgentProvider>>,
-    /// `None` if the work is described in the run itself.
-    pub implementation: Option<Sight<ImplementationSpec>>,
+    /// Those that the run and its steps refer to, by name. Where the work is described in place, there is none.
+    pub implementations: BTreeMap<String, Sight<ImplementationSpec>>,
     /// The one that the run names, else its Agent, else the default of the namespace; `None` if there is none of these.
     pub memory: Option<Sight<Memory>>,
-    /// The one that the run names, else its implementation, else its Agent; `None` if none of them does, as far as they are
-    /// known.
-    pub vcs: Option<Sight<VersionControlProvider>>,
+    /// Those that the run and its steps come to, by name, and the one that its status names. Which one a step comes to follows
+    /// from the run, its implementation and its Agent, as far as they are known.
+    pub vcs: BTreeMap<String, Sight<VersionControlProvider>>,
 }
 
 /// A run that is there, and all that a decision about it depends on.
@@ -129,6 +158,8 @@ struct Situation<'a> {
     status: &'a AgentRunStatus,
     /// What the status remembers of Jobs.
     attempt: Attempt,
+    /// What the run is at.
+    task: Task<'a>,
     settings: &'a Settings,
     now: Timestamp,
 }
@@ -147,22 +178,20 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let Some(run) = &observed.run else {
         return Decision::Act(leftovers);
     };
-    if run.metadata.deletion_timestamp.is_some() {
+    let deleting = run.metadata.deletion_timestamp.is_some();
+    if deleting && !custom::is_held(run) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
-    let situation = Situation {
-        observed,
-        run,
-        uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
-        status,
-        attempt: attempt(observed, run, status),
-        settings,
-        now,
+    let situation = Situation::of(observed, run, status, settings, now);
+    let decision = if deleting {
+        custom::farewell(&situation)
+    } else {
+        situation.decide()
     };
-    match situation.decide() {
+    match decision {
         Decision::Act(mut plan) => {
             token::revoked_with_jobs(observed, &mut plan);
             plan.effects.splice(0..0, leftovers.effects);
@@ -174,28 +203,98 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     }
 }
 
+/// Why a run waits, as far as that can be told from what is observed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// It cannot be told before these are answered.
+    Unsure(BTreeSet<Question>),
+    Waits(Box<Waiting>),
+    /// It works, or has ended, or is about to go on.
+    Goes,
+}
+
+/// Answers "why is it waiting?". Nothing is written for it.
+pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Standing {
+    let unwritten = AgentRunStatus::default();
+    let Some(run) = observed
+        .run
+        .as_ref()
+        .filter(|run| run.metadata.deletion_timestamp.is_none())
+    else {
+        return Standing::Goes;
+    };
+    let status = run.status.as_ref().unwrap_or(&unwritten);
+    let situation = Situation::of(observed, run, status, settings, now);
+    let phase = status.phase.as_ref();
+    let stopping = run.spec.stop.is_requested() && settings.runs.cancel_enabled;
+    let over = phase.is_some_and(|phase| phase.is_terminal() || *phase == RunPhase::Cancelling);
+    if over || stopping || abort::reason(&situation).is_some() {
+        return Standing::Goes;
+    }
+    if custom::applies(&situation) {
+        return custom::standing(&situation);
+    }
+    follow::standing(&situation)
+}
+
 /// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
-/// never made twice.
+/// never made twice, and a step that a later one has followed is over.
 fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Attempt {
-    let remembered = Attempt::remembered(status);
+    let is_of_run = |place: &Place| Task::numbered(run, place.step).is_some();
+    let unbegun = || {
+        let first = Task::first(run).number();
+        Attempt::at(Place {
+            step: first,
+            attempt: 0,
+        })
+    };
+    let remembered = Some(Attempt::remembered(status))
+        .filter(|attempt| is_of_run(&attempt.place()))
+        .unwrap_or_else(unbegun);
     let made = jobs::of_run(observed, run)
-        .filter_map(|job| jobs::attempt(job))
+        .filter_map(|job| jobs::place(job))
+        .filter(is_of_run)
         .max();
     match made {
-        Some(number) if number > remembered.number => Attempt {
-            number,
+        Some(place) if place.step > remembered.step => Attempt::at(place),
+        Some(place) if place > remembered.place() => Attempt {
+            number: place.attempt,
             job: None,
+            first_seen: None,
             ..remembered
         },
         Some(_) | None => remembered,
     }
 }
 
-impl Situation<'_> {
+impl<'a> Situation<'a> {
+    fn of(
+        observed: &'a Observed,
+        run: &'a AgentRun,
+        status: &'a AgentRunStatus,
+        settings: &'a Settings,
+        now: Timestamp,
+    ) -> Self {
+        let attempt = attempt(observed, run, status);
+        Self {
+            observed,
+            run,
+            uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
+            status,
+            task: Task::numbered(run, attempt.step).unwrap_or(Task::Whole),
+            attempt,
+            settings,
+            now,
+        }
+    }
+
     fn decide(&self) -> Decision<AgentRunStatus> {
         let phase = self.status.phase.as_ref();
         if phase.is_some_and(RunPhase::is_terminal) {
             return finished::plan(self);
+        }
+        if custom::applies(self) {
+            return custom::plan(self);
         }
         let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
         // One that has begun goes on, whatever the settings say by now.
@@ -210,7 +309,7 @@ impl Situation<'_> {
 
     /// The status, ready to be changed.
     fn next_status(&self) -> NextStatus<'_> {
-        let mut next = NextStatus::of(self.run, self.status, self.now);
+        let mut next = NextStatus::of(self.run, self.status, self.settings, self.now);
         if !self.settings.runs.immutability_enforced
             && !next.is_warned()
             && let Some(message) = abort::edited(self)
@@ -236,7 +335,7 @@ impl Situation<'_> {
 
     /// The name of the Job of the current attempt.
     fn job_name(&self) -> String {
-        job::name(&self.observed.key.name, self.attempt.current()).into()
+        job::name(&self.observed.key.name, self.attempt.current_place()).into()
     }
 
     /// The Jobs of this run whose end is not recorded.
@@ -246,9 +345,26 @@ impl Situation<'_> {
             .filter(move |job| jobs::is_held(job) || job.metadata.name.as_ref() == Some(&current))
     }
 
-    /// The Jobs of this run, without those of earlier attempts, which `leftovers` sees to.
+    /// The Jobs of this run, without those of earlier attempts and steps, which `leftovers` sees to.
     fn own_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
         jobs::of_run(self.observed, self.run)
-            .filter(|job| jobs::attempt(job).is_none_or(|number| number >= self.attempt.number))
+            .filter(|job| jobs::place(job).is_none_or(|place| place >= self.attempt.place()))
+    }
+
+    /// How many attempts the current step has in all: as it says itself, or as its Job was made for.
+    fn attempts_allowed(&self, job: Option<&Job>) -> u32 {
+        let agent = self.observed.references.agent.seen();
+        let by_settings =
+            || job::attempts_allowed(self.run, agent.map(AsRef::as_ref), self.settings).unwrap_or(1);
+        self.task
+            .attempts()
+            .unwrap_or_else(|| job.map_or_else(by_settings, |job| Stamp::of(job).attempts_allowed))
+    }
+
+    /// The Job of the current attempt, if it is there.
+    fn current_job(&self) -> Option<&Arc<Job>> {
+        let name = self.job_name();
+        self.own_jobs()
+            .find(|job| job.metadata.name.as_ref() == Some(&name))
     }
 }

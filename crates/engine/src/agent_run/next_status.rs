@@ -13,6 +13,9 @@ use super::attempt::Attempt;
 use crate::{
     conditions::{Conditions, Health, touched},
     decision::{Notice, Rejection, Severity},
+    retention::{Ladder, UpsideDown},
+    settings::Settings,
+    waiting::Waiting,
 };
 
 /// The next status of a run while it is made.
@@ -20,13 +23,22 @@ pub(super) struct NextStatus<'a> {
     before: &'a AgentRunStatus,
     pub status: AgentRunStatus,
     conditions: Conditions,
-    now: Timestamp,
+    run: &'a AgentRun,
+    settings: &'a Settings,
+    pub now: Timestamp,
 }
 
 impl<'a> NextStatus<'a> {
     /// Begins with the status as it is.
-    pub(super) fn of(run: &AgentRun, status: &'a AgentRunStatus, now: Timestamp) -> Self {
+    pub(super) fn of(
+        run: &'a AgentRun,
+        status: &'a AgentRunStatus,
+        settings: &'a Settings,
+        now: Timestamp,
+    ) -> Self {
         Self {
+            run,
+            settings,
             before: status,
             status: status.clone(),
             conditions: Conditions::of(&status.common, run.metadata.generation, now),
@@ -35,15 +47,13 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Waits for something, before it started or with a Job that does not come to life.
-    pub(super) fn blocked(&mut self, reason: &Reason, message: &str) {
-        self.conditions.set(
-            ConditionType::Blocked,
-            ConditionStatus::True,
-            reason.clone(),
-            message,
-        );
+    pub(super) fn waits(&mut self, waiting: &Waiting) {
+        let (reason, message) = (waiting.reason(), waiting.to_string());
         self.status.phase.get_or_insert(RunPhase::Pending);
-        self.conditions.stand(Health::Progressing, reason, message);
+        self.step_waits(Some(&message));
+        self.conditions.stand(Health::Progressing, &reason, &message);
+        self.conditions
+            .set(ConditionType::Blocked, ConditionStatus::True, reason, message);
     }
 
     /// Waits for nothing any more.
@@ -51,6 +61,7 @@ impl<'a> NextStatus<'a> {
         if !self.is_true(&ConditionType::Blocked) {
             return;
         }
+        self.step_waits(None);
         self.conditions.clear(ConditionType::Blocked, Reason::Running, "");
         self.conditions.stand(Health::Progressing, &Reason::Running, "");
     }
@@ -67,9 +78,49 @@ impl<'a> NextStatus<'a> {
         blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True && blocked.reason == *reason)
     }
 
-    /// Whether something deserves attention already.
+    /// Whether something deserves attention already that is more than a remark about retention.
     pub(super) fn is_warned(&self) -> bool {
-        self.is_true(&ConditionType::Warning)
+        let remark = [Reason::JobOutlivesRun, Reason::InvalidRetain]
+            .iter()
+            .any(|reason| self.is_warned_of(reason));
+        self.is_true(&ConditionType::Warning) && !remark
+    }
+
+    /// Whether it is warned for this reason already.
+    pub(super) fn is_warned_of(&self, reason: &Reason) -> bool {
+        let warning = self.before.common.condition(&ConditionType::Warning);
+        warning.is_some_and(|warning| warning.status == ConditionStatus::True && warning.reason == *reason)
+    }
+
+    /// Says how long things are kept, and warns if that cannot be.
+    pub(super) fn keeps(&mut self) {
+        let ladder = Ladder::of_run(self.run, self.settings);
+        self.status.retention = Some(ladder.status());
+        let told = ladder.upside_down().map(|UpsideDown { job_seconds, run_seconds }| {
+            format!(
+                "the finished Job should be kept for {job_seconds} s and the run for {run_seconds} s only, and Kubernetes deletes \
+                 the Job with its run: set spec.ttlSecondsAfterFinished to {job_seconds} or more, or give the Job a shorter time"
+            )
+        });
+        self.note(&Reason::JobOutlivesRun, told.as_deref());
+    }
+
+    /// Says something that deserves attention, or that it does no more. A graver warning stays.
+    pub(super) fn note(&mut self, reason: &Reason, message: Option<&str>) {
+        let warning = self.conditions.get(&ConditionType::Warning);
+        let warning = warning.filter(|warning| warning.status == ConditionStatus::True);
+        let own = warning.is_none_or(|warning| warning.reason == *reason);
+        match message {
+            Some(message) if own => self.warn(reason, message),
+            None if own && warning.is_some() => {
+                self.conditions.clear(
+                    ConditionType::Warning,
+                    reason.clone(),
+                    "it does not hold any more",
+                );
+            }
+            Some(_) | None => {}
+        }
     }
 
     /// Was accepted, and is under way.
@@ -97,12 +148,13 @@ impl<'a> NextStatus<'a> {
             message,
         );
         self.unblocked();
+        self.keeps();
         self.conditions
             .stand(Health::Progressing, &Reason::Running, message);
     }
 
-    /// Goes on with another attempt.
-    pub(super) fn retrying(&mut self, reason: &Reason, message: &str) {
+    /// Goes on with another attempt, or with the next step.
+    pub(super) fn going_on(&mut self, reason: &Reason, message: &str) {
         for (type_, status) in [
             (ConditionType::InProgress, ConditionStatus::True),
             (ConditionType::Succeeded, ConditionStatus::Unknown),
@@ -123,6 +175,14 @@ impl<'a> NextStatus<'a> {
             ),
             None => self.conditions.clear(ConditionType::VcsSkipped, Reason::None, ""),
         }
+    }
+
+    /// Whether work was pushed, and its forge was not asked yet.
+    pub(super) fn expects_delivery(&self) -> bool {
+        let delivered = self.conditions.get(&ConditionType::Delivered);
+        delivered.is_some_and(|delivered| {
+            delivered.status == ConditionStatus::Unknown && delivered.reason == Reason::Progressing
+        })
     }
 
     /// Says what is known of the work that was to be delivered.
@@ -192,7 +252,15 @@ impl<'a> NextStatus<'a> {
         );
     }
 
-    /// Is given up while its pod is there: the pod is stopped when this is written.
+    /// What deserved attention for this reason does not any more.
+    pub(super) fn no_warning(&mut self, reason: &Reason) {
+        let warning = self.before.common.condition(&ConditionType::Warning);
+        if self.is_warned() && warning.is_some_and(|warning| warning.reason == *reason) {
+            self.conditions.clear(ConditionType::Warning, Reason::None, "");
+        }
+    }
+
+    /// The run, or its current attempt, is given up while its pod is there: the pod is stopped when this is written.
     pub(super) fn given_up(&mut self, why: &Rejection) {
         self.warn(&why.reason, &why.message);
         Attempt::give_up(self.status.runtime_ref.get_or_insert_default(), why);
@@ -261,9 +329,11 @@ impl<'a> NextStatus<'a> {
         } else {
             ConditionStatus::False
         };
+        self.steps_ended(&phase, finished_at, message);
         self.status.phase = Some(phase);
         self.status.finished_at = Some(values::Timestamp(finished_at));
         self.status.cancel_deadline = None;
+        self.keeps();
         self.conditions
             .set(ConditionType::Succeeded, succeeded, reason.clone(), message);
         self.conditions.set(
@@ -280,6 +350,7 @@ impl<'a> NextStatus<'a> {
 
     /// The status, if it differs from the one before.
     pub(super) fn into_status(mut self) -> Option<AgentRunStatus> {
+        self.workflow_follows();
         self.status.common = self.conditions.into_status(&self.before.common);
         touched(self.before, self.status, |status| &mut status.common, self.now)
     }

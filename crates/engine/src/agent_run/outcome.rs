@@ -29,6 +29,14 @@ pub(super) struct Ending {
     pub delivery: Option<ReportedDelivery>,
 }
 
+impl Ending {
+    /// Whether agent-runner ended the agent because its time was up.
+    pub(super) fn ran_out_of_time(&self) -> bool {
+        let reason = self.report.reason.as_deref();
+        matches!(reason, Some("SoftDeadlineExceeded" | "HardDeadlineExceeded"))
+    }
+}
+
 /// What an ending means for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {

@@ -1,7 +1,5 @@
 //! The objects a run refers to: found, missing for now, or missing for good.
 
-use std::fmt;
-
 use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpecSpec,
@@ -10,12 +8,16 @@ use jangar_api::{
     reason::Reason,
 };
 
-use super::Situation;
+use super::{
+    Situation,
+    task::{Description, Task},
+};
 use crate::{
     decision::{KeyHolder, Keys, Question, Rejection, Sight},
     implementation_spec,
     job::{self, PromptSource},
     settings::NatsAuth,
+    waiting::Remedy,
 };
 
 /// What a run refers to, all of it there.
@@ -24,7 +26,7 @@ pub(super) struct Resolved<'a> {
     pub agent: &'a Agent,
     pub provider: &'a AgentProvider,
     pub implementation: &'a ImplementationSpecSpec,
-    /// The name of the ImplementationSpec, if the run refers to one.
+    /// The name of the ImplementationSpec, if the run or the step refers to one.
     pub implementation_ref: Option<&'a str>,
     pub memory: Option<&'a Memory>,
 }
@@ -38,6 +40,23 @@ pub(super) enum Unresolved {
     Lacking(Lacking),
     /// It exists and cannot be used.
     Wrong(Rejection),
+    /// It was to come from an earlier step, which has not reported it.
+    NotReported(Rejection),
+}
+
+impl Unresolved {
+    /// The same, said of one task of the run.
+    pub(super) fn of(self, task: Task<'_>) -> Self {
+        match self {
+            Self::Unsure(question) => Self::Unsure(question),
+            Self::Lacking(lacking) => Self::Lacking(Lacking {
+                why: task.says_why(lacking.why),
+                ..lacking
+            }),
+            Self::Wrong(why) => Self::Wrong(task.says_why(why)),
+            Self::NotReported(why) => Self::NotReported(task.says_why(why)),
+        }
+    }
 }
 
 /// Something that a run refers to and cannot have yet.
@@ -50,24 +69,8 @@ pub(super) struct Lacking {
     pub watched: bool,
 }
 
-/// What ends the wait for an object that a run refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remedy {
-    Create,
-    Mend,
-}
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Create => "create it",
-            Self::Mend => "mend it",
-        })
-    }
-}
-
-/// Finds what the run refers to.
-pub(super) fn resolve<'a>(situation: &Situation<'a>) -> Result<Resolved<'a>, Unresolved> {
+/// Finds what a task of the run refers to.
+pub(super) fn resolve<'a>(situation: &Situation<'a>, task: Task<'a>) -> Result<Resolved<'a>, Unresolved> {
     let spec = &situation.run.spec;
     let references = &situation.observed.references;
     let agent_name = named(
@@ -99,7 +102,9 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>) -> Result<Resolved<'a>, Unr
         &provider_field,
         Question::AgentProvider,
     )?;
-    let (implementation, implementation_ref) = implementation(situation)?;
+    // What the Agent does not allow comes before what is missing, as the public order of reasons has it.
+    job::check_agent(situation.run, agent, situation.settings).map_err(Unresolved::Wrong)?;
+    let (implementation, implementation_ref) = implementation(situation, task)?;
     let memory_name = spec.memory_ref.as_ref().or(agent.spec.memory_ref.as_ref());
     let memory = match memory_name {
         Some(memory) => Some(found(
@@ -126,33 +131,31 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>) -> Result<Resolved<'a>, Unr
     })
 }
 
-/// What is to be done: described in the run itself, or in an object of its own.
+/// What is to be done: described in the run or the step itself, or in an object of its own.
 fn implementation<'a>(
     situation: &Situation<'a>,
+    task: Task<'a>,
 ) -> Result<(&'a ImplementationSpecSpec, Option<&'a str>), Unresolved> {
-    let spec = &situation.run.spec;
-    let (implementation, reference, at) = match (&spec.implementation, &spec.implementation_spec_ref) {
-        (Some(implementation), _) => (
-            &implementation.inline,
-            None,
-            "spec.implementation.inline".to_owned(),
-        ),
-        (None, Some(reference)) => {
+    let (implementation, reference, at) = match task.description(situation.run) {
+        Description::Inline(implementation, field) => (&implementation.inline, None, field),
+        Description::Reference(reference, field) => {
+            let name = reference.name.trim();
             let object = found(
-                situation.observed.references.implementation.as_ref(),
+                situation.observed.references.implementations.get(name),
                 Reason::MissingImplementation,
                 "ImplementationSpec",
                 &reference.name,
-                "spec.implementationSpecRef.name",
+                &field,
                 Question::ImplementationSpec,
             )?;
             let at = format!("spec of ImplementationSpec {}", reference.name);
             (&object.spec, Some(reference.name.as_str()), at)
         }
-        (None, None) => {
+        Description::Nowhere => {
             return Err(Unresolved::Wrong(Rejection::new(
                 Reason::MissingImplementation,
-                "the run does not say what is to be done: set spec.implementationSpecRef or spec.implementation.inline",
+                "nothing says what is to be done: set spec.implementationSpecRef or spec.implementation.inline, or one of \
+                 them in each step of a workflow",
             )));
         }
     };

@@ -1,34 +1,24 @@
 //! Another attempt after one that ended badly.
 
-use std::time::Duration;
-
-use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason};
+use jangar_api::agents::agent_run::AgentRunStatus;
 use jiff::Timestamp;
 
-use super::{
-    NextStatus, Situation,
-    attempt::Attempt,
-    leftovers::after,
-    outcome::{Ending, Verdict},
-};
+use super::{NextStatus, Situation, attempt::Attempt, leftovers::after, outcome::Verdict, task::Task};
 use crate::{
-    decision::{Decision, Plan},
+    decision::{Decision, Plan, Rejection},
     job,
 };
 
-/// How often a run may lose its pod to its node before that counts as a failure.
+/// How often a run, or a step, may lose its pod to its node before that counts as a failure.
 const DISRUPTIONS_MAX: u32 = 5;
-/// How long the second attempt waits, as Kubernetes does with `backoffLimit`; each later one twice as long.
-const BACKOFF_FIRST: Duration = Duration::from_secs(10);
-/// The longest wait before an attempt.
-const BACKOFF_MAX: Duration = Duration::from_mins(6);
 
-/// The attempt that follows, if there is one left. `allowed` is how many the run has in all.
+/// The attempt that follows, if there is one left. `allowed` is how many the run, or the step, has in all.
 pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed: u32) -> Option<Attempt> {
     let so_far = &situation.attempt;
     let mut next = Attempt {
         number: so_far.current() + 1,
         job: None,
+        first_seen: None,
         given_up: None,
         ..so_far.clone()
     };
@@ -38,7 +28,10 @@ pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed:
         return Some(next);
     }
     next.failures += 1;
-    next.not_before = Some(after(situation.now, backoff(next.failures)));
+    let wait = situation
+        .task
+        .backoff(next.failures, &situation.uid, so_far.current_place());
+    next.not_before = Some(after(situation.now, wait));
     (next.failures < allowed).then_some(next)
 }
 
@@ -46,25 +39,21 @@ pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed:
 pub(super) fn again(
     situation: &Situation<'_>,
     mut next: NextStatus<'_>,
-    ending: &Ending,
+    why: &Rejection,
     attempt: &Attempt,
 ) -> Decision<AgentRunStatus> {
-    let name: String = job::name(&situation.observed.key.name, attempt.number).into();
-    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key.namespace, &name, None));
+    let key = &situation.observed.key;
+    let name: String = job::name(&key.name, attempt.current_place()).into();
+    next.status.runtime_ref = Some(attempt.stored(key, situation.task, &name));
     let due = attempt.not_before.unwrap_or(situation.now);
-    let reason = match ending.verdict {
-        Verdict::Disrupted => Reason::Disrupted,
-        Verdict::Failed | Verdict::Succeeded | Verdict::SucceededUnseen => Reason::JobFailed,
-    };
-    next.retrying(
-        &reason,
-        &format!(
-            "attempt {} ended: {}; attempt {} starts at {due}",
-            situation.attempt.current(),
-            ending.message,
-            attempt.number
-        ),
+    let message = format!(
+        "attempt {} ended: {}; attempt {} starts at {due}",
+        situation.attempt.current(),
+        why.message,
+        attempt.number
     );
+    next.going_on(&why.reason, &situation.task.says(&message));
+    next.step_retrying(situation.task, due, &message);
     Decision::Act(Plan {
         status: next.into_status(),
         wake_at: Some(due),
@@ -73,29 +62,17 @@ pub(super) fn again(
 }
 
 /// Until when the next attempt has to wait. A time farther away than any wait was written before the clock was set back.
-pub(super) fn waits_until(attempt: &Attempt, now: Timestamp) -> Option<Timestamp> {
+pub(super) fn waits_until(attempt: &Attempt, task: Task<'_>, now: Timestamp) -> Option<Timestamp> {
     attempt
         .not_before
-        .filter(|due| *due > now && *due <= after(now, BACKOFF_MAX))
-}
-
-/// How long to wait after the given number of failures.
-fn backoff(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    (BACKOFF_FIRST * 2_u32.pow(doublings)).min(BACKOFF_MAX)
+        .filter(|due| *due > now && *due <= after(now, task.backoff_max()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    #[test]
-    fn the_wait_doubles_and_has_an_end() {
-        let waits: Vec<u64> = [1, 2, 3, 6, 7, 40, u32::MAX]
-            .map(|failures| backoff(failures).as_secs())
-            .into();
-        assert_eq!(waits, [10, 20, 40, 320, 360, 360, 360]);
-    }
+    use super::*;
 
     #[test]
     fn a_wait_from_before_the_clock_was_set_back_is_over() {
@@ -105,7 +82,7 @@ mod tests {
                 not_before: Some(after(now, Duration::from_secs(seconds))),
                 ..Attempt::default()
             };
-            waits_until(&attempt, now).is_some()
+            waits_until(&attempt, Task::Whole, now).is_some()
         };
         assert_eq!([0, 1, 360, 361].map(waits), [false, true, true, false]);
     }

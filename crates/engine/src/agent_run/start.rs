@@ -1,28 +1,38 @@
 //! The Job of the next attempt: what it needs before it can be made.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jangar_api::{
-    agents::agent_run::{AgentRunStatus, RuntimeType},
+    agents::agent_run::{AgentRun, AgentRunStatus, RuntimeType},
     condition::{ConditionStatus, ConditionType},
+    labels,
     reason::Reason,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
+use serde_json::Value;
 
 use super::{
-    Situation, jobs,
+    Situation, Standing,
+    admission::{self, Admission},
+    jobs,
     leftovers::after,
     references::{self, Lacking, Resolved, Unresolved},
     retry, spec_hash,
     stamp::Stamp,
+    steps::{self, Earlier},
+    task::{self, Task},
     token, version_control,
 };
 use crate::{
-    decision::{Decision, Effect, NewJob, Occupant, Plan, Refusal, Rejection, TokenSight},
-    job::{self, JobRequest},
+    decision::{
+        Decision, Effect, NewJob, NewToken, Occupant, Plan, Question, Refusal, Rejection, TokenSight,
+    },
+    job::{self, BuiltJob, JobRequest, Place, StepOfRun},
+    queue,
     vcs::{Resolution, TokenStamp, VcsStamp},
+    waiting::{Gate, Waiting},
 };
 
 /// How long after a refusal that may pass, such as a quota, the Job is tried again. No event tells when it has.
@@ -36,13 +46,76 @@ const OCCUPIED_RETRY: Duration = Duration::from_secs(30);
 /// How long until something that is not watched and is missing is looked for again, for as long as the grace lasts.
 const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
 
+/// What can be done about a run that has not started.
+pub(super) enum Next {
+    Unsure(Question),
+    Waits {
+        waiting: Waiting,
+        /// When to look again although nothing happened.
+        look_at: Option<Timestamp>,
+    },
+    /// It has everything else, and waits for its turn.
+    Queues {
+        waiting: Waiting,
+        /// Why it will start without version control, if it will. That is recorded, so that it waits for it only once.
+        without: Option<Rejection>,
+    },
+    /// It can never start as it was written.
+    Wrong(Rejection),
+    /// It cannot go on, because an earlier step did not report what this one needs.
+    Fails(Rejection),
+    /// Another run is executed in its place.
+    Duplicate(String),
+    Starts(Vec<Effect>),
+}
+
 /// Makes the Job of the next attempt.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
-    if let Some(due) = retry::waits_until(&situation.attempt, situation.now) {
-        return Decision::Act(Plan {
-            wake_at: Some(due),
+    carry_on(situation, next(situation))
+}
+
+/// What follows if not all that the run refers to is there, or something of it is wrong.
+pub(super) fn unresolved(situation: &Situation<'_>, unresolved: Unresolved) -> Decision<AgentRunStatus> {
+    carry_on(situation, lacks(situation, unresolved))
+}
+
+pub(super) fn carry_on(situation: &Situation<'_>, next: Next) -> Decision<AgentRunStatus> {
+    match next {
+        Next::Unsure(question) => Decision::look(question),
+        Next::Waits { waiting, look_at } => waits(situation, &waiting, look_at),
+        Next::Queues { waiting, without } => queues(situation, &waiting, without.as_ref()),
+        Next::Wrong(rejection) => reject(situation, &rejection),
+        Next::Fails(why) => fail(situation, &why),
+        Next::Duplicate(of) => admission::duplicate(situation, &of),
+        Next::Starts(effects) => Decision::Act(Plan {
+            effects,
             ..Plan::nothing()
-        });
+        }),
+    }
+}
+
+/// Why the run has no Job yet.
+pub(super) fn standing(situation: &Situation<'_>) -> Standing {
+    next(situation).into()
+}
+
+impl From<Next> for Standing {
+    fn from(next: Next) -> Self {
+        match next {
+            Next::Unsure(question) => Self::Unsure(BTreeSet::from([question])),
+            Next::Waits { waiting, .. } | Next::Queues { waiting, .. } => Self::Waits(Box::new(waiting)),
+            Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Self::Goes,
+        }
+    }
+}
+
+fn next(situation: &Situation<'_>) -> Next {
+    if let Some(due) = retry::waits_until(&situation.attempt, situation.task, situation.now) {
+        let attempt = situation.attempt.current();
+        return Next::Waits {
+            waiting: Waiting::at(Gate::Retry { attempt, due }).until(due),
+            look_at: Some(due),
+        };
     }
     if let Some(refusal) = &situation.observed.refusal {
         return refused(situation, refusal);
@@ -51,42 +124,178 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         return occupied(situation, occupant);
     }
     match first_effects(situation) {
-        Ok(effects) => Decision::Act(Plan {
-            effects,
-            ..Plan::nothing()
-        }),
-        Err(Unresolved::Unsure(question)) => Decision::look(question),
-        Err(Unresolved::Lacking(lacking)) => lacking_reference(situation, lacking),
-        Err(Unresolved::Wrong(rejection)) => reject(situation, &rejection),
+        Err(unresolved) => lacks(situation, unresolved),
+        Ok(effects) if lacks_token(situation, &effects) => Next::Starts(effects),
+        // The queue comes last: nobody has a slot who could not use it.
+        Ok(effects) => match slot(situation, Some(situation.job_name())) {
+            Some(Next::Waits { waiting, .. }) => Next::Queues {
+                waiting,
+                without: skipped(situation.task, &effects),
+            },
+            Some(next) => next,
+            None => Next::Starts(effects),
+        },
     }
+}
+
+/// Whether the run waits for a token that could not be had. That is tried before the queue is asked: a turn that it could not
+/// use would be in vain, and the wait for one would hide how long it has waited for the token.
+fn lacks_token(situation: &Situation<'_>, effects: &[Effect]) -> bool {
+    let mints = effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::MintToken(_)));
+    mints && waiting_since(situation, &Reason::VcsAuthUnavailable).is_some()
+}
+
+/// Why the Job that is about to be made has no version control, if it has none that was asked for.
+fn skipped(task: Task<'_>, effects: &[Effect]) -> Option<Rejection> {
+    effects.iter().find_map(|effect| {
+        let Effect::CreateJob(new) = effect else {
+            return None;
+        };
+        version_control::skipped(task, &Stamp::of(&new.job).vcs?)
+    })
+}
+
+pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
+    match unresolved {
+        Unresolved::Unsure(question) => Next::Unsure(question),
+        Unresolved::Lacking(lacking) => lacking_reference(situation, lacking),
+        Unresolved::Wrong(rejection) => Next::Wrong(rejection),
+        Unresolved::NotReported(why) => Next::Fails(why),
+    }
+}
+
+/// What follows from what the queue says; nothing if the run may start. Without a Job it is the run itself that takes the slot.
+pub(super) fn slot(situation: &Situation<'_>, job: Option<String>) -> Option<Next> {
+    match admission::of(situation, job) {
+        Admission::Unasked(question) => Some(Next::Unsure(question)),
+        Admission::Waits(waiting) => Some(Next::Waits {
+            waiting,
+            look_at: None,
+        }),
+        Admission::Duplicate(of) => Some(Next::Duplicate(of)),
+        Admission::Granted => None,
+    }
+}
+
+/// Says what the run waits for. Between two attempts its other conditions say so already.
+fn waits(
+    situation: &Situation<'_>,
+    waiting: &Waiting,
+    look_at: Option<Timestamp>,
+) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    if !matches!(waiting.gate, Gate::Retry { .. }) {
+        next.waits(waiting);
+    }
+    Decision::Act(Plan {
+        status: next.into_status(),
+        wake_at: look_at,
+        ..Plan::nothing()
+    })
+}
+
+/// Says that the run waits for its turn.
+fn queues(
+    situation: &Situation<'_>,
+    waiting: &Waiting,
+    without: Option<&Rejection>,
+) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    if without.is_some() {
+        next.version_control_skipped(without);
+    }
+    next.waits(waiting);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        ..Plan::nothing()
+    })
 }
 
 /// The Job and what it needs, once all that the run refers to is there and allows it.
+///
+/// Before the first step of a workflow starts, all of them have to be possible: a mistake in the last one would otherwise
+/// show when the others have done their work. A step that starts later finds what is there by then, and waits for what is not.
 fn first_effects(situation: &Situation<'_>) -> Result<Vec<Effect>, Unresolved> {
-    acceptable(situation).map_err(Unresolved::Wrong)?;
-    let resolved = references::resolve(situation)?;
-    build(situation, &resolved)
+    let task = situation.task;
+    let is_new = situation.attempt.number == 0;
+    let later: Vec<Task<'_>> = task.onwards(situation.run).skip(1).filter(|_| is_new).collect();
+    acceptable(situation, &later)?;
+    let reports = steps::reported(task, situation.status);
+    let effects = effects_of(situation, task, Earlier::Ran(&reports))?;
+    for task in later {
+        effects_of(situation, task, Earlier::NotRun)?;
+    }
+    Ok(effects)
+}
+
+/// The Job of a task and what it needs.
+fn effects_of(
+    situation: &Situation<'_>,
+    task: Task<'_>,
+    earlier: Earlier<'_>,
+) -> Result<Vec<Effect>, Unresolved> {
+    let made = || {
+        let parameters = steps::parameters(task, situation.run, earlier).map_err(Unresolved::NotReported)?;
+        let resolved = references::resolve(situation, task)?;
+        let run = task.run(situation.run, parameters);
+        build(situation, task, &run, &resolved, earlier)
+    };
+    made().map_err(|why: Unresolved| why.of(task))
 }
 
 /// Whether the run makes sense by itself, and this version can execute it.
-fn acceptable(situation: &Situation<'_>) -> Result<(), Rejection> {
-    match &situation.run.spec.runtime.type_ {
-        RuntimeType::Job => job::check_run(situation.run, situation.settings),
-        other @ (RuntimeType::Workflow
-        | RuntimeType::Temporal
-        | RuntimeType::Custom
-        | RuntimeType::Other(_)) => Err(Rejection::new(
-            Reason::UnsupportedRuntime,
-            format!("spec.runtime.type is {other}, which this version does not execute: use job"),
-        )),
+fn acceptable(situation: &Situation<'_>, later: &[Task<'_>]) -> Result<(), Unresolved> {
+    let run = situation.run;
+    match &run.spec.runtime.type_ {
+        RuntimeType::Job => job::check_run(run, situation.settings).map_err(Unresolved::Wrong),
+        RuntimeType::Workflow => {
+            steps::check(run).map_err(Unresolved::Wrong)?;
+            [situation.task].iter().chain(later).try_for_each(|task| {
+                let parameters =
+                    steps::parameters(*task, run, Earlier::NotRun).map_err(Unresolved::NotReported)?;
+                job::check_run(&task.run(run, parameters), situation.settings)
+                    .map_err(|why| Unresolved::Wrong(why).of(*task))
+            })
+        }
+        // One of the runtime `custom` that was accepted as something else is given up before it comes here.
+        other @ (RuntimeType::Temporal | RuntimeType::Custom | RuntimeType::Other(_)) => {
+            Err(Unresolved::Wrong(Rejection::new(
+                Reason::UnsupportedRuntime,
+                format!(
+                    "spec.runtime.type is {other}, which this version does not execute: use job, workflow or custom"
+                ),
+            )))
+        }
     }
 }
 
-fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effect>, Unresolved> {
+/// Makes the Job of a task, or the token that it needs first. `run` is the run as the task sees it.
+fn build(
+    situation: &Situation<'_>,
+    task: Task<'_>,
+    run: &AgentRun,
+    resolved: &Resolved<'_>,
+    earlier: Earlier<'_>,
+) -> Result<Vec<Effect>, Unresolved> {
     let spec_hash = spec_hash(&situation.run.spec);
+    let nothing = Value::Object(serde_json::Map::new());
+    let reports = match earlier {
+        Earlier::NotRun => &nothing,
+        Earlier::Ran(reports) => reports,
+    };
     let request = JobRequest {
-        run: situation.run,
-        attempt: situation.attempt.current(),
+        run,
+        place: Place {
+            step: task.number(),
+            attempt: situation.attempt.current(),
+        },
+        step: task.step().map(|step| StepOfRun {
+            name: task::name(step.spec),
+            earlier: reports,
+            timeout_seconds: step.spec.timeout_seconds.map(task::not_negative),
+        }),
         agent: resolved.agent,
         provider: resolved.provider,
         implementation: resolved.implementation,
@@ -95,9 +304,9 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         nats_auth: references::nats_auth(situation, resolved.agent)?,
         vcs: None,
         spec_hash: &spec_hash,
-        admitted_at: situation.now,
+        admitted_at: admission::admitted_at(situation),
     };
-    let vcs = match version_control::resolve(situation, resolved) {
+    let vcs = match version_control::resolve(situation, task, run, resolved, earlier) {
         Ok(vcs) => vcs,
         Err(unclear) => {
             // What is wrong with the rest of the run is said first: no repository would help it.
@@ -113,23 +322,16 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
         ..request
     };
     let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
-    let attempts_allowed = job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
-        .map_err(Unresolved::Wrong)?;
-    let system_prompt_hash = match &built.system_prompt_source {
-        Some(source) => references::prompt_hash(situation, source)?,
-        None => built.system_prompt_hash,
-    };
-    let stamp = Stamp {
-        attempts_allowed,
-        system_prompt_hash,
-        contract: built.contract,
-        vcs: VcsStamp::of(&vcs),
-    };
-    let Some(stamp) = with_token(situation, stamp, &vcs) else {
+    let stamp = stamp(situation, task, resolved, &built, &vcs)?;
+    match with_token(situation, request.place, stamp, &vcs) {
         // All else is well, so that a token is made for something.
-        return Ok(mint(situation, &vcs).into_iter().collect());
-    };
-    stamp.put_on(&mut built.job);
+        Err(new) => return Ok(vec![Effect::MintToken(new)]),
+        Ok(stamp) => stamp.put_on(&mut built.job),
+    }
+    if let Some(repository) = repository(situation, &vcs) {
+        let annotations = built.job.annotations_mut();
+        annotations.insert(labels::REPOSITORY.to_owned(), repository);
+    }
     let files = built
         .config_map
         .map(|files| Effect::CreateConfigMap(Box::new(files)));
@@ -140,40 +342,71 @@ fn build(situation: &Situation<'_>, resolved: &Resolved<'_>) -> Result<Vec<Effec
     Ok(files.into_iter().chain([job]).collect())
 }
 
-/// The stamp of a Job with the token it needs; `None` if that has to be made first.
-fn with_token(situation: &Situation<'_>, stamp: Stamp, vcs: &Resolution) -> Option<Stamp> {
+/// What the Job carries for the status of the run.
+fn stamp(
+    situation: &Situation<'_>,
+    task: Task<'_>,
+    resolved: &Resolved<'_>,
+    built: &BuiltJob,
+    vcs: &Resolution,
+) -> Result<Stamp, Unresolved> {
+    let attempts_allowed = match task.attempts() {
+        Some(attempts) => attempts,
+        None => job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
+            .map_err(Unresolved::Wrong)?,
+    };
+    let system_prompt_hash = match &built.system_prompt_source {
+        Some(source) => references::prompt_hash(situation, source)?,
+        None => built.system_prompt_hash.clone(),
+    };
+    Ok(Stamp {
+        attempts_allowed,
+        system_prompt_hash,
+        contract: built.contract.clone(),
+        vcs: VcsStamp::of(vcs),
+    })
+}
+
+/// The stamp of a Job with the token it needs. The error is the token that has to be made first.
+fn with_token(
+    situation: &Situation<'_>,
+    place: Place,
+    stamp: Stamp,
+    vcs: &Resolution,
+) -> Result<Stamp, Box<NewToken>> {
     let Resolution::Ready(ready) = vcs else {
-        return Some(stamp);
+        return Ok(stamp);
     };
-    let Some(new) = token::wanted(situation, ready) else {
-        return Some(stamp);
+    let Some(new) = token::wanted(situation, place, ready) else {
+        return Ok(stamp);
     };
-    let Some(TokenSight::Ready { expires_at }) = &situation.observed.token else {
-        return None;
+    let secret = new.secret.name_any();
+    let Some(TokenSight::Ready { expires_at }) = situation.observed.tokens.get(&secret) else {
+        return Err(Box::new(new));
     };
     let token = TokenStamp {
-        secret: new.secret.name_any(),
+        secret,
         api: new.api,
         repository: new.repository,
         writes: new.writes,
         expires_at: *expires_at,
     };
-    Some(Stamp {
+    Ok(Stamp {
         vcs: stamp.vcs.map(|vcs| vcs.with_token(token)),
         ..stamp
     })
 }
 
-fn mint(situation: &Situation<'_>, vcs: &Resolution) -> Option<Effect> {
-    let Resolution::Ready(ready) = vcs else {
-        return None;
-    };
-    let new = token::wanted(situation, ready)?;
-    Some(Effect::MintToken(Box::new(new)))
+/// The repository whose slot the Job takes: the one that it works on, else the one of the run.
+fn repository(situation: &Situation<'_>, vcs: &Resolution) -> Option<String> {
+    match vcs {
+        Resolution::Ready(ready) => Some(ready.repository.to_lowercase()),
+        Resolution::Unasked | Resolution::Skipped(_) => queue::repository_of(situation.run),
+    }
 }
 
 /// Something the run refers to is not there, or cannot be read: it has the grace to come, or to be mended.
-fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Decision<AgentRunStatus> {
+fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Next {
     let Lacking { why, remedy, watched } = lacking;
     let grace = situation.settings.runs.reference_grace;
     let since = waiting_since(situation, &why.reason).unwrap_or(situation.now);
@@ -184,17 +417,13 @@ fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Decision<Ag
             why.message,
             grace.as_secs()
         );
-        return reject(situation, &Rejection::new(why.reason, message));
+        return Next::Wrong(Rejection::new(why.reason, message));
     }
-    let mut next = situation.next_status();
-    let message = format!("{}: {remedy} before {deadline}, or the run fails", why.message);
-    next.blocked(&why.reason, &message);
     let look_again = after(situation.now, UNWATCHED_RETRY).min(deadline);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        wake_at: Some(if watched { deadline } else { look_again }),
-        ..Plan::nothing()
-    })
+    Next::Waits {
+        waiting: Waiting::at(Gate::Reference { why, remedy }).until(deadline),
+        look_at: Some(if watched { deadline } else { look_again }),
+    }
 }
 
 /// Since when the run has been blocked for this reason.
@@ -209,87 +438,74 @@ pub(super) fn waiting_since(situation: &Situation<'_>, reason: &Reason) -> Optio
 }
 
 /// The API server does not take the Job.
-fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Decision<AgentRunStatus> {
+fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Next {
     if refusal.code != 403 {
         let message = format!(
             "the API server refused the Job of the run or its files: {}",
             refusal.message
         );
-        return reject(situation, &Rejection::new(Reason::JobRejected, message));
+        return Next::Wrong(Rejection::new(Reason::JobRejected, message));
     }
-    let mut next = situation.next_status();
-    next.blocked(
-        &Reason::JobForbidden,
-        &format!(
-            "the API server does not let the Job of the run in: {}; it is tried again every {} s",
-            refusal.message,
-            FORBIDDEN_RETRY.as_secs()
-        ),
-    );
-    Decision::Act(Plan {
-        status: next.into_status(),
-        wake_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
-        ..Plan::nothing()
-    })
+    Next::Waits {
+        waiting: Waiting::at(Gate::Forbidden {
+            words: refusal.message.clone(),
+            retry: FORBIDDEN_RETRY,
+        }),
+        look_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
+    }
 }
 
 /// Another ConfigMap has the name of the one with the run's files. What is in it is not ours, so the Job must not mount it.
-fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Decision<AgentRunStatus> {
+fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Next {
     let Occupant { name, owner } = occupant;
     let of_earlier_run = owner
         .as_ref()
         .is_some_and(|owner| owner.kind == "AgentRun" && owner.name == situation.observed.key.name);
-    let (message, retry) = if of_earlier_run {
-        let message = format!(
-            "ConfigMap {name} belongs to an earlier run of this name, and Kubernetes is removing it; the run starts when it \
-             has gone"
-        );
-        (message, TERMINATING_RETRY)
+    let config_map = name.clone();
+    let (gate, retry) = if of_earlier_run {
+        (Gate::PreviousFiles { config_map }, TERMINATING_RETRY)
     } else {
-        let whose = match owner {
-            Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
-            None => "does not belong to it".to_owned(),
+        let gate = Gate::FilesTaken {
+            config_map,
+            owner: owner.clone(),
+            retry: OCCUPIED_RETRY,
         };
-        let message = format!(
-            "the run needs a ConfigMap called {name} for its files, and there is one that {whose}: delete that ConfigMap, or \
-             submit the run under another name; it is looked for again every {} s",
-            OCCUPIED_RETRY.as_secs()
-        );
-        (message, OCCUPIED_RETRY)
+        (gate, OCCUPIED_RETRY)
     };
-    let mut next = situation.next_status();
-    next.blocked(&Reason::NameTaken, &message);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        wake_at: situation.now.checked_add(retry).ok(),
-        ..Plan::nothing()
-    })
+    Next::Waits {
+        waiting: Waiting::at(gate),
+        look_at: situation.now.checked_add(retry).ok(),
+    }
+}
+
+/// What the run waits for while another Job has the name of its own, if that one is going away.
+pub(super) fn previous_job(situation: &Situation<'_>, job: &Job) -> Option<Waiting> {
+    let of_earlier_run = jobs::owner_run(job, &situation.observed.key.name).is_some();
+    let going = of_earlier_run || jobs::is_deleting(job);
+    going.then(|| Waiting::at(Gate::PreviousJob { job: job.name_any() }))
 }
 
 /// Another Job has the name.
 pub(super) fn name_taken(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
-    let name = job.name_any();
-    let of_earlier_run = jobs::owner_run(job, &situation.observed.key.name).is_some();
-    let mut next = situation.next_status();
-    if of_earlier_run || jobs::is_deleting(job) {
-        let message = format!(
-            "Job {name} is still there and belongs to something else that is going away; the run starts when it has gone"
-        );
-        next.blocked(&Reason::PreviousJobTerminating, &message);
-        return Decision::Act(Plan {
-            status: next.into_status(),
-            wake_at: situation.now.checked_add(TERMINATING_RETRY).ok(),
-            ..Plan::nothing()
-        });
+    if let Some(waiting) = previous_job(situation, job) {
+        let look_at = situation.now.checked_add(TERMINATING_RETRY).ok();
+        return waits(situation, &waiting, look_at);
     }
+    let name = job.name_any();
     let message = format!(
         "the run needs a Job called {name}, and there is one that does not belong to it: delete that Job, or choose another \
          name for the run"
     );
-    next.failed(situation.now, &Reason::NameTaken, &message);
+    fail(situation, &Rejection::new(Reason::NameTaken, message))
+}
+
+/// The run has failed, although it was written as it should be.
+fn fail(situation: &Situation<'_>, why: &Rejection) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    next.failed(situation.now, &why.reason, &why.message);
     Decision::Act(Plan {
         status: next.into_status(),
-        notices: vec![situation.warning(Reason::NameTaken, message)],
+        notices: vec![situation.warning(why.reason.clone(), why.message.clone())],
         ..Plan::nothing()
     })
 }

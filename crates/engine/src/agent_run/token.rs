@@ -3,11 +3,7 @@
 //! It lives in a Secret that the run owns, one for each attempt, and never stands in a Job. The pod gets it as a variable when
 //! it starts, and as a file that Kubernetes brings up to date when the token is renewed.
 
-use jangar_api::{
-    agents::{agent_run::AgentRunStatus, version_control_provider::VersionControlProvider},
-    names::DnsLabel,
-    values,
-};
+use jangar_api::{agents::agent_run::AgentRunStatus, labels, values};
 use jiff::{Span, Timestamp};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Secret},
@@ -18,8 +14,8 @@ use super::{Observed, Situation, leftovers::sooner, stamp::Stamp};
 use crate::{
     conditions::touched,
     decision::{Decision, Effect, KeyHolder, NewToken, Plan, TokenSight},
-    job,
-    vcs::{AppKey, Auth, Credentials, StoredValue, TokenStamp, VersionControl, api_address},
+    job::{self, Place},
+    vcs::{AppKey, Auth, Credentials, StoredValue, TokenStamp, VcsStamp, VersionControl, api_address},
 };
 
 /// The longest time before its end at which a token is renewed, in seconds.
@@ -32,28 +28,30 @@ fn margin(ttl_seconds: i64) -> Span {
     Span::new().seconds((ttl_seconds / 10).clamp(MARGIN_MIN, MARGIN_MAX))
 }
 
-/// The name of the Secret of an attempt.
-pub(super) fn secret_name(run: &str, attempt: u32) -> DnsLabel {
-    DnsLabel::join(run, &job::of_attempt("vcs-token", attempt))
-}
-
-/// The Secret and the App that its token comes from, if the run shows who it is with one.
-pub(super) fn wanted(situation: &Situation<'_>, vcs: &VersionControl) -> Option<NewToken> {
+/// The Secret and the App that the token of an attempt comes from, if the run shows who it is with one.
+pub(super) fn wanted(situation: &Situation<'_>, place: Place, vcs: &VersionControl) -> Option<NewToken> {
     let Credentials::App(app) = &vcs.auth.credentials else {
         return None;
     };
     let api = vcs.addresses.api.clone()?;
     let writes = vcs.access == crate::vcs::Access::ReadWrite;
-    new_token(situation, app, api, &vcs.repository, writes)
+    let purpose = Purpose {
+        place,
+        repository: &vcs.repository,
+        writes,
+    };
+    new_token(situation, app, api, purpose)
 }
 
-fn new_token(
-    situation: &Situation<'_>,
-    app: &AppKey,
-    api: String,
-    repository: &str,
+/// What a token is for.
+#[derive(Clone, Copy, Debug)]
+struct Purpose<'a> {
+    place: Place,
+    repository: &'a str,
     writes: bool,
-) -> Option<NewToken> {
+}
+
+fn new_token(situation: &Situation<'_>, app: &AppKey, api: String, purpose: Purpose<'_>) -> Option<NewToken> {
     let AppKey {
         app_id,
         installation_id,
@@ -70,15 +68,9 @@ fn new_token(
     };
     let ttl = i64::try_from(token_ttl.as_secs()).unwrap_or(i64::MAX);
     let metadata = ObjectMeta {
-        name: Some(secret_name(&situation.observed.key.name, situation.attempt.current()).into()),
+        name: Some(job::token_name(&situation.observed.key.name, purpose.place).into()),
         namespace: Some(situation.observed.key.namespace.clone()),
-        labels: Some(
-            [(
-                jangar_api::labels::AGENT_RUN.to_owned(),
-                situation.observed.key.name.clone(),
-            )]
-            .into(),
-        ),
+        labels: Some([(labels::AGENT_RUN.to_owned(), situation.observed.key.name.clone())].into()),
         owner_references: Some(vec![job::owned_by(situation.run)]),
         ..Default::default()
     };
@@ -92,8 +84,8 @@ fn new_token(
         installation_id: installation_id.clone(),
         key_secret: key_secret.clone(),
         key: key.clone(),
-        repository: repository.to_owned(),
-        writes,
+        repository: purpose.repository.to_owned(),
+        writes: purpose.writes,
         good_until: situation.now.saturating_add(margin(ttl)).unwrap_or(situation.now),
         used_until: situation
             .now
@@ -111,7 +103,10 @@ pub(super) fn kept_fresh(
     let Decision::Act(mut plan) = decision else {
         return decision;
     };
-    let Some(stamp) = Stamp::of(job).vcs.and_then(|vcs| vcs.token) else {
+    let Some(vcs) = Stamp::of(job).vcs else {
+        return Decision::Act(plan);
+    };
+    let Some(stamp) = &vcs.token else {
         return Decision::Act(plan);
     };
     // A first status that is to be written says how long the first token lasts.
@@ -123,12 +118,12 @@ pub(super) fn kept_fresh(
         .clone()
         .unwrap_or_default();
     let expires_at = noted.token_expires_at.map_or(stamp.expires_at, |at| at.0);
-    let Some(new) = renewal(situation, &stamp) else {
+    let Some(new) = renewal(situation, &vcs, stamp) else {
         return Decision::Act(plan);
     };
     let margin = new.good_until.duration_since(situation.now);
     let due = |expires_at: Timestamp| expires_at.saturating_sub(margin).unwrap_or(expires_at);
-    let again = match &situation.observed.token {
+    let again = match situation.observed.tokens.get(&stamp.secret) {
         Some(TokenSight::Ready { expires_at: renewed }) => {
             if *renewed != expires_at {
                 note(situation, &mut plan, *renewed);
@@ -152,15 +147,21 @@ fn after_failure(now: Timestamp) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// What renews the token, as long as the provider is there.
-fn renewal(situation: &Situation<'_>, stamp: &TokenStamp) -> Option<NewToken> {
-    let provider: &VersionControlProvider = situation.observed.references.vcs.as_ref()?.seen()?;
+/// What renews the token, as long as the provider that the Job was made with is there.
+fn renewal(situation: &Situation<'_>, vcs: &VcsStamp, stamp: &TokenStamp) -> Option<NewToken> {
+    let name = vcs.status.as_ref()?.provider.as_ref()?;
+    let provider = situation.observed.references.vcs.get(name)?.seen()?;
     let auth = Auth::of_provider(&provider.spec, &situation.settings.vcs)?;
     let Credentials::App(app) = &auth.credentials else {
         return None;
     };
     let api = api_address(&provider.spec, &auth)?;
-    new_token(situation, app, api, &stamp.repository, stamp.writes)
+    let purpose = Purpose {
+        place: situation.attempt.current_place(),
+        repository: &stamp.repository,
+        writes: stamp.writes,
+    };
+    new_token(situation, app, api, purpose)
 }
 
 fn note(situation: &Situation<'_>, plan: &mut Plan<AgentRunStatus>, expires_at: Timestamp) {

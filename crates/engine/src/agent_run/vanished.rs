@@ -1,25 +1,32 @@
 //! A Job that went away before its end was recorded: deleted by somebody, or gone without a trace. What it was doing may have
-//! been done, so it is never done again blindly.
+//! been done, so it is never done again blindly: only a step that says so is tried again, and only when no pod is left.
 
 use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, follow, jobs,
+    NextStatus, Situation,
+    attempt::Attempt,
+    evidence, follow, jobs,
     leftovers::{self, Stopping},
-    outcome::{self, Verdict},
+    outcome::{self, Ending, Verdict},
+    retry,
 };
-use crate::decision::{Decision, ObjectId, Plan, PodSight};
+use crate::decision::{Decision, ObjectId, Plan, PodSight, Rejection};
 
 /// Somebody else deleted the Job while its pod was working.
 pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
     let name = job.name_any();
     let mut next = follow::recorded(situation, job);
-    if jobs::had_a_pod(job) || !sight.pods().is_empty() {
+    let known = evidence::of_deleted(job);
+    // What a Job shows changes while it goes, and each change would be a write: what was noticed first is told.
+    if (jobs::had_a_pod(job) || !sight.pods().is_empty()) && !next.is_warned_of(&Reason::WorkflowJobDeleted) {
         next.warn(
             &Reason::WorkflowJobDeleted,
-            &format!("Job {name} was deleted by somebody else before it ended; its pod is being stopped"),
+            &format!(
+                "Job {name} was deleted by somebody else before it ended; its pod is being stopped ({known})"
+            ),
         );
     }
     match leftovers::stop(job, situation.observed, situation.now) {
@@ -33,9 +40,10 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
         Stopping::Stopped => {
             let message = format!(
                 "Job {name} was deleted by somebody else before it ended, and its pod has stopped: submit the run again if \
-                 its work is still wanted"
+                 its work is still wanted ({known})"
             );
-            without_result(situation, next, &Reason::WorkflowJobDeleted, &message)
+            let why = Rejection::new(Reason::WorkflowJobDeleted, message);
+            without_result(situation, next, why, Some(job))
         }
     }
 }
@@ -43,36 +51,23 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
 /// The Job is gone, and a live read has said so.
 pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentRunStatus> {
     let sight = situation.observed.pods_of(&job.uid);
+    let missing = situation.task.job_missing();
     let mut next = situation.next_status();
+    let known = evidence::of_missing(situation, job);
+    let name = &job.name;
     if let Some(pod) = sight.pods().iter().find(|pod| jobs::has_ended(pod)) {
-        let ending = outcome::of_pod(pod);
-        next.warn(
-            &Reason::JobMissing,
-            &format!("Job {} is gone; its pod was still there", job.name),
-        );
-        if ending.verdict == Verdict::Succeeded {
-            return follow::succeed(situation, next, &ending);
-        }
-        next.status.outcome = Some(ending.report);
-        next.failed(
-            ending.at.unwrap_or(situation.now),
-            &Reason::JobMissing,
-            &ending.message,
-        );
-        return Decision::Act(Plan {
-            status: next.into_status(),
-            notices: vec![situation.warning(Reason::JobMissing, ending.message)],
-            ..Plan::nothing()
-        });
+        let told = format!("Job {name} is gone; its pod was still there ({known})");
+        next.warn(&missing, &told);
+        return with_result(situation, next, &outcome::of_pod(pod), &told);
     }
     match leftovers::stop_pods_of(&job.uid, situation) {
         Stopping::Unsure(question) => Decision::look(question),
         Stopping::Going { effects, wake_at } => {
-            let pods = jobs::names(sight.pods().iter().map(AsRef::as_ref));
-            next.warn(
-                &Reason::JobMissing,
-                &format!("Job {} is gone; its pod {pods} is being stopped", job.name),
-            );
+            if !next.is_warned_of(&missing) {
+                let pods = jobs::names(sight.pods().iter().map(AsRef::as_ref));
+                let told = format!("Job {name} is gone; its pod {pods} is being stopped ({known})");
+                next.warn(&missing, &told);
+            }
             Decision::Act(Plan {
                 effects,
                 status: next.into_status(),
@@ -82,27 +77,66 @@ pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentR
         }
         Stopping::Stopped => {
             let message = format!(
-                "Job {} is gone, and nothing is left of it to read a result from: submit the run again if its work is still \
-                 wanted",
-                job.name
+                "Job {name} is gone, and nothing is left of it to read a result from: submit the run again if its work is \
+                 still wanted ({known})"
             );
-            without_result(situation, next, &Reason::JobMissing, &message)
+            without_result(situation, next, Rejection::new(missing, message), None)
         }
     }
 }
 
-/// Ends the run; what an earlier attempt reported is not its result.
+/// The attempt that takes the place of one whose Job is not there any more, where the step asks for it.
+fn replacement(situation: &Situation<'_>, job: Option<&Job>) -> Option<Attempt> {
+    let allowed = situation.attempts_allowed(job);
+    let wanted = situation.task.replaces_missing_job();
+    let next = retry::next_attempt(situation, Verdict::Failed, allowed);
+    next.filter(|_| wanted)
+}
+
+/// Ends the task as its pod did, unless the step asks for another attempt. That the Job is gone is told beside it.
+fn with_result(
+    situation: &Situation<'_>,
+    mut next: NextStatus<'_>,
+    ending: &Ending,
+    told: &str,
+) -> Decision<AgentRunStatus> {
+    let missing = situation.task.job_missing();
+    let mut decision = if ending.verdict == Verdict::Succeeded {
+        follow::succeed(situation, next, ending)
+    } else if let Some(attempt) = replacement(situation, None) {
+        let why = Rejection::new(missing.clone(), &ending.message);
+        retry::again(situation, next, &why, &attempt)
+    } else {
+        follow::report(&mut next, ending);
+        let at = ending.at.unwrap_or(situation.now);
+        next.failed(at, &missing, &situation.task.says(&ending.message));
+        Decision::Act(Plan {
+            status: next.into_status(),
+            ..Plan::nothing()
+        })
+    };
+    if let Decision::Act(plan) = &mut decision {
+        plan.notices.insert(0, situation.warning(missing, told));
+    }
+    decision
+}
+
+/// Ends the run, unless the step asks for another attempt; what an earlier attempt reported is not its result.
 fn without_result(
     situation: &Situation<'_>,
     mut next: NextStatus<'_>,
-    reason: &Reason,
-    message: &str,
+    why: Rejection,
+    job: Option<&Job>,
 ) -> Decision<AgentRunStatus> {
-    next.warn(reason, message);
-    next.failed(situation.now, reason, message);
+    next.warn(&why.reason, &why.message);
+    if let Some(attempt) = replacement(situation, job) {
+        return retry::again(situation, next, &why, &attempt);
+    }
+    let Rejection { reason, message } = situation.task.says_why(why);
+    next.failed(situation.now, &reason, &message);
     Decision::Act(Plan {
         status: next.into_status(),
-        notices: vec![situation.warning(reason.clone(), message)],
+        notices: vec![situation.warning(reason, message)],
         ..Plan::nothing()
     })
 }

@@ -1,17 +1,24 @@
-//! A Job whose pod has not ended: working, or not started, and then why.
+//! A Job whose pod has not ended: working, for too long or on a node that is silent, or not started, and then why.
 
 use std::time::Duration;
 
-use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason};
+use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ContainerStateWaiting, Pod, PodCondition},
+    core::v1::{ContainerStateWaiting, Pod},
 };
 use kube::ResourceExt;
 
-use super::{NextStatus, Situation, follow, jobs, leftovers::after};
-use crate::decision::{Decision, Plan, PodSight, Rejection};
+use super::{
+    NextStatus, Situation, Standing, follow, jobs,
+    leftovers::{after, sooner},
+    unreachable,
+};
+use crate::{
+    decision::{Decision, Plan, PodSight, Question, Rejection},
+    waiting::{Gate, Waiting},
+};
 
 /// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,17 +28,7 @@ const UNAVAILABLE_MAX: Duration = Duration::from_mins(5);
 /// What a pod waits for that does not run.
 struct Wait {
     since: Timestamp,
-    cause: Cause,
-    message: String,
-}
-
-/// Why a pod waits, and whether that can go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// A place, a volume, or just its turn. Somebody or something will give it.
-    NotReady,
-    /// Something that is not there, and will not come by itself.
-    Lacks(Need),
+    waiting: Waiting,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,27 +37,51 @@ enum Need {
     Configuration,
 }
 
-impl Cause {
-    const fn reason(self) -> Reason {
-        match self {
-            Self::NotReady => Reason::PodWaiting,
-            Self::Lacks(Need::Image) => Reason::ImageUnavailable,
-            Self::Lacks(Need::Configuration) => Reason::ConfigurationUnavailable,
-        }
+impl Wait {
+    /// Whether it lacks something that is not there and will not come by itself. Otherwise it is a place, a volume, or just
+    /// its turn: somebody or something will give it.
+    const fn is_vain(&self) -> bool {
+        matches!(self.waiting.gate, Gate::Image { .. } | Gate::Configuration { .. })
+    }
+}
+
+/// What the pod of a Job waits for.
+pub(super) fn standing(situation: &Situation<'_>, job: &Job) -> Standing {
+    let sight = situation.observed.pods_of(&jobs::uid(job));
+    if jobs::end(job).is_some() || sight.pods().iter().any(|pod| jobs::has_ended(pod)) {
+        return Standing::Goes;
+    }
+    match wait(situation, job, &sight) {
+        Some(wait) => Standing::Waits(Box::new(wait.waiting)),
+        None => Standing::Goes,
     }
 }
 
 /// The pod works, or does not start.
 pub(super) fn plan(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
     let mut next = follow::recorded(situation, job);
-    let first = situation.attempt.job.is_none() && situation.attempt.current() == 1;
+    let attempt = &situation.attempt;
+    let first = attempt.job.is_none() && attempt.current() == 1 && situation.task.is_first();
     let submitted = || situation.normal(Reason::Submitted, format!("Job {} was created", job.name_any()));
-    let wake_at = match wait(situation, job, sight) {
-        None => {
-            next.unblocked();
+    let wake_at = match limit(situation, job, sight) {
+        // What a cache shows may be old: it may have ended well long ago.
+        Some(limit) if situation.now >= limit.at && matches!(sight, PodSight::Cached(_)) => {
+            return Decision::look(Question::PodsOf(jobs::uid(job)));
+        }
+        Some(limit) if situation.now >= limit.at => {
+            next.given_up(&limit.why);
             None
         }
-        Some(wait) => tell(situation, &mut next, &wait),
+        limit => {
+            let look_again = match wait(situation, job, sight) {
+                None => {
+                    next.unblocked();
+                    None
+                }
+                Some(wait) => tell(situation, &mut next, &wait),
+            };
+            sooner(look_again, limit.map(|limit| limit.at))
+        }
     };
     Decision::Act(Plan {
         effects: Vec::new(),
@@ -70,6 +91,37 @@ pub(super) fn plan(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> De
     })
 }
 
+/// When an attempt is given up although its pod is there, and why.
+struct Limit {
+    at: Timestamp,
+    why: Rejection,
+}
+
+/// The first of the limits that an attempt has.
+fn limit(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Limit> {
+    let task = situation.task;
+    let silent = sight.pods().iter().filter_map(|pod| {
+        Some(Limit {
+            at: unreachable::given_up_at(pod)?,
+            why: task.says_why(unreachable::lost(pod)),
+        })
+    });
+    let timeout = task.timeout().map(|timeout| {
+        // Our own clock, where the Job has it: Kubernetes knows whole seconds only.
+        let began = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job));
+        let why = format!(
+            "attempt {} took longer than the {} s of its timeoutSeconds: raise it, or give the step less to do",
+            situation.attempt.current(),
+            timeout.as_secs()
+        );
+        Limit {
+            at: after(began.unwrap_or(situation.now), timeout),
+            why: task.says_why(Rejection::new(Reason::WorkflowStepTimedOut, why)),
+        }
+    });
+    silent.chain(timeout).min_by_key(|limit| limit.at)
+}
+
 /// Says what the pod waits for, once it is worth saying, and when to look again.
 fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Option<Timestamp> {
     let patience = after(wait.since, PATIENCE);
@@ -77,34 +129,30 @@ fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Op
     if situation.now < patience {
         return Some(patience);
     }
-    match wait.cause {
-        Cause::Lacks(_) if situation.now >= end => {
-            // One public word for both ends; the message says what was missing.
-            next.given_up(&Rejection::new(Reason::ImageUnavailable, &wait.message));
-            None
-        }
-        Cause::Lacks(_) => {
-            // A node alternates between two wordings of the same trouble; each change would be a write.
-            if !next.is_blocked(&wait.cause.reason()) {
-                next.blocked(&wait.cause.reason(), &wait.message);
-            }
-            Some(end)
-        }
-        Cause::NotReady => {
-            next.blocked(&wait.cause.reason(), &wait.message);
-            None
-        }
+    if !wait.is_vain() {
+        next.waits(&wait.waiting);
+        return None;
     }
+    if situation.now >= end {
+        // One public word for both ends; the message says what was missing.
+        let message = wait.waiting.to_string();
+        let why = Rejection::new(Reason::ImageUnavailable, message);
+        next.given_up(&situation.task.says_why(why));
+        return None;
+    }
+    // A node alternates between two wordings of the same trouble; each change would be a write.
+    if !next.is_blocked(&wait.waiting.reason()) {
+        next.waits(&wait.waiting);
+    }
+    Some(end)
 }
 
 /// What the pod of a Job waits for, if it does.
 fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> {
     let Some(pod) = sight.pods().first() else {
-        let name = job.name_any();
         return Some(Wait {
             since: jobs::created_at(job).unwrap_or(situation.now),
-            cause: Cause::NotReady,
-            message: format!("Job {name} has no pod yet: kubectl describe job {name} shows why"),
+            waiting: Waiting::at(Gate::NoPod { job: job.name_any() }),
         });
     };
     if !jobs::is_pending(pod) {
@@ -112,16 +160,14 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
     }
     let name = pod.name_any();
     let created = jobs::created_at(pod.as_ref()).unwrap_or(situation.now);
-    let scheduled = condition(pod, "PodScheduled");
+    let scheduled = jobs::pod_condition(pod, "PodScheduled");
     if let Some(refused) = scheduled.filter(|condition| condition.status == "False") {
-        let words = refused
-            .message
-            .as_deref()
-            .unwrap_or("the scheduler gives no reason");
         return Some(Wait {
             since: created,
-            cause: Cause::NotReady,
-            message: format!("pod {name} cannot be placed on a node: {words}"),
+            waiting: Waiting::at(Gate::Unscheduled {
+                pod: name,
+                words: refused.message.clone(),
+            }),
         });
     }
     // Its time on the node counts, not the one it waited for it.
@@ -129,37 +175,20 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
         .and_then(|condition| condition.last_transition_time.as_ref())
         .map_or(created, |time| time.0);
     let waiting = container_waiting(pod);
-    let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
-    let words = waiting.and_then(|waiting| waiting.message.as_deref());
-    let (cause, message) = match reason.and_then(|reason| Some((reason, need(reason)?))) {
-        Some((reason, need)) => (
-            Cause::Lacks(need),
-            format!(
-                "pod {name} cannot start ({reason}): {}; {}",
-                words.unwrap_or("no more is known"),
-                remedy(need)
-            ),
-        ),
-        None => (
-            Cause::NotReady,
-            match words {
-                Some(words) => format!("pod {name} is being started by its node: {words}"),
-                None => format!(
-                    "pod {name} is being started by its node: kubectl describe pod {name} shows what it waits for"
-                ),
-            },
-        ),
+    let cause = waiting.and_then(|waiting| waiting.reason.clone());
+    let words = waiting.and_then(|waiting| waiting.message.clone());
+    let needed = cause.as_deref().and_then(need);
+    let (pod, cause) = (name, cause.unwrap_or_default());
+    let waiting = match needed {
+        None => Waiting::at(Gate::Starting { pod, words }),
+        Some(Need::Image) => {
+            Waiting::at(Gate::Image { pod, cause, words }).until(after(since, UNAVAILABLE_MAX))
+        }
+        Some(Need::Configuration) => {
+            Waiting::at(Gate::Configuration { pod, cause, words }).until(after(since, UNAVAILABLE_MAX))
+        }
     };
-    Some(Wait {
-        since,
-        cause,
-        message,
-    })
-}
-
-fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|condition| condition.type_ == type_)
+    Some(Wait { since, waiting })
 }
 
 /// Why the first container that waits does so; init containers come first.
@@ -184,12 +213,5 @@ fn need(reason: &str) -> Option<Need> {
         | "RegistryUnavailable" => Some(Need::Image),
         "CreateContainerConfigError" | "CreateContainerError" => Some(Need::Configuration),
         _ => None,
-    }
-}
-
-const fn remedy(need: Need) -> &'static str {
-    match need {
-        Need::Image => "check spec.workload.image, and the Secrets that the image is pulled with",
-        Need::Configuration => "check the Secrets, ConfigMaps and volumes that the run and its provider name",
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The most retries a run may ask for. Each is a Job of its own, so a number typed by mistake would be costly.
-const RETRIES_MAX: u32 = 100;
+pub const RETRIES_MAX: u32 = 100;
 /// A finished Job is kept for at least this long, so that its log can be read.
 const TTL_MIN_SECONDS: u32 = 30;
 /// A finished Job is kept for at most a week: its pod takes up room in the cluster.
@@ -110,6 +110,12 @@ pub fn ttl_seconds(run: &AgentRun, settings: &Settings) -> Result<Option<u32>, R
     Ok(asked
         .filter(|seconds| *seconds > 0)
         .map(|seconds| seconds.clamp(TTL_MIN_SECONDS, TTL_MAX_SECONDS)))
+}
+
+/// How long the archived logs of a run are kept. It has nothing to do with how long its Job is.
+pub fn log_retention_seconds(run: &AgentRun, settings: &Settings) -> Result<u32, Rejection> {
+    let asked = RuntimeConfig::read(run)?.log_retention_seconds;
+    Ok(asked.unwrap_or(settings.runner.log_retention_seconds))
 }
 
 fn not_negative(number: Int32) -> u32 {

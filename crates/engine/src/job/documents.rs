@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Identity, JobRequest,
+    Identity, JobRequest, StepOfRun,
     contract::{Metadata, Payload},
     paths,
     policy::present,
@@ -41,6 +41,8 @@ const _: () = assert!(AGENT_GRACE_SECONDS < POD_GRACE_SECONDS);
 struct RunDocument<'a> {
     provider: &'a str,
     agent_run: Identity<'a>,
+    #[serde(flatten)]
+    of_workflow: Option<OfWorkflow<'a>>,
     implementation: &'a ImplementationSpecSpec,
     parameters: &'a BTreeMap<String, String>,
     memory: Option<MemoryOfRun<'a>>,
@@ -51,6 +53,22 @@ struct RunDocument<'a> {
     system_prompt: Option<&'a str>,
     #[serde(flatten)]
     payload: Payload<'a>,
+}
+
+/// Where in its workflow a step stands, and what came before it.
+#[derive(Debug, Serialize)]
+struct OfWorkflow<'a> {
+    step: StepIdentity<'a>,
+    steps: &'a Value,
+}
+
+/// Which step it is, as the agent is told.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct StepIdentity<'a> {
+    name: &'a str,
+    /// Counted from one.
+    index: u32,
+    attempt: u32,
 }
 
 /// A memory without what the agent has no need of. The connection itself stays in its Secret.
@@ -112,6 +130,10 @@ pub(super) fn run_document(
     written(&RunDocument {
         provider: provider_name(request),
         agent_run: run,
+        of_workflow: request.step.map(|step| OfWorkflow {
+            step: identity_of(&step, request),
+            steps: step.earlier,
+        }),
         implementation: request.implementation,
         parameters: &request.run.spec.parameters,
         memory: request.memory.map(memory_of_run),
@@ -142,8 +164,11 @@ pub(super) fn runner_document(
                 .map_err(|error| bad_template(provider, &format!("argsTemplate[{index}]"), &error))
         })
         .collect::<Result<_, _>>()?;
-    let defaults = request.agent.spec.defaults.as_ref();
-    let timeout = defaults.and_then(|defaults| defaults.timeout_seconds);
+    let of_step = request.step.and_then(|step| step.timeout_seconds);
+    let of_agent = || {
+        let timeout = request.agent.spec.defaults.as_ref()?.timeout_seconds?;
+        u32::try_from(timeout.get()).ok()
+    };
     written(&RunnerDocument {
         provider,
         provider_spec: ProviderSpec { binary, args },
@@ -158,9 +183,7 @@ pub(super) fn runner_document(
         },
         deadlines: Deadlines {
             // Zero means no limit.
-            soft_seconds: timeout
-                .and_then(|seconds| u32::try_from(seconds.get()).ok())
-                .filter(|seconds| *seconds > 0),
+            soft_seconds: of_step.or_else(of_agent).filter(|seconds| *seconds > 0),
             grace_seconds: AGENT_GRACE_SECONDS,
         },
     })
@@ -174,14 +197,27 @@ pub(super) fn template_context(request: &JobRequest<'_>, run: Identity<'_>) -> V
         .iter()
         .map(|variable| (variable.name.as_str(), variable.value.as_str()))
         .collect();
-    json!({
+    let mut context = json!({
         "agentRun": run,
         "agent": {"name": request.run.spec.agent_ref.name, "config": agent.config, "env": env},
         "implementation": request.implementation,
         "parameters": request.run.spec.parameters,
         "memory": request.memory,
         "vcs": request.vcs.map(VersionControl::document),
-    })
+    });
+    if let Some(step) = &request.step {
+        context["step"] = json!(identity_of(step, request));
+        context["steps"] = step.earlier.clone();
+    }
+    context
+}
+
+fn identity_of<'a>(step: &StepOfRun<'a>, request: &JobRequest<'_>) -> StepIdentity<'a> {
+    StepIdentity {
+        name: step.name,
+        index: request.place.step,
+        attempt: request.place.attempt,
+    }
 }
 
 /// The name of the AgentProvider, as the Agent refers to it.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `config` | what `spec.runtime.config` says |
 //! | `policy` | what a run may ask for |
+//! | `privilege` | what it may say about its pod that others may not |
 //! | `contract` | what a run knows, and what the work asks for |
 //! | `prompt` | the system prompt |
 //! | `documents` | `run.json` and `agent-runner.json` |
@@ -28,6 +29,7 @@ mod files;
 mod paths;
 mod pod;
 mod policy;
+mod privilege;
 mod prompt;
 mod scheduling;
 #[cfg(test)]
@@ -57,6 +59,7 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use serde::Serialize;
+use serde_json::Value;
 
 use self::{
     config::RuntimeConfig,
@@ -66,7 +69,7 @@ use self::{
     prompt::SystemPrompt,
 };
 pub use self::{
-    config::{attempts_allowed, ttl_seconds},
+    config::{RETRIES_MAX, attempts_allowed, log_retention_seconds, ttl_seconds},
     contract::contract_status,
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
@@ -86,12 +89,33 @@ use crate::{
 /// etcd is reported as an error of the server, as if it were worth trying again.
 const JOB_MAX_BYTES: usize = 1024 * 1024;
 
+/// Which Job of a run it is. Later ones are greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The step of the workflow, counted from one; 0 for a run that is none.
+    pub step: u32,
+    /// The attempt of that step, counted from one.
+    pub attempt: u32,
+}
+
+/// The step of a workflow that a Job is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct StepOfRun<'a> {
+    pub name: &'a str,
+    /// What the steps before it reported: `{"NAME": {"outputs": {…}}}`.
+    pub earlier: &'a Value,
+    /// How long the agent may take, where the step says so; 0 means no limit.
+    pub timeout_seconds: Option<u32>,
+}
+
 /// Everything the Job of an attempt is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct JobRequest<'a> {
+    /// The run. For the step of a workflow: as if that step were all of it.
     pub run: &'a AgentRun,
-    /// Counted from one.
-    pub attempt: u32,
+    pub place: Place,
+    /// The step, if the run is a workflow.
+    pub step: Option<StepOfRun<'a>>,
     pub agent: &'a Agent,
     pub provider: &'a AgentProvider,
     pub implementation: &'a ImplementationSpecSpec,
@@ -145,17 +169,33 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// The name of the Job of an attempt, counted from one.
-pub fn name(run: &str, attempt: u32) -> DnsLabel {
-    DnsLabel::join(run, &of_attempt("job", attempt))
+/// The name of the Job of an attempt.
+pub fn name(run: &str, place: Place) -> DnsLabel {
+    let suffix = match place {
+        Place { step: 0, attempt } => of_attempt("job", attempt),
+        Place { step, attempt } => format!("step-{step}-attempt-{attempt}"),
+    };
+    DnsLabel::join(run, &suffix)
 }
 
 /// The name of the ConfigMap of an attempt, if it has one.
-fn config_map_name(run: &str, attempt: u32) -> DnsLabel {
-    DnsLabel::join(run, &of_attempt("spec", attempt))
+fn config_map_name(run: &str, place: Place) -> DnsLabel {
+    DnsLabel::join(run, &of_place("spec", place))
 }
 
-pub(crate) fn of_attempt(suffix: &str, attempt: u32) -> String {
+/// The name of the Secret with the token of an attempt, if it has one.
+pub(crate) fn token_name(run: &str, place: Place) -> DnsLabel {
+    DnsLabel::join(run, &of_place("vcs-token", place))
+}
+
+fn of_place(suffix: &str, place: Place) -> String {
+    match place {
+        Place { step: 0, attempt } => of_attempt(suffix, attempt),
+        Place { step, attempt } => format!("{suffix}-step-{step}-attempt-{attempt}"),
+    }
+}
+
+fn of_attempt(suffix: &str, attempt: u32) -> String {
     if attempt <= 1 {
         suffix.to_owned()
     } else {
@@ -174,13 +214,37 @@ pub fn check_run(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
     run_by_itself(run, settings).map(|_| ())
 }
 
+/// Says what is wrong with a run by itself, whatever executes it.
+pub fn check_any_runtime(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
+    policy::parameters(run)?;
+    policy::labels(run, &settings.policy)
+}
+
+/// Whether the run knows what the implementation asks for; `implementation_ref` is the name of the ImplementationSpec, where
+/// there is one.
+pub fn check_contract(
+    run: &AgentRun,
+    implementation: &ImplementationSpecSpec,
+    implementation_ref: Option<&str>,
+) -> Result<Option<ContractStatus>, Rejection> {
+    let metadata = Metadata::new(&run.spec.parameters, implementation);
+    contract::check(&metadata, &place_of(implementation_ref))
+}
+
 /// The image and the configuration of a run, if it is well-formed and within the policy.
 fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, RuntimeConfig), Rejection> {
-    policy::parameters(run)?;
-    policy::labels(run, &settings.policy)?;
+    check_any_runtime(run, settings)?;
     let image = policy::image(run, settings)?;
     let config = RuntimeConfig::read(run)?;
+    privilege::check(&config, &settings.policy)?;
     Ok((image, config))
+}
+
+/// Says what its Agent does not allow a run, before the rest of what it refers to is known.
+pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result<(), Rejection> {
+    let (_, config) = run_by_itself(run, settings)?;
+    policy::secrets_allowed(run, agent, &config)?;
+    policy::service_account(run, agent, &config, &settings.runner).map(|_| ())
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.
@@ -188,10 +252,10 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let (run, agent) = (request.run, request.agent);
     let identity = Identity::of(run)?;
     let (image, config) = run_by_itself(run, settings)?;
-    policy::secrets_allowed(run, agent)?;
+    policy::secrets_allowed(run, agent, &config)?;
     let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
-    let contract = contract::check(&metadata, &implementation_place(request))?;
+    let contract = contract::check(&metadata, &place_of(request.implementation_ref))?;
     policy::secrets_blocked(run, request.memory, &config, settings)?;
     policy::auth_secret_allowed(run, agent, &settings.runner)?;
     policy::memory_secret(run, agent, request.memory)?;
@@ -207,7 +271,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         documents::runner_document(request, &context, log_retention_seconds)?,
     );
     let store = Store::of(&files)?;
-    let config_map = config_map_name(identity.name, request.attempt);
+    let config_map = config_map_name(identity.name, request.place);
     let auth = settings.runner.auth_secret.as_ref();
     let parts = Parts {
         image,
@@ -226,7 +290,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         Store::Annotations(annotations) => (Some(annotations), None),
         Store::ConfigMap(data) => (None, Some(config_map_of(request, identity, config_map, data))),
     };
-    let mut metadata = object_metadata(request, identity, name(identity.name, request.attempt));
+    let mut metadata = object_metadata(request, identity, name(identity.name, request.place));
     metadata.finalizers = settings
         .safeguards
         .job_finalizer
@@ -242,8 +306,8 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
 }
 
 /// Where the implementation stands, for messages.
-fn implementation_place(request: &JobRequest<'_>) -> String {
-    match request.implementation_ref {
+fn place_of(implementation_ref: Option<&str>) -> String {
+    match implementation_ref {
         Some(name) => format!("ImplementationSpec {name:?} spec"),
         None => "spec.implementation.inline".to_owned(),
     }
@@ -278,7 +342,7 @@ fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) 
     let annotations = [
         (labels::SPEC_HASH, request.spec_hash.to_owned()),
         (labels::ADMITTED_AT, request.admitted_at.to_string()),
-        (labels::ATTEMPT, request.attempt.to_string()),
+        (labels::ATTEMPT, request.place.attempt.to_string()),
     ];
     ObjectMeta {
         name: Some(name.into()),
@@ -319,6 +383,10 @@ fn object_labels(request: &JobRequest<'_>, run: Identity<'_>) -> BTreeMap<String
     ]);
     if let Some(implementation) = request.implementation_ref {
         labels.insert(labels::IMPLEMENTATION.to_owned(), label_value(implementation));
+    }
+    if let Some(step) = &request.step {
+        labels.insert(labels::STEP.to_owned(), label_value(step.name));
+        labels.insert(labels::STEP_INDEX.to_owned(), request.place.step.to_string());
     }
     labels
 }

@@ -227,8 +227,23 @@ fn check_allowed(run: &AgentRun, agent: &Agent, used: &SecretUse<'_>) -> Result<
 }
 
 /// Whether the agent allows the Secrets that the run asks for.
-pub(super) fn secrets_allowed(run: &AgentRun, agent: &Agent) -> Result<(), Rejection> {
-    asked_for(run).try_for_each(|used| check_allowed(run, agent, &used))
+pub(super) fn secrets_allowed(
+    run: &AgentRun,
+    agent: &Agent,
+    config: &RuntimeConfig,
+) -> Result<(), Rejection> {
+    asked_for(run)
+        .chain(for_pulling(config))
+        .try_for_each(|used| check_allowed(run, agent, &used))
+}
+
+/// The Secrets that the run wants its image to be pulled with.
+fn for_pulling(config: &RuntimeConfig) -> impl Iterator<Item = SecretUse<'_>> {
+    let names = config.image_pull_secrets.iter().flatten().enumerate();
+    names.map(|(index, name)| SecretUse {
+        field: format!("spec.runtime.config.imagePullSecrets[{index}]"),
+        name,
+    })
 }
 
 /// Whether the agent allows a Secret that the run comes to use; `field` is what names it.
@@ -290,15 +305,10 @@ pub(super) fn secrets_blocked(
     settings: &Settings,
 ) -> Result<(), Rejection> {
     let blocked = &settings.policy.blocked_secrets;
-    let pulls = config.image_pull_secrets.iter().flatten().enumerate();
-    let pulls = pulls.map(|(index, name)| SecretUse {
-        field: format!("spec.runtime.config.imagePullSecrets[{index}]"),
-        name,
-    });
     let found = asked_for(run)
         .chain(memory.and_then(of_memory))
         .chain(settings.runner.auth_secret.as_ref().map(of_settings))
-        .chain(pulls)
+        .chain(for_pulling(config))
         .find(|used| blocked.contains(used.name));
     match found {
         None => Ok(()),

@@ -3,7 +3,10 @@
 //! `table` has one row for each variable: its name, its meaning, what it is when unset, and how it is read. Reading,
 //! the list of mistakes and the reference for people are all made from that table.
 
+mod custom;
 mod legal;
+mod limit_table;
+pub(crate) mod limits;
 mod mistakes;
 mod parse;
 mod reader;
@@ -19,6 +22,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) use self::legal::is_label_key;
 pub use self::{
+    custom::CustomSettings,
+    limits::{ConcurrencyLimits, LimitSettings, QueueLimits, RateLimits, RepositoryLimits},
     mistakes::{Mistake, Mistakes, Wrong},
     parse::Parsed,
     reference::reference,
@@ -35,8 +40,10 @@ pub struct Settings {
     pub namespaces: Namespaces,
     pub lease: LeaseSettings,
     pub runs: RunSettings,
+    pub limits: LimitSettings,
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
+    pub custom: CustomSettings,
     pub vcs: VcsSettings,
     pub safeguards: Safeguards,
 }
@@ -48,8 +55,10 @@ impl Default for Settings {
             namespaces: Namespaces::These(BTreeSet::from(["agents".to_owned()])),
             lease: LeaseSettings::default(),
             runs: RunSettings::default(),
+            limits: LimitSettings::default(),
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
+            custom: CustomSettings::default(),
             vcs: VcsSettings::default(),
             safeguards: Safeguards::default(),
         }
@@ -99,6 +108,8 @@ pub struct RunSettings {
     pub reference_grace: Duration,
     /// How long finished runs are kept; absent, for good.
     pub retention: Option<Duration>,
+    /// How many of those whose time has come are deleted in a minute, at most.
+    pub deletions_per_minute: u32,
     /// Whether a run whose accepted spec was changed is stopped, or only warned about.
     pub immutability_enforced: bool,
     /// Whether runs are cancelled on request, or the request is only answered.
@@ -116,6 +127,7 @@ impl Default for RunSettings {
         Self {
             reference_grace: Duration::from_mins(1),
             retention: Some(Duration::from_hours(30 * 24)),
+            deletions_per_minute: 300,
             immutability_enforced: true,
             cancel_enabled: true,
             cancel_timeout: Duration::from_mins(1),
@@ -140,6 +152,12 @@ pub struct PolicySettings {
     pub images_allowed: Vec<String>,
     /// Secrets that no run may use, by name.
     pub blocked_secrets: BTreeSet<String>,
+    /// Service accounts that a run may choose, where its Agent allows them; empty allows all.
+    pub service_accounts_allowed: Vec<String>,
+    /// Priority classes that a run may choose; empty allows all.
+    pub priority_classes_allowed: Vec<String>,
+    /// Whether the security context that a run chooses for its pod has to keep to the Pod Security Standard `restricted`.
+    pub pod_security_restricted: bool,
 }
 
 /// What keeps a step from being done twice. No operator can choose these: the simulation takes one away at a time, to show
@@ -152,6 +170,8 @@ pub struct Safeguards {
     pub adoption_check: bool,
     /// A Job cannot vanish before its end is recorded.
     pub job_finalizer: bool,
+    /// An endpoint is called only by the process that said it would.
+    pub one_caller: bool,
 }
 
 impl Default for Safeguards {
@@ -160,6 +180,7 @@ impl Default for Safeguards {
             barrier: true,
             adoption_check: true,
             job_finalizer: true,
+            one_caller: true,
         }
     }
 }

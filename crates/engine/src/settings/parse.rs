@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuthSecret, Namespaces, NatsAuth, RunnerSettings, Settings,
+    AuthSecret, Namespaces, NatsAuth, RepositoryLimits, RunnerSettings, Settings,
+    limits::names,
     mistakes::{Mistake, Mistakes, Wrong},
     table::{
         self, AUTH_SECRET_KEY, AUTH_SECRET_MOUNT_PATH, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES,
@@ -13,7 +14,10 @@ use super::{
     },
     unread,
 };
-use crate::as_given::AsGiven;
+use crate::{
+    as_given::AsGiven,
+    retention::{Ladder, UpsideDown},
+};
 
 /// What all variables of Jangar begin with.
 const PREFIX: &str = "JANGAR_";
@@ -39,6 +43,14 @@ pub(super) struct Draft {
     pub(super) agent_image: Option<String>,
     pub(super) auth_secret: AuthSecretDraft,
     pub(super) nats_auth: NatsAuthDraft,
+    pub(super) repositories: RepositoriesDraft,
+}
+
+/// The limits on repositories. Unless they are switched on, they say nothing.
+#[derive(Default)]
+pub(super) struct RepositoriesDraft {
+    pub(super) enabled: bool,
+    pub(super) limits: RepositoryLimits,
 }
 
 /// The parts of an [`AuthSecret`]. Without a name the others say nothing.
@@ -125,6 +137,7 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
         agent_image,
         auth_secret,
         nats_auth,
+        repositories,
     } = draft;
     if let Some(namespace) = lease_namespace.or(pod_namespace) {
         settings.lease.namespace = namespace;
@@ -132,9 +145,12 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
     settings.runner.image = settings.runner.image.or(agent_image);
     settings.runner.auth_secret = auth_secret.finish();
     settings.runner.nats_auth = nats_auth.finish();
+    let idle_limits = idle_repository_limits(&repositories);
+    settings.limits.concurrency.repositories = repositories.enabled.then_some(repositories.limits);
     Parsed {
         warnings: upside_down_retention(&settings)
             .into_iter()
+            .chain(idle_limits)
             .chain(unknown_fields(&settings.runner))
             .collect(),
         unknown: given
@@ -205,15 +221,28 @@ fn out_of_order(
     })
 }
 
-/// A Job goes with its run at the latest, so keeping it longer than the run cannot work. A Job that is kept for good and a
-/// run that is not are no contradiction: that is how one says "as long as the run".
+/// A Job goes with its run at the latest, so keeping it longer than the run cannot work.
 fn upside_down_retention(settings: &Settings) -> Option<String> {
-    let job = u64::from(settings.runner.job_ttl_seconds?);
-    let run = settings.runs.retention?.as_secs();
-    (job > run).then(|| {
+    let UpsideDown {
+        job_seconds: job,
+        run_seconds: run,
+    } = Ladder::of_settings(settings).upside_down()?;
+    Some(format!(
+        "a finished Job should be kept for {job} s ({JOB_TTL}) but its run only for {run} s ({RUN_RETENTION}), \
+         and the Job is deleted with the run: keep the run longer, or the Job shorter"
+    ))
+}
+
+/// Limits that somebody wrote down and that nothing keeps.
+fn idle_repository_limits(repositories: &RepositoriesDraft) -> Option<String> {
+    let RepositoriesDraft { enabled, limits } = repositories;
+    let written = limits.default.is_some() || !limits.overrides.is_empty();
+    (written && !enabled).then(|| {
         format!(
-            "a finished Job should be kept for {job} s ({JOB_TTL}) but its run only for {run} s ({RUN_RETENTION}), \
-             and the Job is deleted with the run: keep the run longer, or the Job shorter"
+            "{} or {} is set, and {} is not true, so that repositories are not limited: set it, or take the limits out",
+            names::REPO_DEFAULT,
+            names::REPO_OVERRIDES,
+            names::REPO_ENABLED
         )
     })
 }

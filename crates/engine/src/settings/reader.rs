@@ -23,6 +23,11 @@ pub(super) enum Reader {
         or_zero: bool,
         set: fn(&mut Draft, u32),
     },
+    /// A number from zero, which means that there is no limit.
+    Limit {
+        to: u32,
+        set: fn(&mut Draft, Option<u32>),
+    },
     Text(Rule, fn(&mut Draft, String)),
     List(Rule, fn(&mut Draft, Vec<String>)),
     /// What has a form of its own.
@@ -50,6 +55,13 @@ impl Reader {
                 }
                 set(draft, number);
             }
+            Self::Limit { to, set } => {
+                let number = whole_number(text)?;
+                if number > *to {
+                    return Err(Wrong::OutOfRange);
+                }
+                set(draft, (number > 0).then_some(number));
+            }
             Self::Text(rule, set) if rule.allows(text) => set(draft, text.to_owned()),
             Self::Text(..) => return Err(Wrong::Illegal),
             Self::List(rule, set) => set(draft, legal(words(text)?, *rule)?),
@@ -76,6 +88,7 @@ impl fmt::Display for Reader {
                 or_zero: true,
                 ..
             } => write!(f, "0, or a whole number from {from} to {to}"),
+            Self::Limit { to, .. } => write!(f, "a whole number from 0 to {to}"),
             Self::Text(rule, _) => f.write_str(rule.one()),
             Self::List(rule, _) => write!(f, "a comma list or a JSON array of {}", rule.many()),
             Self::Special { takes, .. } => f.write_str(takes),
@@ -160,6 +173,16 @@ fn json(text: &str) -> Result<Value, Wrong> {
 fn array(text: &str) -> Result<Vec<Value>, Wrong> {
     match json(text)? {
         Value::Array(entries) => Ok(entries),
+        other => Err(Wrong::JsonType {
+            found: type_of(&other),
+        }),
+    }
+}
+
+/// A JSON object, whose values are read one by one.
+pub(super) fn number_map(text: &str) -> Result<serde_json::Map<String, Value>, Wrong> {
+    match json(text)? {
+        Value::Object(fields) => Ok(fields),
         other => Err(Wrong::JsonType {
             found: type_of(&other),
         }),

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    Install, Namespaces,
+    Install, Namespaces, custom,
     legal::Rule,
+    limit_table::LIMITS,
     mistakes::Wrong,
     parse::Draft,
     reader::{
@@ -58,6 +59,8 @@ const ALL: &str = "*";
 const LONGEST: u32 = 0x7fff_ffff;
 /// A leader that died holds everything up for as long as its lease lasts, so more than an hour is taken for a slip.
 const LEASE_SECONDS_MAX: u32 = 3_600;
+/// Two hundred in a second. An API server that has to remove as many Jobs and pods as well hardly does anything else.
+const DELETIONS_MAX: u32 = 12_000;
 /// The schema of the status admits no more.
 const ARTIFACTS_MAX: u32 = 50;
 /// Every further attempt is a whole run of an agent: more than a hundred are taken for a slip.
@@ -82,6 +85,10 @@ pub(super) static SECTIONS: &[Section] = &[
         variables: RUNS,
     },
     Section {
+        title: "The queue",
+        variables: LIMITS,
+    },
+    Section {
         title: "What a run may ask for",
         variables: POLICY,
     },
@@ -96,6 +103,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "The Jobs of runs",
         variables: JOBS,
+    },
+    Section {
+        title: "Endpoints that do the work of runs",
+        variables: custom::VARIABLES,
     },
     Section {
         title: "Version control",
@@ -195,6 +206,17 @@ const RUNS: &[Variable] = &[
         }),
     },
     Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_DELETES_PER_MINUTE",
+        unset: Unset::Is("300"),
+        meaning: "How many runs whose time has come are deleted in any minute, at most; the others wait for their turn.",
+        reader: Reader::Number {
+            from: 1,
+            to: DELETIONS_MAX,
+            or_zero: false,
+            set: |draft, number| draft.settings.runs.deletions_per_minute = number,
+        },
+    },
+    Variable {
         name: "JANGAR_AGENTRUN_IMMUTABILITY_ENFORCED",
         unset: Unset::Is("true"),
         meaning: "Whether a run whose accepted spec was changed is stopped, or only warned about.",
@@ -284,6 +306,28 @@ const POLICY: &[Variable] = &[
         reader: Reader::List(Rule::Name, |draft, names| {
             draft.settings.policy.blocked_secrets = names.into_iter().collect();
         }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+        unset: Unset::Means("all"),
+        meaning: "The service accounts that a run may choose, where its Agent allows them.",
+        reader: Reader::List(Rule::Name, |draft, names| {
+            draft.settings.policy.service_accounts_allowed = names;
+        }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
+        unset: Unset::Means("all"),
+        meaning: "The priority classes that a run may choose.",
+        reader: Reader::List(Rule::Name, |draft, names| {
+            draft.settings.policy.priority_classes_allowed = names;
+        }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED",
+        unset: Unset::Is("false"),
+        meaning: "Whether the security context that a run chooses has to keep to the Pod Security Standard restricted.",
+        reader: Reader::Switch(|draft, on| draft.settings.policy.pod_security_restricted = on),
     },
 ];
 
@@ -555,6 +599,6 @@ fn read_namespaces(draft: &mut Draft, text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn seconds(number: u32) -> Duration {
+pub(super) fn seconds(number: u32) -> Duration {
     Duration::from_secs(u64::from(number))
 }

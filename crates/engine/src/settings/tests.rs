@@ -29,11 +29,31 @@ const ALL_SET: &[(&str, &str)] = &[
         "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS",
         "1.2096e+06",
     ),
+    (
+        "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_DELETES_PER_MINUTE",
+        "30",
+    ),
     ("JANGAR_AGENTRUN_IMMUTABILITY_ENFORCED", "no"),
     ("JANGAR_ORCHESTRATION_CANCEL_ENABLED", "off"),
     ("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "1500"),
     ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "7"),
     ("JANGAR_AGENTRUN_ARTIFACTS_STRICT", "TRUE"),
+    ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "1"),
+    ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "2"),
+    ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "3"),
+    ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED", "true"),
+    ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT", "4"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES",
+        r#"{"Team/App": 6, "team/free": 0}"#,
+    ),
+    ("JANGAR_AGENTS_CONTROLLER_QUEUE_NAMESPACE", "0"),
+    ("JANGAR_AGENTS_CONTROLLER_QUEUE_REPO", "7"),
+    ("JANGAR_AGENTS_CONTROLLER_QUEUE_CLUSTER", "8"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_WINDOW_SECONDS", "90"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "9"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_REPO", "0"),
+    ("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "11"),
     (
         "JANGAR_AGENTS_CONTROLLER_LABELS_REQUIRED",
         r#"["team", "example.com/cost"]"#,
@@ -46,6 +66,15 @@ const ALL_SET: &[(&str, &str)] = &[
     ),
     ("JANGAR_AGENTS_CONTROLLER_IMAGES_DENIED", r#"["*:latest"]"#),
     ("JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS", "root-token, ca-key"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+        "runner,builder",
+    ),
+    (
+        "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
+        r#"["batch"]"#,
+    ),
+    ("JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED", "true"),
     ("JANGAR_AGENT_RUNNER_IMAGE", "registry.example.com/agent:1"),
     ("JANGAR_AGENT_IMAGE", "registry.example.com/older:1"),
     ("JANGAR_IMAGE", "registry.example.com/jangar:2"),
@@ -85,6 +114,18 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "2"),
     ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
     ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "86400"),
+    (
+        "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL",
+        "https://jangar.example.com/",
+    ),
+    ("JANGAR_CUSTOM_RUNTIME_CALLBACK_LISTEN", "127.0.0.1:9000"),
+    ("JANGAR_CUSTOM_RUNTIME_KEY_FILE", "/keys/callback key"),
+    (
+        "JANGAR_CUSTOM_RUNTIME_ALLOWED_ENDPOINTS",
+        "https://*.example.com/agents, http://10.1.2.3:80",
+    ),
+    ("JANGAR_CUSTOM_RUNTIME_OPEN_NETWORKS", r#"["10.1.0.0/16", "::1"]"#),
+    ("JANGAR_CUSTOM_RUNTIME_TIMEOUT_SECONDS", "60"),
     ("JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED", "off"),
     ("JANGAR_GITHUB_REPOS_ALLOWED", "example/*, other/adder"),
     (
@@ -154,6 +195,10 @@ fn every_variable_changes_something_by_itself() {
             "JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY" | "JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY" => {
                 vec![("JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME", "secret")]
             }
+            "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT"
+            | "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES" => {
+                vec![("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED", "true")]
+            }
             _ => Vec::new(),
         };
         let after = [before.clone(), vec![(*name, *value)]].concat();
@@ -177,11 +222,37 @@ fn every_variable_is_read() {
         runs: RunSettings {
             reference_grace: Duration::ZERO,
             retention: Some(Duration::from_hours(14 * 24)),
+            deletions_per_minute: 30,
             immutability_enforced: false,
             cancel_enabled: false,
             cancel_timeout: Duration::from_millis(1500),
             artifacts_max: 7,
             artifacts_strict: true,
+        },
+        limits: LimitSettings {
+            concurrency: ConcurrencyLimits {
+                agent: 1,
+                repositories: Some(RepositoryLimits {
+                    default: Some(4),
+                    overrides: BTreeMap::from([
+                        ("team/app".to_owned(), Some(6)),
+                        ("team/free".to_owned(), None),
+                    ]),
+                }),
+                namespace: 2,
+                cluster: 3,
+            },
+            queue: QueueLimits {
+                namespace: None,
+                repository: Some(7),
+                cluster: Some(8),
+            },
+            rate: RateLimits {
+                window: Duration::from_secs(90),
+                namespace: Some(9),
+                repository: None,
+                cluster: Some(11),
+            },
         },
         policy: PolicySettings {
             labels_required: words(&["team", "example.com/cost"]),
@@ -190,6 +261,9 @@ fn every_variable_is_read() {
             images_denied: words(&["*:latest"]),
             images_allowed: words(&["registry.example.com/*"]),
             blocked_secrets: words(&["ca-key", "root-token"]),
+            service_accounts_allowed: words(&["runner", "builder"]),
+            priority_classes_allowed: words(&["batch"]),
+            pod_security_restricted: true,
         },
         runner: RunnerSettings {
             image: Some("registry.example.com/agent:1".to_owned()),
@@ -218,6 +292,20 @@ fn every_variable_is_read() {
             backoff_limit: 2,
             job_ttl_seconds: None,
             log_retention_seconds: 86_400,
+        },
+        custom: CustomSettings {
+            allowed_endpoints: vec![
+                "https://*.example.com/agents".parse().expect("a pattern"),
+                "http://10.1.2.3:80".parse().expect("a pattern"),
+            ],
+            open_networks: vec![
+                "10.1.0.0/16".parse().expect("a network"),
+                "::1".parse().expect("a network"),
+            ],
+            callback_url: Some("https://jangar.example.com".to_owned()),
+            callback_listen: "127.0.0.1:9000".parse().expect("an address"),
+            key_file: Some("/keys/callback key".into()),
+            timeout: Duration::from_mins(1),
         },
         vcs: VcsSettings {
             enabled: false,
@@ -391,12 +479,55 @@ fn a_name_that_nobody_reads_is_reported() {
         ("JANGAR_", "x"),
         ("JANGAR_LEFT_BLANK", " "),
         ("JANGAR_GRPC_PORT", "tcp://10.0.0.1:50051"),
-        ("JANGAR_AGENTS_CONTROLLER_QUEUE_REPO", "50"),
+        ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE", "50"),
         ("JANGAR_REFERENCE_GRACE_SECONDS", "5"),
         ("PATH", "/bin"),
     ])
     .expect("an unknown name is no mistake");
     assert_eq!(parsed.unknown, ["JANGAR_", "JANGAR_AGENT_RUNNER_IMAGES"]);
+}
+
+#[test]
+fn a_limit_that_nothing_keeps_is_warned_about() {
+    let overrides = (
+        "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES",
+        r#"{"team/app": 1}"#,
+    );
+    let warnings = |vars: &[(&str, &str)]| read(vars).expect("legal").warnings.len();
+    assert_eq!(warnings(&[overrides]), 1);
+    // What a chart writes where nobody has chosen anything.
+    assert_eq!(
+        warnings(&[
+            ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES", "{}"),
+            ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT", "0"),
+        ]),
+        0
+    );
+    assert_eq!(
+        warnings(&[
+            overrides,
+            ("JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED", "true")
+        ]),
+        0
+    );
+}
+
+#[test]
+fn limits_on_repositories_are_numbers_and_each_is_named_once() {
+    for bad in [
+        "[]",
+        r#"{"a/b": "2"}"#,
+        r#"{"a/b": -1}"#,
+        r#"{"a/b": 1.5}"#,
+        r#"{"a/b": 4294967296}"#,
+        r#"{" ": 1}"#,
+        r#"{"a/b": 1, "A/B": 2}"#,
+        r#"{"a/b""#,
+    ] {
+        let name = "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES";
+        let mistakes = read(&[(name, bad)]).expect_err(bad);
+        assert_eq!(mistakes.iter().count(), 1, "{bad}");
+    }
 }
 
 #[test]

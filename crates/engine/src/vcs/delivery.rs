@@ -143,8 +143,9 @@ pub fn is_due(run: &AgentRun) -> Option<&str> {
     let delivered = status.common.condition(&ConditionType::Delivered)?;
     let open = delivered.status == ConditionStatus::Unknown
         && matches!(delivered.reason, Reason::Progressing | Reason::DeliveryUnknown);
-    let due =
-        ended && open && vcs.mode == Some(VcsMode::ReadWrite) && run.metadata.deletion_timestamp.is_none();
+    // What a step of a workflow pushed elsewhere is not what `status.vcs` tells of.
+    let pushed = vcs.mode == Some(VcsMode::ReadWrite) && vcs.commit.is_some();
+    let due = ended && open && pushed && run.metadata.deletion_timestamp.is_none();
     vcs.provider.as_deref().filter(|_| due)
 }
 

@@ -31,7 +31,7 @@ pub use self::{
     branch::{WantedBranch, wanted_branch},
     delivery::ReportedDelivery,
     environment::VcsDocument,
-    resolve::{Access, Request, Resolution, Unclear, VersionControl, is_asked_for, reference, resolve},
+    resolve::{Access, Begun, Request, Resolution, Unclear, VersionControl, of_endpoint, reference, resolve},
     stamp::{TokenStamp, VcsStamp},
 };
 pub(crate) use self::{

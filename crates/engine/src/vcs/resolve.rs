@@ -1,6 +1,6 @@
 //! What one run gets of version control: a repository with branches and credentials, nothing, or a reason why not.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jangar_api::{
     agents::{
@@ -38,8 +38,17 @@ pub struct Request<'a> {
     pub keys: &'a BTreeMap<KeyHolder, Keys>,
     /// Another run that works on the branch this one would take.
     pub rival: Option<&'a str>,
-    /// The branch that an earlier attempt of the run worked on.
-    pub head_before: Option<&'a str>,
+    /// The branch that the run has worked on already.
+    pub begun: Option<Begun<'a>>,
+}
+
+/// A branch that a run has worked on already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun<'a> {
+    /// An earlier attempt did, at the same work.
+    Attempt(&'a str),
+    /// An earlier step of the workflow did, or an earlier attempt of this one. Steps may have branches of their own.
+    Step { repository: &'a str, head: &'a str },
 }
 
 /// What a run may do to its repository.
@@ -122,19 +131,15 @@ pub fn reference<'a>(
 }
 
 /// Whether a run has to do with version control at all.
-pub fn is_asked_for(request: &Request<'_>) -> bool {
-    let required = request
-        .run
-        .spec
-        .vcs_policy
-        .as_ref()
-        .is_some_and(|policy| policy.required == Some(true));
-    required || reference(request.run, Some(request.implementation), Some(request.agent)).is_some()
+fn is_asked_for(run: &AgentRun, implementation: &ImplementationSpecSpec, agent: &Agent) -> bool {
+    let policy = run.spec.vcs_policy.as_ref();
+    let required = policy.is_some_and(|policy| policy.required == Some(true));
+    required || reference(run, Some(implementation), Some(agent)).is_some()
 }
 
 /// What the run gets.
 pub fn resolve(request: &Request<'_>, settings: &Settings) -> Result<Resolution, Unclear> {
-    if !is_asked_for(request) {
+    if !is_asked_for(request.run, request.implementation, request.agent) {
         return Ok(Resolution::Unasked);
     }
     let policy = request.run.spec.vcs_policy.clone().unwrap_or_default();
@@ -142,18 +147,8 @@ pub fn resolve(request: &Request<'_>, settings: &Settings) -> Result<Resolution,
     let wanted = match policy.mode {
         None | Some(VcsMode::ReadWrite) => Access::ReadWrite,
         Some(VcsMode::ReadOnly) => Access::ReadOnly,
-        Some(VcsMode::None) => {
-            return Ok(Resolution::Skipped(Rejection::new(
-                Reason::VcsDisabled,
-                "spec.vcsPolicy.mode is none: the run has nothing to do with a repository",
-            )));
-        }
-        Some(VcsMode::Other(word)) => {
-            return Err(Unclear::Wrong(Rejection::new(
-                Reason::InvalidSpec,
-                format!("spec.vcsPolicy.mode is {word}: use read-write, read-only or none"),
-            )));
-        }
+        Some(VcsMode::None) => return Ok(Resolution::Skipped(switched_off())),
+        Some(VcsMode::Other(word)) => return Err(Unclear::Wrong(unknown_mode(&word))),
     };
     let found = with_provider(request, settings, wanted, required);
     match found {
@@ -169,6 +164,49 @@ pub fn resolve(request: &Request<'_>, settings: &Settings) -> Result<Resolution,
         Err(Obstacle::Unless(why)) if required => Err(Unclear::Wrong(in_the_way(why))),
         Err(Obstacle::Unless(why)) => Ok(Resolution::Skipped(why)),
     }
+}
+
+/// What a run that an endpoint executes is told: it gets neither a checkout nor credentials from here. `None` if nobody asked
+/// for them; the error is that the run insists.
+pub fn of_endpoint(
+    run: &AgentRun,
+    implementation: &ImplementationSpecSpec,
+    agent: &Agent,
+) -> Result<Option<Rejection>, Rejection> {
+    if !is_asked_for(run, implementation, agent) {
+        return Ok(None);
+    }
+    let policy = run.spec.vcs_policy.clone().unwrap_or_default();
+    match policy.mode {
+        Some(VcsMode::None) => Ok(Some(switched_off())),
+        Some(VcsMode::Other(word)) => Err(unknown_mode(&word)),
+        None | Some(VcsMode::ReadWrite | VcsMode::ReadOnly) if policy.required == Some(true) => {
+            Err(Rejection::new(
+                Reason::VcsUnavailable,
+                "spec.vcsPolicy.required is true, and an endpoint gets neither a checkout nor credentials from here: set it to \
+                 false and let the endpoint use its own, or use the runtime job or workflow",
+            ))
+        }
+        None | Some(VcsMode::ReadWrite | VcsMode::ReadOnly) => Ok(Some(Rejection::new(
+            Reason::VcsUnavailable,
+            "a vcsRef is set, and an endpoint gets neither a checkout nor credentials from here: it finds the repository in \
+             the parameters of the run, and uses credentials of its own",
+        ))),
+    }
+}
+
+fn switched_off() -> Rejection {
+    Rejection::new(
+        Reason::VcsDisabled,
+        "spec.vcsPolicy.mode is none: the run has nothing to do with a repository",
+    )
+}
+
+fn unknown_mode(word: &impl fmt::Display) -> Rejection {
+    Rejection::new(
+        Reason::InvalidSpec,
+        format!("spec.vcsPolicy.mode is {word}: use read-write, read-only or none"),
+    )
 }
 
 /// What stands between a run and its repository.
@@ -243,13 +281,7 @@ fn with_provider(
     let defaults = spec.defaults.clone().unwrap_or_default();
     let base = branch::base(&metadata, &defaults).map_err(Obstacle::Fatal)?;
     let writes = access == Access::ReadWrite;
-    let head = match request.head_before {
-        // A later attempt goes on where the first began, whatever other runs do by now.
-        Some(head) => Some(head.to_owned()),
-        None => {
-            branch::head(request.run, &metadata, &defaults, writes, request.rival).map_err(Obstacle::Fatal)?
-        }
-    };
+    let head = head(request, repository, &metadata, &defaults, writes).map_err(Obstacle::Fatal)?;
     if writes && head.is_some() && head == base {
         return Err(Obstacle::Fatal(own_base(head.as_deref().unwrap_or_default())));
     }
@@ -271,6 +303,31 @@ fn with_provider(
             .get(&spec.provider)
             .map(ToString::to_string),
     })
+}
+
+/// The branch of the work: the one that it was begun on, or a new one.
+fn head(
+    request: &Request<'_>,
+    repository: &str,
+    metadata: &Metadata<'_>,
+    defaults: &VcsDefaults,
+    writes: bool,
+) -> Result<Option<String>, Rejection> {
+    let new = |rival| branch::head(request.run, metadata, defaults, writes, rival);
+    // With the suffix or without it: whichever it had, it was the branch of this run.
+    let is_own = |head: &str| {
+        let own = |rival| new(rival).is_ok_and(|own| own.as_deref() == Some(head));
+        own(None) || own(Some(""))
+    };
+    match request.begun {
+        // It goes on where the first attempt began, whatever other runs do by now.
+        Some(Begun::Attempt(head)) => Ok(Some(head.to_owned())),
+        Some(Begun::Step {
+            repository: before,
+            head,
+        }) if before.eq_ignore_ascii_case(repository) && is_own(head) => Ok(Some(head.to_owned())),
+        Some(Begun::Step { .. }) | None => new(request.rival),
+    }
 }
 
 fn own_base(branch: &str) -> Rejection {

@@ -10,10 +10,12 @@ mod table;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     process::ExitCode,
+    sync::Arc,
 };
 
 use anyhow::{Context, Result, ensure};
 use jangar_api::{Kind, phase::RunPhase};
+use jangar_controllers::lease::Identity;
 use jangar_engine::settings::Settings;
 use kubelite::node::executor::{Isolation, SandboxPolicy};
 use serde_json::json;
@@ -24,7 +26,7 @@ use self::{
     table::table,
 };
 use crate::{
-    embedded::{Directory, Embedded, Options},
+    embedded::{self, Directory, Embedded, Options},
     probes::Instruments,
     signals::StopRequests,
 };
@@ -48,7 +50,7 @@ pub(crate) async fn run() -> Result<ExitCode> {
     say("1. A Kubernetes starts inside this program: no cluster, no Docker, no key.")?;
     let instruments = Embedded::instruments();
     let data = Directory::claim(&directory.path().join("data"))?;
-    let embedded = Embedded::start(options(data), &instruments).await?;
+    let embedded = Embedded::start(options(data, embedded::identity()?), &instruments).await?;
     let interrupted = tokio::select! {
         told = tell(&embedded, &instruments) => told.map(|()| None),
         code = stop.next_code() => {
@@ -89,7 +91,7 @@ async fn tell(embedded: &Embedded, instruments: &Instruments) -> Result<()> {
     .await
 }
 
-fn options(directory: Directory) -> Options {
+fn options(directory: Directory, identity: Identity) -> Options {
     Options {
         directory,
         api_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -99,6 +101,8 @@ fn options(directory: Directory) -> Options {
         pods: 8,
         settings: Settings::default(),
         manifests: Vec::new(),
+        identity,
+        outside: Arc::default(),
     }
 }
 

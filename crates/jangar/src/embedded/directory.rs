@@ -66,7 +66,16 @@ impl Directory {
 
     /// The bearer token of this directory, made on first use and kept, so that clients outlive a restart.
     pub(crate) fn token(&self) -> Result<String, DirectoryError> {
-        let path = self.path.join("token");
+        self.secret("token")
+    }
+
+    /// The key that the tokens of callbacks are signed with, made on first use and kept: runs outlive a restart.
+    pub(crate) fn callback_key(&self) -> Result<String, DirectoryError> {
+        self.secret("callback-key")
+    }
+
+    fn secret(&self, name: &str) -> Result<String, DirectoryError> {
+        let path = self.path.join(name);
         if let Ok(kept) = fs::read_to_string(&path)
             && !kept.trim().is_empty()
         {

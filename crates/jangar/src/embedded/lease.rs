@@ -11,7 +11,7 @@ use kube::{Api, Client, api::PostParams};
 const PREFIX: &str = "jangar-up/";
 
 /// The identity of the controllers of one start.
-pub(super) fn identity() -> Result<Identity> {
+pub(crate) fn identity() -> Result<Identity> {
     Ok(Identity::new(format!("{PREFIX}{:016x}", rand::random::<u64>()))?)
 }
 

@@ -9,7 +9,7 @@ mod lease;
 use std::{net::SocketAddr, path::Path, pin::pin, sync::Arc};
 
 use anyhow::{Context, Result};
-use jangar_controllers::{Controllers, Setup, clock::SystemClock};
+use jangar_controllers::{Controllers, Setup, clock::SystemClock, lease::Identity, outside::Outside};
 use jangar_engine::settings::Settings;
 use kube::Client;
 use kubelite::node::{
@@ -18,10 +18,11 @@ use kubelite::node::{
 };
 
 use self::api_server::ApiServer;
-pub(crate) use self::directory::Directory;
+pub(crate) use self::{directory::Directory, lease::identity};
 use crate::{
     leading::{self, Standby},
     manifests::{self, Document},
+    pod_program::PodProgram,
     probes::{self, Instruments},
     readiness::{Part, Readiness},
     runner,
@@ -43,6 +44,10 @@ pub(crate) struct Options {
     pub(crate) settings: Settings,
     /// Applied once the kinds are there, before anything runs.
     pub(crate) manifests: Vec<Document>,
+    /// What tells the controllers of this start from all others.
+    pub(crate) identity: Identity,
+    /// The way to endpoints that do the work of runs.
+    pub(crate) outside: Arc<Outside>,
 }
 
 /// The running whole.
@@ -53,6 +58,8 @@ pub(crate) struct Embedded {
     node: Node,
     executor: Executor,
     controllers: Controllers,
+    /// Kept open as long as pods are started with it.
+    _program: PodProgram,
     /// Dropped last, so that nobody else has the directory before everything in it is closed.
     _directory: Directory,
 }
@@ -77,8 +84,10 @@ impl Embedded {
             pods,
             mut settings,
             manifests,
+            identity,
+            outside,
         } = options;
-        let program = runner::program()?;
+        let program = PodProgram::find().await?;
         runner::use_own(&mut settings.runner);
         let listener = probes::bind(api_listen, "--api-listen").await?;
         let logs = PodLogStore::default();
@@ -99,8 +108,9 @@ impl Embedded {
             client: api.client("jangar-controllers", &namespace),
             settings: Arc::new(settings),
             clock: Arc::new(SystemClock),
-            identity: lease::identity()?,
+            identity,
             registry: &mut instruments.registry(),
+            outside,
         });
         leading::follow(
             controllers.state(),
@@ -113,6 +123,7 @@ impl Embedded {
             node,
             executor,
             controllers,
+            _program: program,
             _directory: directory,
         })
     }
@@ -169,7 +180,7 @@ async fn start_node(
     directory: &Directory,
     sandbox: SandboxPolicy,
     pods: u32,
-    program: &Path,
+    program: &PodProgram,
     logs: PodLogStore,
 ) -> Result<(Node, Executor)> {
     let settings = node::Config {
@@ -181,7 +192,10 @@ async fn start_node(
         .context("failed to start the node")?;
     let mut config = executor::Config::new(&settings.name, &directory.path().join("pods"));
     config.hidden = vec![directory.path().to_owned()];
-    config.provided = runner::provided(program);
+    config.provided = runner::provided(&program.file);
+    if let Some(shim) = &program.shim {
+        config.shim.clone_from(shim);
+    }
     config.sandbox = sandbox;
     config.pods_max = pods as usize;
     let kubelet = api.client(&format!("node:{}", settings.name), "default");

@@ -294,6 +294,11 @@ async fn job_taken_away(stage: &Stage<'_>, parameters: &DeleteParams) -> Result<
     );
     let failed = stage.told("robbed", &ConditionType::Failed).await?;
     assert_eq!(failed.reason, Reason::WorkflowJobDeleted, "{}", failed.message);
+    assert!(
+        failed.message.contains("its deletion was asked for at"),
+        "{}",
+        failed.message
+    );
     until_gone(&jobs, "robbed-job").await?;
     until_gone(&stage.scene.api::<Pod>(), &pod.name_any()).await?;
     Ok(())

@@ -224,6 +224,50 @@ async fn runs_are_spread_over_zones_by_a_constraint_without_a_selector() -> Resu
     .await
 }
 
+/// One zone has most of the nodes. Whoever counts no pods puts most of them there, and so does the scheduler if it is not told
+/// which pods to count.
+#[tokio::test]
+async fn runs_that_should_rather_be_spread_are_and_are_placed_also_where_they_cannot_be()
+-> Result<(), Failure> {
+    beside_others("spread-anyway", async |stage| {
+        let mut nodes = Nodes::of(stage, FOR_EVER);
+        for zone in ["zone-a", "zone-a", "zone-a", "zone-a", "zone-b", "zone-c"] {
+            nodes.add(zone).await?;
+        }
+        let constraint =
+            json!([{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}]);
+        let settings = nodes
+            .settings(stage.settings())
+            .with_json("JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS", &constraint);
+        let _controllers = stage.lead("one", &settings).await?;
+        stage.agent("spread", "true").await?;
+        let pods = stage.scene.api::<Pod>();
+        let start = async |numbers: std::ops::RangeInclusive<usize>| {
+            let count = *numbers.end();
+            for number in numbers {
+                let name = format!("spread-{number}");
+                stage.run("spread", &name, &json!({})).await?;
+            }
+            let all = |pods: &[&Pod]| pods.iter().filter(|pod| phase(pod) == "Running").count() == count;
+            let what = format!("to be {count} that work");
+            Ok::<_, Failure>(until_list(&pods, labels::AGENT_RUN, &what, all).await?)
+        };
+
+        let nine = start(1..=9).await?;
+        let expected = ["zone-a", "zone-b", "zone-c"].map(|zone| (zone.to_owned(), 3));
+        assert_eq!(zones(&nodes, &nine).await?, expected.into());
+
+        // Two zones have no more room, and the runs go where there is some all the same.
+        for full in &nodes.names[4..] {
+            nodes.patch(full, json!({"spec": {"unschedulable": true}})).await?;
+        }
+        let twelve = start(10..=12).await?;
+        assert_eq!(zones(&nodes, &twelve).await?.get("zone-a"), Some(&6));
+        nodes.remove_all().await
+    })
+    .await
+}
+
 /// The name of the one run that waits.
 async fn waiting(stage: &Stage<'_>) -> Result<String, Failure> {
     let runs = stage.scene.api::<AgentRun>();

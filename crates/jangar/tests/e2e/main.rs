@@ -19,3 +19,4 @@ mod rights;
 mod runs;
 mod stage;
 mod taken_away;
+mod uninstalled;

@@ -1,7 +1,10 @@
 //! What every test here begins with: a namespace in which the kinds are served, the controllers have their rights, and
 //! nothing else is.
 
-use std::{panic::AssertUnwindSafe, path::Path};
+use std::{
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+};
 
 use futures::FutureExt;
 use jangar_api::{Kind, labels};
@@ -116,6 +119,12 @@ impl Stage<'_> {
             .with("JANGAR_POD_NAMESPACE", self.namespace())
             .with("JANGAR_IMAGE", JANGAR_IMAGE)
             .with("JANGAR_AGENT_RUNNER_IMAGE", BUSYBOX)
+            // What a test is about is not the queue, unless it says so.
+            .with("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "1000")
+            .with("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "1000")
+            .with("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "1000")
+            .with("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0")
+            .with("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0")
     }
 
     /// The same, with the pods of runs on the real node, if there is one.
@@ -142,10 +151,21 @@ impl Stage<'_> {
         server: Option<&str>,
         settings: &Settings,
     ) -> Result<Replica, Failure> {
+        let path = self.kubeconfig(name, account, server).await?;
+        self.start_with(name, &path, settings)
+    }
+
+    /// A file by which a program under this name is this account.
+    pub(crate) async fn kubeconfig(
+        &self,
+        name: &str,
+        account: &str,
+        server: Option<&str>,
+    ) -> Result<PathBuf, Failure> {
         let kubeconfig = rights::kubeconfig(self.scene, account, server).await?;
         let path = self.directory.path().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, kubeconfig.to_string())?;
-        self.start_with(name, &path, settings)
+        Ok(path)
     }
 
     fn start_with(&self, name: &str, kubeconfig: &Path, settings: &Settings) -> Result<Replica, Failure> {

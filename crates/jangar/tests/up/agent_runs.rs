@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::process::{PATIENCE, Setup, Up, eventually, processes_with};
 
-async fn create<K>(client: &Client, object: Value) -> K
+pub(crate) async fn create<K>(client: &Client, object: Value) -> K
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -49,7 +49,7 @@ pub(crate) async fn script(client: &Client, name: &str, script: &str) -> AgentRu
 }
 
 /// An Agent with a provider of its own.
-async fn agent(client: &Client, name: &str, provider: Value) {
+pub(crate) async fn agent(client: &Client, name: &str, provider: Value) {
     let kind = |kind: &str, spec: Value| {
         json!({
             "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": kind,
@@ -67,7 +67,7 @@ async fn agent(client: &Client, name: &str, provider: Value) {
     clippy::needless_pass_by_value,
     reason = "every caller makes the value on the spot"
 )]
-fn run(name: &str, changes: Value) -> Value {
+pub(crate) fn run(name: &str, changes: Value) -> Value {
     let mut run = json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
         "metadata": {"name": name},
@@ -220,6 +220,35 @@ async fn bad_input_ends_the_run_and_says_what_to_do() {
             "JobRejected",
             "priorityClassName",
         ),
+        (
+            "spread-text",
+            json!({"runtime": {"type": "job", "config": {"topologySpreadConstraints": "zone"}}}),
+            "InvalidRuntimeConfig",
+            "it must be a list; [] clears the default",
+        ),
+        (
+            "spread-twice",
+            spread(json!([zone(json!({})), zone(json!({"maxSkew": 2}))])),
+            "JobRejected",
+            "Duplicate value: \"{zone, ScheduleAnyway}\"",
+        ),
+        (
+            "spread-domains",
+            spread(json!([zone(json!({"minDomains": 2}))])),
+            "JobRejected",
+            "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway",
+        ),
+        (
+            "spread-keys",
+            spread(json!([zone(json!({
+                "matchLabelKeys": ["team"],
+                "labelSelector": {
+                    "matchLabels": {"team": "a"}, "matchExpressions": [{"key": "team", "operator": "Exists"}],
+                },
+            }))])),
+            "JobRejected",
+            "exists in both matchLabelKeys and labelSelector",
+        ),
     ];
     for (name, changes, _, _) in &cases {
         let mut run = run(name, changes.clone());
@@ -234,7 +263,50 @@ async fn bad_input_ends_the_run_and_says_what_to_do() {
         assert_eq!(said_reason, *reason, "{name}: {message}");
         assert!(message.contains(word), "{name}: {message}");
         assert!(status.finished_at.is_some(), "{name}");
+        if *reason == "JobRejected" {
+            assert_eq!(said(&status, &ConditionType::InvalidSpec).0, *reason, "{name}");
+        }
     }
+}
+
+/// The settings of a run that is spread by these constraints.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
+fn spread(constraints: Value) -> Value {
+    json!({"runtime": {"type": "job", "config": {"topologySpreadConstraints": constraints}}})
+}
+
+/// A constraint with these changes.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
+fn zone(changes: Value) -> Value {
+    let mut constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"});
+    for (field, value) in changes.as_object().unwrap() {
+        constraint[field] = value.clone();
+    }
+    constraint
+}
+
+/// Kubernetes refuses keys without a selector to add them to. The selector of all runs is one.
+#[tokio::test]
+async fn match_label_keys_need_no_selector_because_that_of_all_runs_is_filled_in() {
+    let (_directory, _up, client) = up().await;
+    agent(&client, "keys", json!({"binary": "/bin/true"})).await;
+    let constraints = json!([zone(json!({"matchLabelKeys": ["agents.proompteng.ai/agent"]}))]);
+    create::<AgentRun>(&client, run("keys", spread(constraints))).await;
+    reached(&client, "keys", &RunPhase::Succeeded).await;
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let job = jobs.get("keys-job").await.unwrap();
+    let pod = job.spec.unwrap().template.spec.unwrap();
+    let selector = pod.topology_spread_constraints.unwrap()[0].label_selector.clone();
+    assert_eq!(
+        serde_json::to_value(selector).unwrap(),
+        json!({"matchExpressions": [{"key": "agents.proompteng.ai/agent-run", "operator": "Exists"}]})
+    );
 }
 
 #[tokio::test]

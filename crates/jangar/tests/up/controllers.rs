@@ -27,13 +27,23 @@ async fn they_lead_by_the_kubeconfig_and_release_the_lease_when_they_are_stopped
         .env("HOSTNAME", "a-pod")
         .env("JANGAR_POD_UID", "its-uid")
         .env("JANGAR_LEADER_ELECTION_LEASE_NAME", "another")
+        .env("JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS", "60")
         .env("JANGAR_AGENT_RUNER_IMAGE", "slip");
     let mut controllers = Up::begin(&mut command, directory.path());
     assert_eq!(
         controllers.logged("nothing reads this variable")["name"],
         "JANGAR_AGENT_RUNER_IMAGE"
     );
+    let warning = controllers.logged("the Job is deleted with the run");
+    let warning = warning["message"].as_str().unwrap();
+    assert!(warning.contains("600 s") && warning.contains("60 s"), "{warning}");
     controllers.wait_until_served();
+    let kept = controllers.logged("kept after their end");
+    let kept = kept["message"].as_str().unwrap();
+    assert!(
+        kept.ends_with("finished Jobs 600 s, archived logs 604800 s, finished runs 60 s"),
+        "{kept}"
+    );
     let leases: Api<Lease> = Api::default_namespaced(up.client().await);
     controllers.logged("\"leading\"");
     eventually("they are ready", || controllers.get("/readyz").0 == 200);
@@ -45,6 +55,10 @@ async fn they_lead_by_the_kubeconfig_and_release_the_lease_when_they_are_stopped
     let (code, metrics) = controllers.get("/metrics");
     assert_eq!(code, 200);
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(
+        metrics.contains("jangar_retention_seconds{what=\"run\"} 60"),
+        "{metrics}"
+    );
 
     assert_eq!(controllers.stop(), Some(0));
 

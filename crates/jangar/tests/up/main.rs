@@ -11,9 +11,12 @@
 
 mod agent_runs;
 mod controllers;
+mod custom;
 mod end;
 mod manifests;
 mod plain;
 mod pods;
 mod process;
+mod release_jobs;
 mod start;
+mod workflows;

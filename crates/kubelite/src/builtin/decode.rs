@@ -49,10 +49,11 @@ pub fn decode(builtin: Builtin, object: &mut Value) -> Result<(), DecodeError> {
         version: info.version,
         problem,
     };
+    let schema = schema(builtin);
     let mut walker = Walker {
-        path: vec![info.kind.to_owned()],
+        path: vec![info.kind],
     };
-    walker.value(&schema(builtin), object).map_err(wrap)?;
+    walker.value(&schema, object).map_err(wrap)?;
     if builtin == Builtin::Secret {
         merge_string_data(object);
     }
@@ -78,12 +79,12 @@ fn merge_string_data(secret: &mut Value) {
 }
 
 /// Walks an object beside its schema. The recursion is as deep as the schema, not as the object.
-struct Walker {
-    path: Vec<String>,
+struct Walker<'s> {
+    path: Vec<&'s str>,
 }
 
-impl Walker {
-    fn value(&mut self, schema: &Schema, value: &mut Value) -> Result<(), DecodeProblem> {
+impl<'s> Walker<'s> {
+    fn value(&mut self, schema: &'s Schema, value: &mut Value) -> Result<(), DecodeProblem> {
         if value.is_null() {
             return Ok(());
         }
@@ -139,7 +140,7 @@ impl Walker {
         }
     }
 
-    fn object(&mut self, schema: &Schema, object: &mut Map<String, Value>) -> Result<(), DecodeProblem> {
+    fn object(&mut self, schema: &'s Schema, object: &mut Map<String, Value>) -> Result<(), DecodeProblem> {
         if let Additional::Schema(values) = &schema.additional {
             for value in object.values_mut() {
                 if values.format == QUANTITY {
@@ -158,7 +159,7 @@ impl Walker {
         for (name, member) in &schema.properties {
             match object.get_mut(name) {
                 Some(value) if !value.is_null() => {
-                    self.path.push(name.clone());
+                    self.path.push(name);
                     self.value(member, value)?;
                     self.path.pop();
                     if member.zero == Zero::Omitted && is_zero(value) {

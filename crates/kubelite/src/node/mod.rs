@@ -1,7 +1,8 @@
 //! The node: what makes Jobs run, as a cluster with one node shows it through the API.
 //!
-//! A Job controller, TTL-after-finished, a scheduler and the node's heartbeat follow the store in one task, in one order,
-//! so that the same writes always lead to the same consequences. Nothing polls: each waits for a change or for a time.
+//! A Job controller, TTL-after-finished and the node's heartbeat follow the store in one task, in one order, so that the same
+//! writes always lead to the same consequences. The scheduler has a task of its own: a place that became free is given away
+//! at once, and not only when the writes of the others are done. Nothing polls: each waits for a change or for a time.
 //!
 //! `executor` runs the pods: it plays the kubelet, and speaks to the API server as a kubelet does.
 
@@ -15,6 +16,7 @@ mod warnings;
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::{sync::watch as signal, task::JoinHandle};
 
 use self::{heartbeat::Heartbeat, jobs::Jobs, scheduler::Scheduler, ttl::Ttl};
@@ -59,7 +61,7 @@ impl Default for Config {
 #[derive(Debug)]
 pub struct Node {
     stop: signal::Sender<bool>,
-    task: JoinHandle<()>,
+    tasks: [JoinHandle<()>; 2],
 }
 
 impl Node {
@@ -71,79 +73,105 @@ impl Node {
         let controllers = Controllers {
             jobs: Jobs::new(manager.clone(), config.job_sync_delay),
             ttl: Ttl::new(manager.clone()),
-            scheduler: Scheduler::new(manager.named("kube-scheduler"), config),
             heartbeat,
-            client: manager,
         };
+        let scheduler = Scheduler::new(manager.named("kube-scheduler"), config);
         let stop = signal::Sender::new(false);
-        let task = tokio::spawn(controllers.run(stop.subscribe()));
-        Ok(Self { stop, task })
+        let tasks = [
+            tokio::spawn(follow(manager.clone(), controllers, stop.subscribe())),
+            tokio::spawn(follow(manager, scheduler, stop.subscribe())),
+        ];
+        Ok(Self { stop, tasks })
     }
 
     /// Ends the controllers after what they are doing now.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        // The task ends by itself; if it panicked there is nothing left to end.
-        let _ = (&mut self.task).await;
+        for task in &mut self.tasks {
+            // It ends by itself; if it panicked there is nothing left to end.
+            let _ = task.await;
+        }
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.task.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
+}
+
+/// What follows the store.
+trait Follower {
+    /// Makes due what a change concerns.
+    fn note(&mut self, event: &Event);
+    /// Makes everything due.
+    fn note_everything(&mut self);
+    /// Does what is due, or a part of it.
+    fn act(&mut self) -> impl Future<Output = ()> + Send;
+    /// When it has something to do although nothing changes.
+    fn next(&self) -> Option<Timestamp>;
+    /// How long it may wait for that, so that a clock that was set meanwhile is noticed.
+    fn longest_wait(&self) -> Duration;
+}
+
+async fn follow<F: Follower>(client: Client, mut follower: F, mut stop: signal::Receiver<bool>) {
+    let mut changes = client.store().follow();
+    follower.note_everything();
+    loop {
+        follower.act().await;
+        let batch = tokio::select! {
+            biased;
+            // An error means that the node is gone, which is the end as well.
+            _ = stop.wait_for(|stopping| *stopping) => return,
+            () = client.stopping() => return,
+            batch = changes.next() => Some(batch),
+            () = sleep(&client, &follower) => None,
+        };
+        match batch {
+            Some(Ok(Batch { events, .. })) => {
+                for event in &events {
+                    follower.note(event);
+                }
+            }
+            // Changes were missed, so look at everything once.
+            Some(Err(_lagged)) => {
+                changes = client.store().follow();
+                follower.note_everything();
+            }
+            None => {}
+        }
+    }
+}
+
+/// Sleeps until something is due.
+async fn sleep(client: &Client, follower: &impl Follower) {
+    let Some(next) = follower.next() else {
+        return std::future::pending().await;
+    };
+    // What is due already is negative.
+    let left = Duration::try_from(next.duration_since(client.now())).unwrap_or(Duration::ZERO);
+    tokio::time::sleep(left.min(follower.longest_wait())).await;
 }
 
 #[derive(Debug)]
 struct Controllers {
-    client: Client,
     jobs: Jobs,
     ttl: Ttl,
-    scheduler: Scheduler,
     heartbeat: Heartbeat,
 }
 
-impl Controllers {
-    async fn run(mut self, mut stop: signal::Receiver<bool>) {
-        let mut follow = self.client.store().follow();
-        self.note_everything();
-        loop {
-            self.act().await;
-            let batch = tokio::select! {
-                biased;
-                // An error means that the node is gone, which is the end as well.
-                _ = stop.wait_for(|stopping| *stopping) => return,
-                () = self.client.stopping() => return,
-                batch = follow.next() => Some(batch),
-                () = self.sleep() => None,
-            };
-            match batch {
-                Some(Ok(Batch { events, .. })) => {
-                    for event in &events {
-                        self.note(event);
-                    }
-                }
-                // Changes were missed, so look at everything once.
-                Some(Err(_lagged)) => {
-                    follow = self.client.store().follow();
-                    self.note_everything();
-                }
-                None => {}
-            }
-        }
-    }
-
+impl Follower for Controllers {
     fn note(&mut self, event: &Event) {
         self.jobs.note(event);
         self.ttl.note(event);
-        self.scheduler.note(event);
         self.heartbeat.note(event);
     }
 
     fn note_everything(&mut self) {
         self.jobs.note_everything();
         self.ttl.note_everything();
-        self.scheduler.note_everything();
     }
 
     async fn act(&mut self) {
@@ -151,19 +179,17 @@ impl Controllers {
             tracing::warn!(%error, "could not report that the node is alive");
         }
         self.jobs.act().await;
-        self.scheduler.act().await;
         self.ttl.act().await;
     }
 
-    /// Sleeps until something is due.
-    async fn sleep(&self) {
-        let times = [self.jobs.next(), self.ttl.next(), self.scheduler.next()];
+    fn next(&self) -> Option<Timestamp> {
+        let times = [self.jobs.next(), self.ttl.next()];
         let next = times.into_iter().flatten().fold(self.heartbeat.next(), Ord::min);
-        let left = next.duration_since(self.client.now());
-        // What is due already is negative.
-        let left = Duration::try_from(left).unwrap_or(Duration::ZERO);
-        // Never longer than between two renewals, so that a clock that was set meanwhile is noticed.
-        tokio::time::sleep(left.min(self.heartbeat.interval())).await;
+        Some(next)
+    }
+
+    fn longest_wait(&self) -> Duration {
+        self.heartbeat.interval()
     }
 }
 

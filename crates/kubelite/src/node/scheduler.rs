@@ -4,14 +4,17 @@
 //! name. With one node and no taints, spread and inter-pod affinity have nothing to decide; node affinity, resource requests
 //! and priorities are ignored, so a pod that asks for them runs where a larger cluster might keep it waiting.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AT_ONCE, Config, collection};
+use super::{AT_ONCE, Config, Follower, collection};
 use crate::{
     builtin::{Builtin, Endpoint},
     clock,
@@ -21,6 +24,10 @@ use crate::{
 };
 
 const OWN_NAME: &str = "default-scheduler";
+/// How many pods are told within a `TELLING_PERIOD` why they wait. Each of them costs a write, and every watcher of pods
+/// something, so a crowd of thousands must not keep the machine from running those that may go; a person looks at a few.
+const TOLD_MAX: usize = AT_ONCE;
+const TELLING_PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Scheduler {
@@ -39,6 +46,37 @@ pub(super) struct Scheduler {
     stale: bool,
     /// Pods wait that have not been told why.
     untold: bool,
+    telling: Telling,
+}
+
+/// How many pods have been told why they wait, and since when that is counted.
+#[derive(Debug)]
+struct Telling {
+    since: Timestamp,
+    told: usize,
+}
+
+impl Telling {
+    /// When counting begins anew.
+    fn ends(&self) -> Timestamp {
+        self.since
+            .saturating_add(TELLING_PERIOD)
+            .unwrap_or(Timestamp::MAX)
+    }
+
+    /// Begins a new period if the present one is over, or if the clock was set back.
+    fn renew(&mut self, now: Timestamp) {
+        if now < self.since || now >= self.ends() {
+            *self = Self { since: now, told: 0 };
+        }
+    }
+
+    /// Whether one more may be told.
+    fn take(&mut self) -> bool {
+        let may = self.told < TOLD_MAX;
+        self.told += usize::from(may);
+        may
+    }
 }
 
 /// A place in the queue.
@@ -131,32 +169,10 @@ impl Scheduler {
             arrivals: 0,
             stale: true,
             untold: false,
-        }
-    }
-
-    /// When it has something to do although nothing changes.
-    pub(super) fn next(&self) -> Option<Timestamp> {
-        self.untold.then(|| self.client.now())
-    }
-
-    pub(super) fn note(&mut self, event: &Event) {
-        if event.collection == self.pods {
-            let stays = event.kind != EventKind::Deleted;
-            self.note_pod(&event.key, stays.then_some(&event.object));
-        } else if event.collection == self.nodes {
-            self.stale = true;
-        }
-    }
-
-    pub(super) fn note_everything(&mut self) {
-        self.bound.clear();
-        self.waiting.clear();
-        self.places.clear();
-        let Ok(snapshot) = self.client.store().snapshot(&self.pods, None) else {
-            return;
-        };
-        for (key, object) in snapshot.iter(None, None) {
-            self.note_pod(key, Some(object));
+            telling: Telling {
+                since: Timestamp::MIN,
+                told: 0,
+            },
         }
     }
 
@@ -218,53 +234,6 @@ impl Scheduler {
         }
     }
 
-    /// Looks through the queue once, if anything changed. Every pod that may go does; of those that have to be told why they
-    /// wait, only as many as fit into one turn are, because a place may become free meanwhile.
-    pub(super) async fn act(&mut self) {
-        if !(std::mem::take(&mut self.stale) | std::mem::take(&mut self.untold)) {
-            return;
-        }
-        let node = self.client.store().get(&self.nodes, &Key::new("", &self.node));
-        let Some(node) = node else { return };
-        let cordoned = node.value().pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-        let mut room = self.capacity.saturating_sub(self.bound.len());
-        let mut decisions = Vec::new();
-        let mut refusals = 0;
-        for (place, pod) in &self.waiting {
-            let matches = |(name, value): (&String, &String)| node.meta.labels.get(name) == Some(value);
-            let refusal = if cordoned {
-                Some(Refusal::Unschedulable)
-            } else if !pod.selector.iter().all(matches) {
-                Some(Refusal::SelectorMismatch)
-            } else if room == 0 {
-                Some(Refusal::TooManyPods)
-            } else {
-                room -= 1;
-                None
-            };
-            if refusal.is_some() {
-                if refusal == pod.told {
-                    continue;
-                }
-                if refusals == AT_ONCE {
-                    self.untold = true;
-                    continue;
-                }
-                refusals += 1;
-            }
-            decisions.push((*place, refusal));
-        }
-        let this = &*self;
-        let outcomes: Vec<(Place, Option<Refusal>, Result<(), ApiError>)> = futures::stream::iter(decisions)
-            .map(async |(place, refusal)| (place, refusal, this.apply(place, refusal).await))
-            .buffered(AT_ONCE)
-            .collect()
-            .await;
-        for (place, refusal, outcome) in outcomes {
-            self.remember(place, refusal, outcome);
-        }
-    }
-
     async fn apply(&self, place: Place, refusal: Option<Refusal>) -> Result<(), ApiError> {
         let Some(pod) = self.waiting.get(&place) else {
             return Ok(());
@@ -304,6 +273,89 @@ impl Scheduler {
                 tracing::warn!(pod = %pod.key.name, namespace = %pod.key.namespace, %error, "could not schedule the pod");
             }
         }
+    }
+}
+
+impl Follower for Scheduler {
+    fn next(&self) -> Option<Timestamp> {
+        self.untold.then(|| self.telling.ends())
+    }
+
+    fn note(&mut self, event: &Event) {
+        if event.collection == self.pods {
+            let stays = event.kind != EventKind::Deleted;
+            self.note_pod(&event.key, stays.then_some(&event.object));
+        } else if event.collection == self.nodes {
+            self.stale = true;
+        }
+    }
+
+    fn note_everything(&mut self) {
+        self.bound.clear();
+        self.waiting.clear();
+        self.places.clear();
+        let Ok(snapshot) = self.client.store().snapshot(&self.pods, None) else {
+            return;
+        };
+        for (key, object) in snapshot.iter(None, None) {
+            self.note_pod(key, Some(object));
+        }
+    }
+
+    /// Looks through the queue once, if anything changed. Every pod that may go does; those that have to be told why they wait
+    /// are, a few at a time.
+    async fn act(&mut self) {
+        let now = self.client.now();
+        let may_tell = self.untold && (now >= self.telling.ends() || now < self.telling.since);
+        if !(std::mem::take(&mut self.stale) || may_tell) {
+            return;
+        }
+        self.untold = false;
+        self.telling.renew(now);
+        let node = self.client.store().get(&self.nodes, &Key::new("", &self.node));
+        let Some(node) = node else { return };
+        let cordoned = node.value().pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+        let mut room = self.capacity.saturating_sub(self.bound.len());
+        let mut decisions = Vec::new();
+        for (place, pod) in &self.waiting {
+            let matches = |(name, value): (&String, &String)| node.meta.labels.get(name) == Some(value);
+            let refusal = if cordoned {
+                Some(Refusal::Unschedulable)
+            } else if !pod.selector.iter().all(matches) {
+                Some(Refusal::SelectorMismatch)
+            } else if room == 0 {
+                Some(Refusal::TooManyPods)
+            } else {
+                room -= 1;
+                None
+            };
+            if refusal.is_some() {
+                if refusal == pod.told {
+                    continue;
+                }
+                if !self.telling.take() {
+                    self.untold = true;
+                    if room == 0 {
+                        break;
+                    }
+                    continue;
+                }
+            }
+            decisions.push((*place, refusal));
+        }
+        let this = &*self;
+        let outcomes: Vec<(Place, Option<Refusal>, Result<(), ApiError>)> = futures::stream::iter(decisions)
+            .map(async |(place, refusal)| (place, refusal, this.apply(place, refusal).await))
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        for (place, refusal, outcome) in outcomes {
+            self.remember(place, refusal, outcome);
+        }
+    }
+
+    fn longest_wait(&self) -> Duration {
+        TELLING_PERIOD
     }
 }
 

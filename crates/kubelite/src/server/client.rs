@@ -107,7 +107,7 @@ impl Client {
                 value,
                 duplicates: Vec::new(),
             };
-            context.take_in(body, &mut Vec::new())
+            context.take_in_change(body, live, &mut Vec::new())
         };
         context.until_stored(Ownership::Track, attempt).await.map(|_| ())
     }

@@ -129,11 +129,12 @@ impl WriteContext<'_> {
             // Another attempt reports the same things again.
             warnings.clear();
             let mut new = self
-                .take_in(
+                .take_in_change(
                     Decoded {
                         value: patched,
                         duplicates: Vec::new(),
                     },
+                    live,
                     warnings,
                 )
                 .map_err(|error| bad_result(error, body))?;

@@ -58,6 +58,30 @@ impl WriteContext<'_> {
         Ok(object)
     }
 
+    /// As `take_in` for what came of the stored object. The `spec` of a pod, and that of a Job whose status is written, is mostly
+    /// the stored one. It has been through all this then, and is by far the larger part.
+    pub(crate) fn take_in_change(
+        &self,
+        mut body: Decoded,
+        live: &Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, ApiError> {
+        let may_be_skipped = match self.target.served.resource.builtin {
+            Some(Builtin::Pod) => true,
+            Some(Builtin::Job) => self.target.endpoint == Endpoint::Status,
+            _ => false,
+        };
+        if !may_be_skipped || body.value.get("spec") != live.get("spec") {
+            return self.take_in(body, warnings);
+        }
+        let spec = metadata::root(&mut body.value).remove("spec");
+        let mut object = self.take_in(body, warnings)?;
+        if let Some(spec) = spec {
+            metadata::root(&mut object).insert("spec".to_owned(), spec);
+        }
+        Ok(object)
+    }
+
     /// Reports and drops unknown fields, and refuses values of a type that cannot be decoded.
     pub(crate) fn inspect(&self, body: Decoded, warnings: &mut Vec<String>) -> Result<Value, ApiError> {
         let Decoded {

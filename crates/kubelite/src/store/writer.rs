@@ -2,9 +2,11 @@
 
 use std::{
     any::Any,
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -21,6 +23,14 @@ use super::{
 const BATCH_WRITES_MAX: usize = 256;
 /// How many bytes share a transaction at most, so that large objects do not add up to seconds of writing.
 const BATCH_BYTES_MAX: usize = 8 << 20;
+/// How long the next transaction waits for more writes after one has ended, while there are many. Each transaction costs about
+/// as much processor time as the rest of a write, however many writes share it.
+const GATHER: Duration = Duration::from_millis(5);
+/// That many writes within that time are many. Those of one caller who waits for each of them are not.
+const MANY_WRITES: usize = 40;
+const MANY_WITHIN: Duration = Duration::from_millis(100);
+/// A transaction that this many writes shared is cheap enough for each of them.
+const GATHERED_ENOUGH: usize = 16;
 
 /// Decides writes, one batch at a time.
 pub(super) struct Committer {
@@ -159,9 +169,50 @@ pub(super) enum Message {
     Close,
 }
 
+/// The transactions of the last moment.
+#[derive(Debug, Default)]
+struct Pace {
+    /// When each ended and how many writes shared it. No older than `MANY_WITHIN`, so only as many as fit into that.
+    recent: VecDeque<(Instant, usize)>,
+    writes: usize,
+}
+
+impl Pace {
+    fn note(&mut self, end: Instant, writes: usize) {
+        self.recent.push_back((end, writes));
+        self.writes += writes;
+        self.forget(end);
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while let Some((end, writes)) = self.recent.front()
+            && now.saturating_duration_since(*end) > MANY_WITHIN
+        {
+            self.writes -= writes;
+            self.recent.pop_front();
+        }
+    }
+
+    /// How long to let writes gather before the next transaction.
+    fn gather(&mut self, now: Instant) -> Duration {
+        self.forget(now);
+        match self.recent.back() {
+            Some((end, last)) if self.writes >= MANY_WRITES && *last < GATHERED_ENOUGH => {
+                GATHER.saturating_sub(now.saturating_duration_since(*end))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 /// The writer thread: commits whatever is queued, together, until it is told to close and the queue is empty.
 pub(super) fn run(mut committer: Committer, mut queue: mpsc::UnboundedReceiver<Message>) {
+    let mut pace = Pace::default();
     while let Some(first) = queue.blocking_recv() {
+        let gather = pace.gather(Instant::now());
+        if !gather.is_zero() {
+            thread::sleep(gather);
+        }
         let mut waiting = Vec::new();
         let mut writes = Vec::new();
         let mut bytes = 0;
@@ -183,9 +234,37 @@ pub(super) fn run(mut committer: Committer, mut queue: mpsc::UnboundedReceiver<M
             let full = writes.len() >= BATCH_WRITES_MAX || bytes >= BATCH_BYTES_MAX;
             message = if full { None } else { queue.try_recv().ok() };
         }
+        let count = writes.len();
         for ((waiter, _room), answer) in waiting.into_iter().zip(committer.commit(writes)) {
             // A caller that went away has nobody to tell; its write stands.
             let _gone = waiter.send(answer);
         }
+        pace.note(Instant::now(), count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_gather_only_while_there_are_many_in_small_transactions() {
+        let mut now = Instant::now();
+        let mut pace = Pace::default();
+        for _ in 0..MANY_WRITES {
+            assert_eq!(pace.gather(now), Duration::ZERO, "there are few yet");
+            now += Duration::from_millis(1);
+            pace.note(now, 1);
+        }
+        assert_eq!(pace.gather(now), GATHER);
+        assert_eq!(pace.gather(now + GATHER / 2), GATHER / 2);
+        assert_eq!(pace.gather(now + GATHER), Duration::ZERO);
+        pace.note(now, GATHERED_ENOUGH);
+        assert_eq!(pace.gather(now), Duration::ZERO, "enough come by themselves");
+        for _ in 0..MANY_WRITES {
+            now += MANY_WITHIN / 10;
+            pace.note(now, 1);
+        }
+        assert_eq!(pace.gather(now), Duration::ZERO, "they have become rarer");
     }
 }

@@ -19,6 +19,12 @@ async fn job_succeeds_with_the_statuses_of_kubernetes() {
     assert_eq!(cluster.status("ok").await, running(0));
     cluster.pass(3).await;
     let pod = cluster.run("ok").await;
+    assert_eq!(
+        cluster.status("ok").await,
+        running(0),
+        "that it is ready can wait"
+    );
+    cluster.pass(2).await;
     assert_eq!(cluster.status("ok").await, running(1));
     cluster.pass(4).await;
     cluster.end(&pod, 0).await;

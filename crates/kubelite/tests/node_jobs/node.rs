@@ -83,6 +83,8 @@ async fn nothing_is_written_while_nothing_changes() {
         .await;
     cluster.run("running").await;
     cluster.create("waiting", json!({})).await;
+    // By then the running pod has been counted as ready.
+    cluster.pass(2).await;
     let version = async || {
         let list = cluster.pods.list(&ListParams::default()).await.unwrap();
         list.metadata.resource_version.unwrap().parse::<u64>().unwrap()

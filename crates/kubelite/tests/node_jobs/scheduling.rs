@@ -63,6 +63,31 @@ async fn pods_beyond_the_capacity_wait_their_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_crowd_is_told_little_by_little_why_it_waits() {
+    let cluster = Cluster::with(NodeConfig {
+        pods: 0,
+        ..NodeConfig::default()
+    })
+    .await;
+    let jobs: Vec<String> = (0..40).map(|number| format!("job-{number}")).collect();
+    for job in &jobs {
+        cluster.create(job, json!({})).await;
+    }
+    let told = async || {
+        let mut told = 0;
+        for job in &jobs {
+            let pod = cluster.pods_of(job).await.remove(0);
+            told += usize::from(refusal(&pod).is_some());
+        }
+        told
+    };
+    for expected in [16, 32, 40] {
+        assert_eq!(told().await, expected);
+        cluster.pass(1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn terminating_pod_holds_its_place_until_it_has_ended() {
     let cluster = Cluster::with(NodeConfig {
         pods: 1,

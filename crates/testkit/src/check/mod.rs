@@ -1,9 +1,12 @@
 //! What must hold, whatever goes wrong.
 //!
-//! A task follows every change of the store: after each it asks the rules of [`work`] and of [`runs`]. When nothing happens
+//! A task follows every change of the store: after each it asks the rules of [`work`], of [`runs`], of [`deletions`] and of
+//! [`limits`]. When nothing happens
 //! any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an undisturbed simulation.
 
+pub mod deletions;
 pub mod end;
+pub mod limits;
 pub mod rest;
 pub mod runs;
 pub mod work;
@@ -13,12 +16,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use jangar_engine::settings::LimitSettings;
 use kubelite::store::{Collection, Event, EventKind, Store};
 use serde::Deserialize;
 use tokio::{task::JoinSet, time::Instant};
 
 use self::{
+    deletions::Deletions,
     end::{EndState, GeneratedNames},
+    limits::Slots,
     runs::RunView,
 };
 use crate::{
@@ -71,7 +77,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    pub fn start(world: &World, record: &Record) -> Self {
+    pub fn start(world: &World, record: &Record, limits: LimitSettings) -> Self {
         let violations = Violations::default();
         let last_change = Arc::new(Mutex::new(Instant::now()));
         let pods = Arc::default();
@@ -82,6 +88,8 @@ impl Checks {
             last_change: Arc::clone(&last_change),
             pods: Arc::clone(&pods),
             runs: BTreeMap::new(),
+            deletions: Deletions::default(),
+            slots: Slots::new(limits),
         };
         let mut follow = world.store().follow();
         let mut following = JoinSet::new();
@@ -122,6 +130,8 @@ struct Look {
     pods: Arc<Mutex<GeneratedNames>>,
     /// The runs as they are, by name.
     runs: BTreeMap<String, RunView>,
+    deletions: Deletions,
+    slots: Slots,
 }
 
 impl Look {
@@ -135,6 +145,7 @@ impl Look {
             let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
             pods.add(&event.object.value());
         }
+        self.violations.add(&self.trace, self.slots.broken_by(event));
         let works = self.record.all();
         if event.collection == world::runs() {
             self.at_run(event, &works);
@@ -146,6 +157,8 @@ impl Look {
     fn at_run(&mut self, event: &Event, works: &[Work]) {
         let before = self.runs.remove(&*event.key.name);
         if event.kind == EventKind::Deleted {
+            self.violations
+                .add(&self.trace, self.deletions.broken(Instant::now()));
             return;
         }
         let after = RunView::of(&event.object);

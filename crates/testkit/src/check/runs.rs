@@ -11,6 +11,8 @@ use crate::node::{Ending, Work};
 pub struct RunView {
     pub name: String,
     pub uid: String,
+    /// How many steps it has, if it is a workflow.
+    pub steps: u32,
     pub phase: RunPhase,
     pub finished_at: Option<String>,
     /// The controllers have taken it on.
@@ -26,10 +28,12 @@ impl RunView {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let status = &value["status"];
         let conditions = || status["conditions"].as_array().into_iter().flatten();
+        let steps = value["spec"]["workflow"]["steps"].as_array();
         let cancelled = conditions().find(|condition| condition["type"] == "Cancelled");
         Self {
             name: text(&value["metadata"]["name"]).unwrap_or_default(),
             uid: object.meta.uid.clone(),
+            steps: steps.and_then(|steps| steps.len().try_into().ok()).unwrap_or(0),
             phase: text(&status["phase"]).map_or(RunPhase::Pending, |phase| RunPhase::from(phase.as_str())),
             finished_at: text(&status["finishedAt"]),
             accepted: conditions()
@@ -64,12 +68,19 @@ pub fn broken(before: Option<&RunView>, after: &RunView, works: &[Work]) -> Vec<
     found
 }
 
-/// Whether work that was started for this very run ended well.
+/// Whether work that was started for this very run ended well, and for each of its steps.
 pub(super) fn has_done_its_work(run: &RunView, works: &[Work]) -> bool {
-    let ended_well = |work: &Work| {
-        matches!(work.ended, Some((_, Ending::Exited(0)))) && work.assignment.run_uid == run.uid
+    let ended_well = |step: u32| {
+        works.iter().any(|work| {
+            matches!(work.ended, Some((_, Ending::Exited(0))))
+                && work.assignment.run_uid == run.uid
+                && work.assignment.step == step
+        })
     };
-    works.iter().any(ended_well)
+    match run.steps {
+        0 => ended_well(0),
+        steps => (1..=steps).all(ended_well),
+    }
 }
 
 #[cfg(test)]
@@ -83,6 +94,7 @@ mod tests {
         RunView {
             name: "one".to_owned(),
             uid: "u1".to_owned(),
+            steps: 0,
             phase,
             finished_at: finished_at.map(str::to_owned),
             accepted: true,
@@ -96,6 +108,7 @@ mod tests {
             assignment: Assignment {
                 run: "one".to_owned(),
                 run_uid: run_uid.to_owned(),
+                step: 0,
                 attempt: 1,
                 job_uid: "j".to_owned(),
             },
@@ -119,6 +132,21 @@ mod tests {
             1
         );
         assert_eq!(broken(None, &view(RunPhase::Failed, None), &[]).len(), 1);
+    }
+
+    #[test]
+    fn success_needs_work_of_every_step() {
+        let done = RunView {
+            steps: 2,
+            ..view(RunPhase::Succeeded, Some("1"))
+        };
+        let of_step = |step| {
+            let mut work = work("u1", 0);
+            work.assignment.step = step;
+            work
+        };
+        assert!(broken(None, &done, &[of_step(1), of_step(2)]).is_empty());
+        assert_eq!(broken(None, &done, &[of_step(2)]).len(), 1);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use jangar_api::phase::RunPhase;
+
 use super::runs::RunView;
 use crate::node::Work;
 
 /// The rules that the work so far breaks.
 pub fn broken<'a>(works: &[Work], runs: impl IntoIterator<Item = &'a RunView>) -> Vec<String> {
     let mut found = Vec::new();
-    let mut by_attempt: BTreeMap<(&str, u32), Vec<&Work>> = BTreeMap::new();
+    let mut by_attempt: BTreeMap<(&str, u32, u32), Vec<&Work>> = BTreeMap::new();
     let mut by_name: BTreeMap<&str, Vec<&Work>> = BTreeMap::new();
     for work in works {
         let assignment = &work.assignment;
@@ -16,15 +18,20 @@ pub fn broken<'a>(works: &[Work], runs: impl IntoIterator<Item = &'a RunView>) -
             found.push(format!("pod {} works for no run", work.pod));
         }
         by_attempt
-            .entry((&assignment.run_uid, assignment.attempt))
+            .entry((&assignment.run_uid, assignment.step, assignment.attempt))
             .or_default()
             .push(work);
         by_name.entry(&assignment.run).or_default().push(work);
     }
-    for ((_, attempt), works) in by_attempt {
+    for ((_, step, attempt), works) in by_attempt {
         if let [first, second, ..] = works.as_slice() {
+            let step = if step == 0 {
+                String::new()
+            } else {
+                format!("step {step} of ")
+            };
             found.push(format!(
-                "attempt {attempt} of run {} was done twice, in pods {} and {}",
+                "attempt {attempt} of {step}run {} was done twice, in pods {} and {}",
                 first.assignment.run, first.pod, second.pod
             ));
         }
@@ -43,9 +50,11 @@ pub fn broken<'a>(works: &[Work], runs: impl IntoIterator<Item = &'a RunView>) -
     }
     let ended = |run: &&RunView| run.phase.is_terminal() && !run.cancel_timed_out;
     for run in runs.into_iter().filter(ended) {
+        // Whoever gives up on an endpoint cannot take the work away from it; only a cancel waits until it has stopped.
+        let given_up = |work: &Work| work.is_outside() && run.phase == RunPhase::Failed;
         let working = works
             .iter()
-            .filter(|work| work.is_running() && work.assignment.run_uid == run.uid);
+            .filter(|work| work.is_running() && work.assignment.run_uid == run.uid && !given_up(work));
         for work in working {
             let (name, phase) = (&run.name, run.phase.as_str());
             found.push(format!(
@@ -61,7 +70,6 @@ pub fn broken<'a>(works: &[Work], runs: impl IntoIterator<Item = &'a RunView>) -
 mod tests {
     use std::time::Duration;
 
-    use jangar_api::phase::RunPhase;
     use tokio::time::Instant;
 
     use super::*;
@@ -74,6 +82,7 @@ mod tests {
             assignment: Assignment {
                 run: run_uid.trim_end_matches(char::is_numeric).to_owned(),
                 run_uid: run_uid.to_owned(),
+                step: 0,
                 attempt,
                 job_uid: String::new(),
             },
@@ -88,6 +97,7 @@ mod tests {
         RunView {
             name: "run".to_owned(),
             uid: uid.to_owned(),
+            steps: 0,
             phase,
             finished_at: Some(String::new()),
             accepted: true,
@@ -109,6 +119,19 @@ mod tests {
             work("run1", 1, origin, 6, Some(9)),
         ];
         assert!(broken(&twice, &[])[0].contains("done twice"));
+    }
+
+    #[test]
+    fn each_step_has_a_first_attempt_of_its_own() {
+        let origin = Instant::now();
+        let mut steps = [
+            work("run1", 1, origin, 0, Some(5)),
+            work("run1", 1, origin, 6, Some(9)),
+        ];
+        for (number, work) in (1..).zip(&mut steps) {
+            work.assignment.step = number;
+        }
+        assert!(broken(&steps, &[]).is_empty());
     }
 
     #[test]

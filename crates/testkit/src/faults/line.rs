@@ -139,7 +139,7 @@ impl Line {
             self.wire
                 .trace
                 .note(&self.process.name, format_args!("write {number}: {trouble}"));
-            if !self.happens_beside(trouble) {
+            if !happens_beside(&self.wire, &self.process, trouble) {
                 fate.get_or_insert(trouble);
             }
         }
@@ -147,35 +147,6 @@ impl Line {
             Some(trouble) => self.suffer(trouble, sent, request).await,
             None => self.deliver(sent, request).await,
         }
-    }
-
-    /// Sets in motion what does not concern the write itself; says whether that is all.
-    fn happens_beside(&self, trouble: Trouble) -> bool {
-        match trouble {
-            Trouble::Freeze(which, time) => self.process.hold(which, time, false),
-            Trouble::Skip(which, time) => self.process.hold(which, time, true),
-            Trouble::Lag(which, by) => self.process.lag(which, by),
-            Trouble::Expire => self.process.expire(),
-            Trouble::DeleteJob(after) => self.wire.order(Order::DeleteJob(after)),
-            Trouble::DeletePod(after) => self.wire.order(Order::DeletePod(after)),
-            Trouble::ClockForward(_) | Trouble::ClockBack(_) => {
-                if let Some(by) = trouble.jump() {
-                    self.wire.order(Order::SetClock(by));
-                }
-            }
-            Trouble::CrashBefore
-            | Trouble::CrashAfter
-            | Trouble::LostAnswer
-            | Trouble::NoAnswer
-            | Trouble::GatewayTimeout
-            | Trouble::NotSent
-            | Trouble::Late(_)
-            | Trouble::Conflict
-            | Trouble::Busy
-            | Trouble::Broken
-            | Trouble::Takeover(_) => return false,
-        }
-        true
     }
 
     async fn suffer(
@@ -277,6 +248,35 @@ impl Line {
             format_args!("{method} {target} #{print:08x}: {outcome}"),
         );
     }
+}
+
+/// Sets in motion what does not concern the write itself; says whether that is all.
+pub(super) fn happens_beside(wire: &Wire, process: &Process, trouble: Trouble) -> bool {
+    match trouble {
+        Trouble::Freeze(which, time) => process.hold(which, time, false),
+        Trouble::Skip(which, time) => process.hold(which, time, true),
+        Trouble::Lag(which, by) => process.lag(which, by),
+        Trouble::Expire => process.expire(),
+        Trouble::DeleteJob(after) => wire.order(Order::DeleteJob(after)),
+        Trouble::DeletePod(after) => wire.order(Order::DeletePod(after)),
+        Trouble::ClockForward(_) | Trouble::ClockBack(_) => {
+            if let Some(by) = trouble.jump() {
+                wire.order(Order::SetClock(by));
+            }
+        }
+        Trouble::CrashBefore
+        | Trouble::CrashAfter
+        | Trouble::LostAnswer
+        | Trouble::NoAnswer
+        | Trouble::GatewayTimeout
+        | Trouble::NotSent
+        | Trouble::Late(_)
+        | Trouble::Conflict
+        | Trouble::Busy
+        | Trouble::Broken
+        | Trouble::Takeover(_) => return false,
+    }
+    true
 }
 
 fn broken() -> BoxError {

@@ -4,6 +4,7 @@
 //! happens at some of them. It can be printed and read back, so that a failure is a line of text.
 
 mod line;
+mod outpost;
 mod random;
 mod watched;
 mod wire;
@@ -14,6 +15,7 @@ use jiff::SignedDuration;
 
 pub use self::{
     line::Line,
+    outpost::Outpost,
     wire::{Order, Process, Wire},
 };
 
@@ -210,6 +212,11 @@ impl Trouble {
 pub struct Plan(pub Vec<Fault>);
 
 impl Plan {
+    /// Whether nobody sets the clock.
+    pub fn keeps_the_clock(&self) -> bool {
+        self.0.iter().all(|fault| fault.trouble.jump().is_none())
+    }
+
     pub fn leaves_no_mark(&self) -> bool {
         self.0.iter().all(|fault| fault.trouble.leaves_no_mark())
     }

@@ -147,6 +147,11 @@ impl Process {
         *lock(&self.gate) == Gate::Dead
     }
 
+    /// Whether messages reach it, and come back from it.
+    pub fn gets_through(&self) -> bool {
+        *lock(&self.gate) == Gate::Open
+    }
+
     pub(super) fn freeze_for(self: &Arc<Self>, time: Duration) {
         self.turn(Gate::Open, Gate::Frozen);
         let this = Arc::clone(self);

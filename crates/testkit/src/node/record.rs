@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jangar_api::labels::ATTEMPT;
+use jangar_api::labels::{ATTEMPT, STEP_INDEX};
 use k8s_openapi::api::core::v1::Pod;
 use kubelite::store::Store;
+use serde_json::Value;
 use tokio::time::Instant;
 
 /// For whom a pod works, as its Job says.
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 pub struct Assignment {
     pub run: String,
     pub run_uid: String,
+    /// The step of a workflow, counted from one; 0 if the run is none.
+    pub step: u32,
     /// Counted from one; 0 if the Job does not say.
     pub attempt: u32,
     pub job_uid: String,
@@ -29,14 +32,14 @@ impl Assignment {
         let Some((_, _, job)) = controller.and_then(|owner| store.find_uid(&owner.uid)) else {
             return Self::default();
         };
-        let attempt = job.value()["metadata"]["annotations"][ATTEMPT]
-            .as_str()
-            .and_then(|text| text.parse().ok());
+        let metadata = &job.value()["metadata"];
+        let number = |text: &Value| text.as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
         let run = job.meta.owners.iter().find(|owner| owner.kind == "AgentRun");
         Self {
             run: run.map(|owner| owner.name.clone()).unwrap_or_default(),
             run_uid: run.map(|owner| owner.uid.clone()).unwrap_or_default(),
-            attempt: attempt.unwrap_or(0),
+            step: number(&metadata["labels"][STEP_INDEX]),
+            attempt: number(&metadata["annotations"][ATTEMPT]),
             job_uid: job.meta.uid.clone(),
         }
     }
@@ -65,7 +68,15 @@ pub enum Ending {
     Lost,
 }
 
+/// What stands for the Job of work that an endpoint does.
+const OUTSIDE: &str = "endpoint";
+
 impl Work {
+    /// Whether an endpoint does it, and no pod.
+    pub fn is_outside(&self) -> bool {
+        self.assignment.job_uid == OUTSIDE
+    }
+
     pub fn is_running(&self) -> bool {
         self.ended.is_none()
     }
@@ -80,11 +91,43 @@ impl Record {
         self.lock().clone()
     }
 
-    /// Whether work of this attempt has started, ended or not.
-    pub fn has_started(&self, run: &str, attempt: u32) -> bool {
-        self.lock()
-            .iter()
-            .any(|work| work.assignment.run == run && work.assignment.attempt == attempt)
+    /// Whether work of this attempt of a step has started, ended or not.
+    pub fn has_started(&self, run: &str, step: u32, attempt: u32) -> bool {
+        let is_meant = |work: &Work| {
+            let Assignment {
+                run: of,
+                step: at,
+                attempt: number,
+                ..
+            } = &work.assignment;
+            (of.as_str(), *at, *number) == (run, step, attempt)
+        };
+        self.lock().iter().any(is_meant)
+    }
+
+    /// An endpoint began to work for the first attempt of a run. Returns by what it is known.
+    pub fn start_outside(&self, run: &str, run_uid: &str) -> String {
+        let mut all = self.lock();
+        let name = format!("{OUTSIDE}-{}", all.len());
+        all.push(Work {
+            assignment: Assignment {
+                run: run.to_owned(),
+                run_uid: run_uid.to_owned(),
+                step: 0,
+                attempt: 1,
+                job_uid: OUTSIDE.to_owned(),
+            },
+            pod: name.clone(),
+            pod_uid: name.clone(),
+            started: Instant::now(),
+            ended: None,
+        });
+        name
+    }
+
+    /// An endpoint ended its work.
+    pub fn end_outside(&self, work: &str, ending: Ending) {
+        self.end(work, ending);
     }
 
     pub(super) fn start(&self, pod: &Pod, assignment: Assignment) {

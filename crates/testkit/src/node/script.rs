@@ -44,20 +44,26 @@ pub enum Eviction {
     Pressure,
 }
 
-/// The scripts of a scenario, by the name of the run and the number of the attempt.
+/// The scripts of a scenario, by the name of the run, the number of the step (0 if it is no workflow) and that of the attempt.
 #[derive(Clone, Debug, Default)]
-pub struct Scripts(BTreeMap<(String, u32), Script>);
+pub struct Scripts(BTreeMap<(String, u32, u32), Script>);
 
 impl Scripts {
     #[must_use]
-    pub fn with(mut self, run: &str, attempt: u32, script: Script) -> Self {
-        self.0.insert((run.to_owned(), attempt), script);
+    pub fn with(self, run: &str, attempt: u32, script: Script) -> Self {
+        self.with_step(run, 0, attempt, script)
+    }
+
+    /// What an attempt of the step of a workflow does.
+    #[must_use]
+    pub fn with_step(mut self, run: &str, step: u32, attempt: u32, script: Script) -> Self {
+        self.0.insert((run.to_owned(), step, attempt), script);
         self
     }
 
     /// What an attempt does; without a script it works for a little while and succeeds.
-    pub(super) fn get(&self, run: &str, attempt: u32) -> Script {
-        let written = self.0.get(&(run.to_owned(), attempt)).cloned();
+    pub(super) fn get(&self, run: &str, step: u32, attempt: u32) -> Script {
+        let written = self.0.get(&(run.to_owned(), step, attempt)).cloned();
         written.unwrap_or(Script::Exits {
             after: Duration::from_secs(20),
             code: 0,

@@ -30,6 +30,9 @@ const START_AFTER: Duration = Duration::from_millis(10);
 /// How long the kubelet tries to get an image before it begins to wait between two tries.
 const BACK_OFF_AFTER: Duration = Duration::from_secs(10);
 
+/// How long a node is silent before Kubernetes says of its pods that they are not ready.
+const SILENCE: Duration = Duration::from_secs(50);
+
 /// What the API says of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
@@ -62,7 +65,9 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) async fn run(mut self) {
         let assignment = Assignment::of(&self.pod, &self.store);
-        let script = self.scripts.get(&assignment.run, assignment.attempt);
+        let script = self
+            .scripts
+            .get(&assignment.run, assignment.step, assignment.attempt);
         if self.live(&script).await.is_none() {
             return;
         }
@@ -134,10 +139,15 @@ impl Worker {
     /// The work starts, and then the API hears of it.
     async fn begin(&mut self) -> Timestamp {
         let assignment = Assignment::of(&self.pod, &self.store);
-        self.note(&format!(
-            "starts the work of {} attempt {}",
-            assignment.run, assignment.attempt
-        ));
+        let Assignment {
+            run, step, attempt, ..
+        } = &assignment;
+        let step = if *step == 0 {
+            String::new()
+        } else {
+            format!(" step {step}")
+        };
+        self.note(&format!("starts the work of {run}{step} attempt {attempt}"));
         self.record.start(&self.pod, assignment);
         let since = self.clock.now();
         self.say(&State::Running { since }).await;
@@ -217,7 +227,13 @@ impl Worker {
         self.record.end(&self.uid(), Ending::Lost);
         self.note("its node dies");
         // Nobody is there to obey: deletion has no effect until the pod is given up.
-        tokio::time::sleep(noticed_after).await;
+        let silence = SILENCE.min(noticed_after);
+        tokio::time::sleep(silence).await;
+        let not_ready = json!({
+            "type": "Ready", "status": "False", "lastTransitionTime": kubelite::clock::seconds(self.clock.now()),
+        });
+        self.patch(&json!({ "conditions": [not_ready] })).await;
+        tokio::time::sleep(noticed_after.saturating_sub(silence)).await;
         let now = self.clock.now();
         let ended = State::Ended {
             since,

@@ -1,18 +1,31 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
+mod custom;
+mod queue;
+mod retention;
 mod runs;
 mod version_control;
+mod workflows;
 
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::settings::LimitSettings;
 use serde_json::Value;
 
-use crate::node::Scripts;
+use crate::{endpoint::Deeds, node::Scripts};
 
 /// All scenarios, in a fixed order.
 pub fn all() -> Vec<Scenario> {
-    [runs::all(), version_control::all()].concat()
+    [
+        runs::all(),
+        workflows::all(),
+        retention::all(),
+        queue::all(),
+        custom::all(),
+        version_control::all(),
+    ]
+    .concat()
 }
 
 /// A story with a known end.
@@ -20,7 +33,13 @@ pub fn all() -> Vec<Scenario> {
 pub struct Scenario {
     pub name: &'static str,
     pub place: Place,
+    /// What the controllers are told to keep to.
+    pub limits: LimitSettings,
     pub scripts: Scripts,
+    /// What the endpoint does.
+    pub deeds: Deeds,
+    /// What may have been done is not done again, so that trouble leaves its mark on the end.
+    pub at_most_once: bool,
     pub steps: Vec<Step>,
     /// What becomes of each run, if nothing goes wrong.
     pub ends: Vec<(&'static str, End)>,
@@ -58,6 +77,8 @@ pub enum Step {
     Wait(Duration),
     /// Waits until the work of an attempt has started.
     AwaitWork(&'static str, u32),
+    /// Waits until the work of the first attempt of a workflow's step has started.
+    AwaitStepWork(&'static str, u32),
     /// Waits until the controllers say that they have taken a run on.
     AwaitAccepted(&'static str),
     /// Waits until a run has ended.

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::settings::LimitSettings;
 use serde_json::{Value, json};
 
 use super::{End, Place, Scenario, Step};
+use crate::endpoint::Deeds;
 use crate::node::{Eviction, OnTerm, Script, Scripts};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -27,6 +29,7 @@ pub(super) fn all() -> Vec<Scenario> {
         evicted(Eviction::Drain),
         evicted(Eviction::Pressure),
         node_lost(),
+        node_silent(),
         references_last(),
         kept(),
         forgotten(),
@@ -146,6 +149,23 @@ fn node_lost() -> Scenario {
     }
 }
 
+/// The node is silent for so long that its pod is given up, and then somebody deletes the Node. The next attempt starts after
+/// that and not before.
+fn node_silent() -> Scenario {
+    let script = Script::NodeLost {
+        after: 10 * SECOND,
+        noticed_after: 15 * 60 * SECOND,
+    };
+    Scenario {
+        scripts: Scripts::default().with("one", 1, script),
+        ..story(
+            "node-silent",
+            vec![create(run("one"))],
+            vec![("one", succeeded())],
+        )
+    }
+}
+
 /// The run comes first, and what it refers to in the opposite order.
 fn references_last() -> Scenario {
     let mut steps = vec![create(run("one"))];
@@ -224,7 +244,7 @@ fn crowded() -> Scenario {
 }
 
 /// Work that takes longer than a restart of the controllers, so that the run that waits is cancelled before its turn.
-fn slow() -> Script {
+pub(super) fn slow() -> Script {
     Script::Exits {
         after: 4 * 60 * SECOND,
         code: 0,
@@ -242,7 +262,10 @@ pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static st
             slots: 4,
             job_sync_delay: SECOND,
         },
+        limits: LimitSettings::default(),
         scripts: Scripts::default(),
+        deeds: Deeds::new(),
+        at_most_once: false,
         steps: all,
         ends,
     }
@@ -298,7 +321,7 @@ pub(super) fn run(name: &str) -> Value {
     object("AgentRun", name, &spec)
 }
 
-fn with_retries(mut run: Value, retries: u32) -> Value {
+pub(super) fn with_retries(mut run: Value, retries: u32) -> Value {
     run["spec"]["runtime"]["config"]["backoffLimit"] = retries.into();
     run
 }

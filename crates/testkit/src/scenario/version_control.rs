@@ -16,6 +16,7 @@ pub(super) fn all() -> Vec<Scenario> {
         work_arrives(),
         app_retried(),
         app_deleted(),
+        app_in_steps(),
     ]
 }
 
@@ -76,6 +77,21 @@ fn app_deleted() -> Scenario {
     Scenario {
         scripts: Scripts::default().with("one", 1, Script::Runs { on_term: OBEYS }),
         ..story("app-deleted", steps, vec![("one", End::Gone)])
+    }
+}
+
+/// Two steps on one branch, each with tokens of its own; the second takes two attempts.
+fn app_in_steps() -> Scenario {
+    let mut run = writing("one");
+    run["spec"]["runtime"]["type"] = "workflow".into();
+    run["spec"]["workflow"] = json!({"steps": [{"name": "plan"}, {"name": "build", "retries": 1}]});
+    Scenario {
+        scripts: Scripts::default().with_step("one", 2, 1, exits(1)),
+        ..story(
+            "app-in-steps",
+            vec![app_key(), forge(&app()), create(run)],
+            vec![("one", succeeded())],
+        )
     }
 }
 

@@ -95,6 +95,7 @@ async fn switched_off_they_touch_nothing() {
         clock: OddClock::right(),
         identity: identity("one"),
         registry: &mut Registry::default(),
+        outside: Arc::default(),
     });
     Props { cluster: &cluster }.run("a", "coder").await;
 

@@ -20,6 +20,7 @@ pub(super) fn controllers(cluster: &Cluster, tap: &Tap, name: &str) -> Controlle
         clock: OddClock::right(),
         identity: identity(name),
         registry: &mut Registry::default(),
+        outside: Arc::default(),
     })
 }
 

@@ -8,6 +8,7 @@ mod life;
 mod occupied;
 mod queueing;
 mod refused;
+mod retention;
 mod stage;
 mod tap;
 mod version_control;

@@ -65,15 +65,15 @@ impl Controller for Scripted {
     const NAME: &'static str = "scripted";
 
     fn concerned(&self, caches: &Caches, change: &Change) -> BTreeSet<Key> {
-        AgentRuns.concerned(caches, change)
+        AgentRuns::default().concerned(caches, change)
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
-        AgentRuns.has_remains(scene)
+        AgentRuns::default().has_remains(scene)
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Option<Observed> {
-        AgentRuns.observe(scene, run)
+        AgentRuns::default().observe(scene, run)
     }
 
     fn plan(&self, observed: &Observed, _: &Settings, _: Timestamp) -> Decision<AgentRunStatus> {
@@ -147,6 +147,7 @@ impl Stage {
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
             forges: Arc::new(Network),
+            outside: Arc::default(),
         };
         let term = Term::begin(setup, vec![station(script)]);
         settle().await;

@@ -166,6 +166,7 @@ async fn switched_off_forges_are_not_even_watched() {
         clock: OddClock::right(),
         identity: identity("one"),
         registry: &mut Registry::default(),
+        outside: Arc::default(),
     });
     settle().await;
 
@@ -260,6 +261,7 @@ async fn the_forge_is_asked_after_the_end_until_it_answers_and_never_again() {
         clock: OddClock::right(),
         identity: identity("one"),
         registry: &mut Registry::default(),
+        outside: Arc::default(),
     };
     let _controllers = start_with(setup, Arc::clone(&forges) as Arc<dyn Forges>);
     settle().await;
@@ -386,6 +388,7 @@ async fn a_token_of_an_app_lives_in_a_secret_of_the_run_until_its_job_is_let_go(
         clock: OddClock::right(),
         identity: identity("one"),
         registry: &mut Registry::default(),
+        outside: Arc::default(),
     };
     let _controllers = start_with(setup, Arc::clone(&forges) as Arc<dyn Forges>);
     settle().await;

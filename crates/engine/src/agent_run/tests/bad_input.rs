@@ -75,7 +75,7 @@ fn cases() -> Vec<Case> {
         Case {
             name: "a missing spec",
             play: |world| {
-                world.observed.references.implementation = Some(Sight::Absent);
+                world.know_implementation(Sight::Absent);
                 wait_for_reference(world);
             },
             reason: Reason::MissingImplementation,
@@ -143,7 +143,7 @@ fn cases() -> Vec<Case> {
             name: "a text that is too long",
             play: |world| {
                 let long = json!({"metadata": {"name": "mend-it"}, "spec": {"text": "x".repeat(131_073)}});
-                world.observed.references.implementation = Some(Sight::Seen(Arc::new(object(long))));
+                world.know_implementation(Sight::Seen(Arc::new(object(long))));
             },
             reason: Reason::TextTooLarge,
             invalid: true,

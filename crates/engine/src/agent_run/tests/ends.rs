@@ -21,8 +21,15 @@ fn done() -> Value {
 #[test]
 fn a_run_ends_when_its_pod_does_and_then_lets_its_job_go() {
     let mut world = World::new();
-    world.settle().wait(5).pod_ended("mend-job", 0, &done()).settle();
+    world.settle().wait(5).pod_just_ended("mend-job", 0, &done());
+    world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+    assert_eq!(
+        world.deeds(),
+        ["create mend-job"],
+        "the Job controller is still writing"
+    );
+    world.job_ended("mend-job").settle();
     let status = world.status();
     let outcome = status.outcome.expect("an outcome");
     assert_eq!(outcome.summary.as_deref(), Some("It adds now."));
@@ -36,6 +43,16 @@ fn a_run_ends_when_its_pod_does_and_then_lets_its_job_go() {
     );
     assert_eq!(world.notices.len(), 2, "one Event at each end");
     assert!(world.questions.is_empty(), "the good way needs no live read");
+}
+
+#[test]
+fn a_job_whose_end_is_never_written_is_let_go_in_the_end() {
+    let mut world = World::new();
+    world.settle().pod_just_ended("mend-job", 0, &done()).settle();
+    assert!(world.is_held("mend-job"));
+    world.now = world.wake_at.expect("it is looked at again");
+    world.settle();
+    assert!(!world.is_held("mend-job"));
 }
 
 #[test]

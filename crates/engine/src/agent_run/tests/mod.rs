@@ -1,10 +1,17 @@
 //! The life of a run, played on values.
 
 mod bad_input;
+mod custom;
+mod custom_stops;
 mod ends;
+mod retention;
 mod starts;
 mod stops;
 mod version_control;
+mod version_control_steps;
+mod waits;
+mod workflow_input;
+mod workflows;
 mod world;
 
 use self::world::{World, object};

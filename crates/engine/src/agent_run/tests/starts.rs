@@ -121,7 +121,7 @@ fn what_a_cache_does_not_show_is_asked_for() {
 #[test]
 fn a_missing_reference_has_its_grace_and_then_fails_the_run() {
     let mut world = World::new();
-    world.observed.references.implementation = Some(Sight::Absent);
+    world.know_implementation(Sight::Absent);
     world.settle();
     let blocked = world.status();
     let deadline = world.wake_at.expect("the wait has an end");

@@ -10,14 +10,34 @@ use serde_json::{Value, json};
 use super::World;
 use crate::{
     decision::{KeyHolder, Keys, Sight},
-    vcs::tests::{Forge, keys},
+    queue::{Answer, Scope},
+    vcs::{
+        WantedBranch,
+        tests::{Forge, keys},
+    },
+    waiting::{Full, Gate, Waiting},
 };
+
+/// The provider is there as this forge has it.
+fn know(world: &mut World, forge: &Forge) {
+    let sight = forge.sight().expect("a provider");
+    world.observed.references.vcs.insert("forge".to_owned(), sight);
+}
+
+/// There is no provider.
+fn forget(world: &mut World) {
+    world
+        .observed
+        .references
+        .vcs
+        .insert("forge".to_owned(), Sight::Absent);
+}
 
 /// A run that works on a repository, with the provider and the Secret in place.
 fn world(policy: &Value) -> World {
     let mut world = World::new();
     let forge = Forge::github();
-    world.observed.references.vcs = forge.sight();
+    know(&mut world, &forge);
     world.key_holders.extend(forge.keys);
     let policy = policy.clone();
     world.edit(|run| {
@@ -149,7 +169,7 @@ fn a_run_without_version_control_asks_and_says_nothing_about_it() {
 #[test]
 fn a_run_that_insists_waits_for_its_provider_and_then_fails() {
     let mut world = world(&json!({"required": true}));
-    world.observed.references.vcs = Some(Sight::Absent);
+    forget(&mut world);
     world.settle();
     assert_eq!(
         world.condition(&ConditionType::Blocked).reason,
@@ -167,7 +187,7 @@ fn a_run_that_insists_waits_for_its_provider_and_then_fails() {
 #[test]
 fn a_run_that_does_not_insist_waits_as_long_and_then_goes_on_without() {
     let mut world = world(&json!({}));
-    world.observed.references.vcs = Some(Sight::Absent);
+    forget(&mut world);
     world.settle();
     assert_eq!(
         world.condition(&ConditionType::Blocked).reason,
@@ -190,9 +210,9 @@ fn a_run_that_does_not_insist_waits_as_long_and_then_goes_on_without() {
 #[test]
 fn a_provider_that_comes_in_time_is_used() {
     let mut world = world(&json!({}));
-    let provider = world.observed.references.vcs.replace(Sight::Absent);
+    forget(&mut world);
     world.settle().wait(5);
-    world.observed.references.vcs = provider;
+    know(&mut world, &Forge::github());
     world.settle();
     assert!(world.status().vcs.is_some());
     assert!(
@@ -223,7 +243,7 @@ fn a_secret_that_comes_in_time_is_found_although_no_event_tells_of_it() {
 #[test]
 fn what_is_wrong_with_the_rest_of_the_run_is_said_before_its_repository() {
     let mut world = world(&json!({"required": true}));
-    world.observed.references.vcs = Some(Sight::Absent);
+    forget(&mut world);
     world.edit(|run| run.spec.secrets = vec!["keys".to_owned()]);
     world.settings.policy.blocked_secrets.insert("keys".to_owned());
     world.settle();
@@ -237,8 +257,9 @@ fn what_is_wrong_with_the_rest_of_the_run_is_said_before_its_repository() {
 fn a_later_attempt_works_on_the_branch_of_the_first() {
     let mut world = world(&json!({}));
     let forge = Forge::github().provider("/defaults/branchConflictSuffixTemplate", json!("two"));
-    world.observed.references.vcs = forge.sight();
-    world.observed.branch_rival = Some("other".to_owned());
+    know(&mut world, &forge);
+    let branch = WantedBranch::new("example/adder", "agents/mend");
+    world.observed.branch_rivals.insert(branch, "other".to_owned());
     world.edit(|run| {
         run.spec.runtime =
             serde_json::from_value(json!({"type": "job", "config": {"backoffLimit": 1}})).expect("a runtime");
@@ -247,7 +268,7 @@ fn a_later_attempt_works_on_the_branch_of_the_first() {
     let first = world.status().vcs.and_then(|vcs| vcs.head_branch);
     assert_eq!(first.as_deref(), Some("agents/mend-two"));
 
-    world.observed.branch_rival = None;
+    world.observed.branch_rivals.clear();
     world.pod_ended("mend-job", 1, &json!({"version": 1})).settle();
     world.wait(3600).settle();
     assert!(
@@ -261,7 +282,10 @@ fn a_later_attempt_works_on_the_branch_of_the_first() {
 #[test]
 fn a_deprecated_token_is_a_warning_on_the_run() {
     let mut world = world(&json!({}));
-    world.observed.references.vcs = Forge::github().provider("/auth/token/type", json!("pat")).sight();
+    know(
+        &mut world,
+        &Forge::github().provider("/auth/token/type", json!("pat")),
+    );
     world.settle();
     let warning = world.condition(&ConditionType::Warning);
     assert_eq!(warning.reason, Reason::DeprecatedAuth);
@@ -277,7 +301,7 @@ fn with_app(policy: &Value) -> World {
     let mut world = world(policy);
     let app = json!({"appId": 17, "installationId": 42, "privateKeySecretRef": {"name": "app-key"}});
     let forge = Forge::github().provider("/auth", json!({"method": "app", "app": app}));
-    world.observed.references.vcs = forge.sight();
+    know(&mut world, &forge);
     world
         .key_holders
         .insert(KeyHolder::Secret("app-key".to_owned()), keys(&["privateKey"]));
@@ -371,4 +395,101 @@ fn each_attempt_has_a_token_of_its_own() {
     ] {
         assert!(deeds.contains(&deed.to_owned()), "{deed} is not in {deeds:?}");
     }
+}
+
+/// The queue has no room.
+fn full() -> Answer {
+    Answer::Waiting(Box::new(Waiting::at(Gate::Concurrency(Full {
+        scope: Scope::Cluster,
+        in_use: 5,
+        limit: 5,
+    }))))
+}
+
+#[test]
+fn a_run_that_waits_for_its_turn_does_not_wait_for_its_token_again() {
+    for app in [false, true] {
+        let mut world = if app {
+            with_app(&json!({}))
+        } else {
+            world(&json!({}))
+        };
+        world.token_lasts = None;
+        if !app {
+            let token = KeyHolder::Secret("forge-token".to_owned());
+            world.key_holders.insert(token, Keys::Absent);
+        }
+        world.settle();
+        assert_eq!(
+            world.condition(&ConditionType::Blocked).reason,
+            Reason::VcsAuthUnavailable
+        );
+        world.answers.push_back(full());
+        world.wait(60).settle();
+        assert_eq!(
+            world.condition(&ConditionType::Blocked).reason,
+            Reason::ConcurrencyLimit
+        );
+        assert_eq!(
+            world.condition(&ConditionType::VcsSkipped).reason,
+            Reason::VcsAuthUnavailable
+        );
+        world.wait(5).settle();
+        assert_eq!(world.phase(), Some(RunPhase::Running), "app: {app}");
+        assert_eq!(
+            world.condition(&ConditionType::VcsSkipped).reason,
+            Reason::VcsAuthUnavailable
+        );
+    }
+}
+
+#[test]
+fn no_token_is_made_for_a_run_that_waits_for_its_turn() {
+    let mut world = with_app(&json!({}));
+    world.answers.push_back(full());
+    world.settle();
+    assert_eq!(world.deeds(), [] as [&str; 0]);
+    world.settle();
+    assert_eq!(
+        world.deeds(),
+        ["mint mend-vcs-token for example/adder", "create mend-job"]
+    );
+}
+
+#[test]
+fn the_job_takes_the_slot_of_the_repository_that_it_works_on() {
+    let mut world = world(&json!({}));
+    world.edit(|run| {
+        run.spec
+            .parameters
+            .insert("repository".to_owned(), "Example/Adder".to_owned());
+    });
+    world.settle();
+    let job = &world.observed.jobs["mend-job"];
+    let annotations = job.metadata.annotations.as_ref().expect("annotations");
+    assert_eq!(annotations[jangar_api::labels::REPOSITORY], "example/adder");
+}
+
+#[test]
+fn a_run_of_an_endpoint_says_that_it_has_no_version_control() {
+    let of = |policy: &Value| {
+        let mut world = world(policy);
+        world.settings.custom.callback_url = Some("https://jangar.example.com".to_owned());
+        world.edit(|run| {
+            let config = json!({"endpoint": "https://agents.example.com/run"});
+            run.spec.runtime =
+                serde_json::from_value(json!({"type": "custom", "config": config})).expect("a runtime");
+        });
+        world.settle();
+        world
+    };
+    let world = of(&json!({}));
+    let skipped = world.condition(&ConditionType::VcsSkipped);
+    assert_eq!(skipped.reason, Reason::VcsUnavailable);
+    assert_eq!(world.status().vcs, None);
+    let world = of(&json!({"required": true}));
+    assert_eq!(
+        world.condition(&ConditionType::InvalidSpec).reason,
+        Reason::VcsUnavailable
+    );
 }

@@ -1,6 +1,9 @@
 //! A world in a value: carries plans out on what a run observes, without an API server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use jangar_api::{
     agents::{
@@ -22,9 +25,11 @@ use serde_json::{Value, json};
 
 use super::super::{Observed, References, plan};
 use crate::{
+    custom::call::{CallState, Outside},
     decision::{
         Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, TokenSight, Uid,
     },
+    queue::Answer,
     settings::Settings,
 };
 
@@ -43,6 +48,10 @@ pub(super) struct World {
     pub notices: Vec<Notice>,
     pub questions: Vec<Question>,
     pub wake_at: Option<Timestamp>,
+    /// How often the status was written.
+    pub statuses: u32,
+    /// What the queue says to those who ask, one after the other; then it lets everybody in.
+    pub answers: VecDeque<Answer>,
     /// How many seconds a token of a GitHub App lasts; absent, the forge gives none.
     pub token_lasts: Option<i64>,
     made: u32,
@@ -81,18 +90,27 @@ impl World {
                 references: References {
                     agent: Sight::Seen(Arc::new(agent)),
                     provider: Some(Sight::Seen(Arc::new(provider))),
-                    implementation: Some(Sight::Seen(Arc::new(implementation))),
+                    implementations: BTreeMap::from([(
+                        "mend-it".to_owned(),
+                        Sight::Seen(Arc::new(implementation)),
+                    )]),
                     memory: None,
-                    vcs: None,
+                    vcs: BTreeMap::new(),
                 },
                 jobs: BTreeMap::new(),
                 live_jobs: std::collections::BTreeSet::new(),
+                departed: BTreeMap::new(),
                 pods: BTreeMap::new(),
                 keys: BTreeMap::new(),
                 refusal: None,
                 occupant: None,
-                branch_rival: None,
-                token: None,
+                admission: None,
+                outside: Outside {
+                    process: "me".to_owned(),
+                    ..Outside::default()
+                },
+                branch_rivals: BTreeMap::new(),
+                tokens: BTreeMap::new(),
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
@@ -102,9 +120,17 @@ impl World {
             notices: Vec::new(),
             questions: Vec::new(),
             wake_at: None,
+            statuses: 0,
+            answers: VecDeque::new(),
             token_lasts: Some(3600),
             made: 0,
         }
+    }
+
+    /// What is known of the ImplementationSpec that the run refers to.
+    pub(super) fn know_implementation(&mut self, sight: Sight<ImplementationSpec>) {
+        let known = &mut self.observed.references.implementations;
+        known.insert("mend-it".to_owned(), sight);
     }
 
     /// Changes the run as a user would.
@@ -150,7 +176,8 @@ impl World {
                     if self.carry_out(plan) {
                         self.observed.live_jobs.clear();
                         self.observed.keys.clear();
-                        self.observed.token = None;
+                        self.observed.admission = None;
+                        self.observed.tokens.clear();
                         for (uid, sight) in &mut self.observed.pods {
                             let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
                             if matches!(sight, PodSight::Live(_)) {
@@ -168,18 +195,22 @@ impl World {
     /// Whether there was nothing to do.
     fn carry_out(&mut self, plan: Plan<AgentRunStatus>) -> bool {
         let idle = plan.is_idle();
+        if !plan.effects.is_empty() {
+            self.observed.admission = None;
+        }
         for effect in plan.effects {
             self.execute(&effect);
             self.done.push(effect);
         }
         if let Some(status) = plan.status {
+            self.statuses += 1;
             self.edit(|run| run.status = Some(status));
         }
         self.notices.extend(plan.notices);
         idle
     }
 
-    fn answer(&mut self, question: Question) {
+    pub(super) fn answer(&mut self, question: Question) {
         match &question {
             Question::Job(name) => {
                 self.observed.live_jobs.insert(name.clone());
@@ -193,10 +224,22 @@ impl World {
             }
             Question::Agent(_) => self.observed.references.agent = Sight::Absent,
             Question::AgentProvider(_) => self.observed.references.provider = Some(Sight::Absent),
-            Question::ImplementationSpec(_) => self.observed.references.implementation = Some(Sight::Absent),
+            Question::ImplementationSpec(name) => {
+                let known = &mut self.observed.references.implementations;
+                known.insert(name.clone(), Sight::Absent);
+            }
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
-            Question::VersionControlProvider(_) => self.observed.references.vcs = Some(Sight::Absent),
+            Question::VersionControlProvider(name) => {
+                self.observed.references.vcs.insert(name.clone(), Sight::Absent);
+            }
             Question::Delivery(_) => panic!("no run waits for a forge"),
+            Question::Slot { .. } => {
+                let granted = Answer::Granted { at: self.now };
+                let answer = self.answers.pop_front().unwrap_or(granted);
+                self.observed.admission = Some(answer);
+                // It is no read.
+                return;
+            }
             Question::Keys(holder) => {
                 let keys = self.key_holders.get(holder).cloned().unwrap_or(Keys::Absent);
                 self.observed.keys.insert(holder.clone(), keys);
@@ -252,16 +295,32 @@ impl World {
                 }
             }
             Effect::DeleteRun { .. } => self.observed.run = None,
+            Effect::SetFinalizers { finalizers, .. } => {
+                let gone = self.run().metadata.deletion_timestamp.is_some() && finalizers.is_empty();
+                self.edit(|run| run.metadata.finalizers = Some(finalizers.clone()));
+                if gone {
+                    self.observed.run = None;
+                }
+            }
+            Effect::PostCustom(post) => {
+                let before = self
+                    .observed
+                    .outside
+                    .calls
+                    .insert(post.id.clone(), CallState::UnderWay);
+                assert_eq!(before, None, "a call was made twice");
+            }
             Effect::MintToken(new) => {
-                let expires_at = self.token_lasts.map(|seconds| self.now + seconds.seconds());
-                self.observed.token = Some(match expires_at {
+                let secret = new.secret.metadata.name.clone().expect("a Secret has a name");
+                let token = match self.token_lasts.map(|seconds| self.now + seconds.seconds()) {
                     Some(expires_at) => TokenSight::Ready {
                         expires_at: expires_at.min(new.used_until),
                     },
                     None => TokenSight::Failed {
                         message: "the forge said no".to_owned(),
                     },
-                });
+                };
+                self.observed.tokens.insert(secret, token);
             }
             Effect::RevokeToken { .. } => {}
         }
@@ -293,8 +352,30 @@ impl World {
         self
     }
 
-    /// The pod of a Job ended, with this exit code and these last words.
+    /// The pod of a Job ended, with this exit code and these last words, and the Job controller has written so.
     pub(super) fn pod_ended(&mut self, job: &str, exit_code: i32, words: &Value) -> &mut Self {
+        self.pod_just_ended(job, exit_code, words).job_ended(job)
+    }
+
+    /// The Job controller writes what became of a Job that nobody has deleted.
+    pub(super) fn job_ended(&mut self, job: &str) -> &mut Self {
+        let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
+        let failed = self.observed.pods[&uid].pods().iter().any(|pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            phase == Some("Failed")
+        });
+        let type_ = if failed { "Failed" } else { "Complete" };
+        self.change_job(job, |found, now| {
+            if found.metadata.deletion_timestamp.is_none() {
+                let condition = json!({"type": type_, "status": "True", "lastTransitionTime": Time(now)});
+                found.status.get_or_insert_default().conditions = Some(vec![object(condition)]);
+            }
+        });
+        self
+    }
+
+    /// The pod of a Job ended, and the Job controller has not noticed yet.
+    pub(super) fn pod_just_ended(&mut self, job: &str, exit_code: i32, words: &Value) -> &mut Self {
         let phase = if exit_code == 0 { "Succeeded" } else { "Failed" };
         let finished_at = Time(self.now);
         self.pod(
@@ -343,6 +424,15 @@ impl World {
                     None => format!("release {}", job.name),
                 },
                 Effect::DeleteRun { run } => format!("delete run {}", run.name),
+                Effect::SetFinalizers { finalizers, .. } => format!("hold by {finalizers:?}"),
+                Effect::PostCustom(post) => {
+                    let (purpose, number) = (post.id.purpose.word(), post.id.number);
+                    format!(
+                        "{purpose} {number} to {} as {}",
+                        post.endpoint,
+                        post.idempotency_key()
+                    )
+                }
                 Effect::MintToken(new) => {
                     format!(
                         "mint {} for {}",

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{super::name, World, as_json};
+use super::{
+    super::{Place, name},
+    World, as_json,
+};
 
 /// What a run can say about its work and its pod.
 fn work() -> Value {
@@ -73,7 +76,7 @@ fn maximal() -> World {
             "env": [{"name": "EDITOR", "value": "ed"}, {"name": "MODEL", "value": "small"}],
             "defaults": {"timeoutSeconds": 1800},
             "security": {
-                "allowedSecrets": ["agent-keys", "notes-db", "prompts"],
+                "allowedSecrets": ["agent-keys", "notes-db", "prompts", "pull", "pull-too"],
                 "allowedServiceAccounts": ["builder"],
             },
         }))
@@ -158,10 +161,14 @@ fn the_same_request_makes_the_same_job() {
 
 #[test]
 fn each_attempt_has_names_of_its_own() {
-    assert_eq!(name("fix-1", 1).as_str(), "fix-1-job");
-    assert_eq!(name("fix-1", 2).as_str(), "fix-1-job-attempt-2");
+    let of = |step, attempt| String::from(name("fix-1", Place { step, attempt }));
+    assert_eq!(of(0, 1), "fix-1-job");
+    assert_eq!(of(0, 2), "fix-1-job-attempt-2");
+    assert_eq!(of(2, 1), "fix-1-step-2-attempt-1");
     let long = "x".repeat(63);
-    assert_ne!(name(&long, 1), name(&long, 2));
+    let of = |step, attempt| name(&long, Place { step, attempt });
+    assert_ne!(of(0, 1), of(0, 2));
+    assert_ne!(of(1, 1), of(2, 1));
 }
 
 #[test]

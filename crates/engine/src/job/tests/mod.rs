@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{BuiltJob, JobRequest, build};
+use super::{BuiltJob, JobRequest, Place, build};
 use crate::{decision::Rejection, settings::Settings, vcs::VersionControl};
 
 /// A run with everything around it. What is large is boxed, so that tables of worlds can be written as arrays.
@@ -70,7 +70,11 @@ impl World {
     fn request(&self) -> JobRequest<'_> {
         JobRequest {
             run: &self.run,
-            attempt: self.attempt,
+            place: Place {
+                step: 0,
+                attempt: self.attempt,
+            },
+            step: None,
             agent: &self.agent,
             provider: &self.provider,
             implementation: &self.implementation.spec,

@@ -3,7 +3,10 @@
 use jangar_api::reason::Reason;
 use serde_json::{Value, json};
 
-use super::{super::check_run, World};
+use super::{
+    super::{check_agent, check_run},
+    World,
+};
 
 /// Each world with the reason it is refused for and what the message says.
 pub(super) type Cases = Vec<(World, Reason, &'static str)>;
@@ -213,6 +216,12 @@ fn secrets_must_be_allowed_by_the_agent() {
              those, or add it to spec.security.allowedSecrets of the Agent",
         ),
         (
+            restricted().with_config(&json!({"imagePullSecrets": ["root-ca"]})),
+            Reason::SecretNotAllowed,
+            "spec.runtime.config.imagePullSecrets[0] is \"root-ca\", and Agent \"fixer\" allows only keys, notes-db: use one of \
+             those, or add it to spec.security.allowedSecrets of the Agent",
+        ),
+        (
             restricted().with_memory("root-ca"),
             Reason::SecretNotAllowed,
             "spec.connection.secretRef.name of Memory \"notes\" is \"root-ca\", and Agent \"fixer\" allows only keys, \
@@ -261,6 +270,59 @@ fn blocked_secrets_are_for_no_run() {
              (JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS): use another Secret",
         ),
     ]);
+}
+
+#[test]
+fn what_a_run_says_about_its_pod_must_be_allowed_by_the_operator() {
+    let world = || {
+        World::minimal().with_settings(|settings| {
+            settings.policy.service_accounts_allowed = strings(&["builder"]);
+            settings.policy.priority_classes_allowed = strings(&["batch"]);
+            settings.policy.pod_security_restricted = true;
+            // What the operator chose for all is not checked.
+            settings.runner.service_account = Some("runner".to_owned());
+            settings.runner.priority_class = Some("high".to_owned());
+        })
+    };
+    world().built();
+    let tame = json!({"runAsNonRoot": true, "runAsUser": 7, "seccompProfile": {"type": "RuntimeDefault"}});
+    world()
+        .with_config(&json!({
+            "serviceAccount": "builder", "priorityClassName": "batch", "podSecurityContext": tame,
+        }))
+        .built();
+    let loose = json!({"podSecurityContext": {"runAsUser": 0}});
+    World::minimal().with_config(&loose).built();
+    check(vec![
+        (
+            world().with_config(&json!({"serviceAccount": "admin"})),
+            Reason::ServiceAccountNotAllowed,
+            "spec.runtime.config.serviceAccount is \"admin\", and runs may only choose builder \
+             (JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED): choose one of those, or leave it out",
+        ),
+        (
+            world().with_config(&json!({"priorityClassName": "system-node-critical"})),
+            Reason::PriorityClassNotAllowed,
+            "spec.runtime.config.priorityClassName is \"system-node-critical\", and runs may only choose batch \
+             (JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED): choose one of those, or leave it out",
+        ),
+        (
+            world().with_config(&loose),
+            Reason::PodSecurityNotAllowed,
+            "spec.runtime.config.podSecurityContext runs as root (runAsUser is 0), and runs have to keep to the Pod Security \
+             Standard restricted (JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED): change it, or leave it out",
+        ),
+    ]);
+}
+
+#[test]
+fn what_the_agent_does_not_allow_is_known_before_the_implementation() {
+    let world = World::minimal()
+        .with_run(&json!({"secrets": ["forbidden"]}))
+        .with_agent(&json!({"security": {"allowedSecrets": ["other"]}}));
+    let early = check_agent(&world.run, &world.agent, &world.settings).unwrap_err();
+    assert_eq!(early.reason, Reason::SecretNotAllowed);
+    assert_eq!(Err(early), world.build());
 }
 
 #[test]

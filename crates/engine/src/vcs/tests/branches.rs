@@ -1,9 +1,10 @@
 //! Branches, addresses and pull requests.
 
+use jangar_api::reason::Reason;
 use serde_json::json;
 
 use super::Forge;
-use crate::vcs::{WantedBranch, wanted_branch};
+use crate::vcs::{Begun, WantedBranch, of_endpoint, wanted_branch};
 
 #[test]
 fn the_branch_comes_from_the_run_the_template_or_the_name_of_the_run() {
@@ -60,8 +61,52 @@ fn two_runs_on_one_branch_are_told_apart_only_where_the_provider_says_how() {
 fn a_later_attempt_keeps_its_branch_whatever_others_do() {
     let mut forge = Forge::github().provider("/defaults/branchConflictSuffixTemplate", json!("two"));
     forge.rival = Some("other");
-    forge.head_before = Some("agents/mend");
+    forge.begun = Some(Begun::Attempt("agents/mend"));
     assert_eq!(forge.ready().head.as_deref(), Some("agents/mend"));
+}
+
+#[test]
+fn a_later_step_goes_on_with_the_branch_before_unless_it_has_one_of_its_own() {
+    let head = |repository, before, rival, named: Option<&str>| {
+        let mut forge = Forge::github().provider("/defaults/branchConflictSuffixTemplate", json!("two"));
+        forge.rival = rival;
+        forge.begun = Some(Begun::Step {
+            repository,
+            head: before,
+        });
+        let forge = match named {
+            Some(named) => forge.run("/parameters/head", json!(named)),
+            None => forge,
+        };
+        forge.ready().head.expect("a branch")
+    };
+    let same = "Example/Adder";
+    for rival in [None, Some("other")] {
+        assert_eq!(head(same, "agents/mend", rival, None), "agents/mend");
+        assert_eq!(head(same, "agents/mend-two", rival, None), "agents/mend-two");
+    }
+    assert_eq!(head(same, "agents/mend", None, Some("mine")), "mine");
+    assert_eq!(head(same, "agents/mend-2", None, None), "agents/mend");
+    assert_eq!(
+        head("example/other", "agents/mend-two", None, None),
+        "agents/mend"
+    );
+}
+
+#[test]
+fn an_endpoint_is_told_that_it_gets_no_repository_from_here() {
+    let told = |forge: Forge| {
+        let (run, agent) = (super::object(&forge.run), super::object(&forge.agent));
+        of_endpoint(&run, &super::object(&forge.implementation), &agent)
+            .map(|told| told.map(|why| why.reason))
+            .map_err(|why| why.reason)
+    };
+    let mode = |mode: &str| Forge::github().run("/vcsPolicy/mode", json!(mode));
+    assert_eq!(told(Forge::github()), Ok(Some(Reason::VcsUnavailable)));
+    assert_eq!(told(Forge::github().required()), Err(Reason::VcsUnavailable));
+    assert_eq!(told(mode("none").required()), Ok(Some(Reason::VcsDisabled)));
+    assert_eq!(told(mode("both")), Err(Reason::InvalidSpec));
+    assert_eq!(told(Forge::github().run("/vcsRef", json!(null))), Ok(None));
 }
 
 #[test]

@@ -238,6 +238,7 @@ fn only_work_that_is_promised_and_not_found_is_asked_for() {
     for other in [
         but("/status/phase", json!("Running")),
         but("/status/vcs/mode", json!("read-only")),
+        but("/status/vcs/commit", json!(null)),
         but("/status/vcs", json!(null)),
         but("/status/conditions/0/status", json!("True")),
         but("/status/conditions", json!([])),

@@ -14,7 +14,7 @@ use jangar_api::agents::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Request, Resolution, Unclear, VersionControl, resolve};
+use super::{Begun, Request, Resolution, Unclear, VersionControl, resolve};
 use crate::{
     decision::{KeyHolder, Keys, Sight},
     settings::Settings,
@@ -31,7 +31,7 @@ pub(crate) struct Forge {
     pub(crate) keys: BTreeMap<KeyHolder, Keys>,
     pub(crate) settings: Settings,
     pub(crate) rival: Option<&'static str>,
-    pub(crate) head_before: Option<&'static str>,
+    pub(crate) begun: Option<Begun<'static>>,
 }
 
 fn object<K: DeserializeOwned>(value: &Value) -> K {
@@ -93,7 +93,7 @@ impl Forge {
             ]),
             settings: Settings::default(),
             rival: None,
-            head_before: None,
+            begun: None,
         }
     }
 
@@ -132,7 +132,7 @@ impl Forge {
             provider: sight.as_ref(),
             keys: &self.keys,
             rival: self.rival,
-            head_before: self.head_before,
+            begun: self.begun,
         };
         resolve(&request, &self.settings)
     }

@@ -107,14 +107,6 @@ pub(crate) struct Started {
     pub(crate) at: Timestamp,
 }
 
-/// What the last stage says when it could not become the container's program.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Refusal {
-    pub(crate) cause: Cause,
-    pub(crate) code: i32,
-    pub(crate) message: String,
-}
-
 /// The files of one attempt to run a container.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Files {

@@ -18,6 +18,7 @@ use k8s_openapi::api::{
     batch::v1::{Job, JobStatus},
     core::v1::Pod,
 };
+use serde::Deserialize;
 use serde_json::Value;
 
 use self::{
@@ -36,6 +37,9 @@ use crate::{
 /// The wait after a failed write; each further one doubles it.
 const RETRY_DELAY: SignedDuration = SignedDuration::from_secs(1);
 const RETRY_DELAY_MAX: SignedDuration = SignedDuration::from_mins(1);
+/// How long a pod that has begun to run waits to be counted as ready. Nothing depends on that number, and it costs a write of
+/// the Job, so a pod that ends meanwhile is counted only once.
+const READY_DELAY: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Jobs {
@@ -67,6 +71,50 @@ enum Owner {
     Other,
     /// No one, or a Job that is gone.
     Nobody,
+}
+
+/// What a change of a pod means to its Job.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Concern {
+    /// The pod waits as before: it was given a node, or told why it has none.
+    Nothing,
+    /// The pod has begun to run: at most the number of ready pods is another.
+    Readiness,
+    /// Anything else.
+    Course,
+}
+
+/// The part of a pod that tells how far it has come; everything else is skipped unread.
+#[derive(Deserialize)]
+struct Progress {
+    status: ProgressStatus,
+}
+
+#[derive(Deserialize)]
+struct ProgressStatus {
+    phase: String,
+}
+
+impl Concern {
+    fn of(event: &Event) -> Self {
+        let Some(previous) = event
+            .previous
+            .as_ref()
+            .filter(|_| event.kind == EventKind::Modified)
+        else {
+            return Self::Course;
+        };
+        let (old, new) = (&previous.meta, &event.object.meta);
+        if old.deleting != new.deleting || old.finalizers != new.finalizers || old.owners != new.owners {
+            return Self::Course;
+        }
+        let phase = |pod: &Object| serde_json::from_slice::<Progress>(&pod.json).map(|pod| pod.status.phase);
+        match (phase(previous).as_deref(), phase(&event.object).as_deref()) {
+            (Ok("Pending"), Ok("Pending")) => Self::Nothing,
+            (Ok("Pending"), Ok("Running")) => Self::Readiness,
+            _ => Self::Course,
+        }
+    }
 }
 
 /// What came of looking at one Job.
@@ -106,10 +154,15 @@ impl Jobs {
                 EventKind::Deleted => self.note_gone(&event.key, &event.object),
             }
         } else if event.collection == self.pods {
+            let delay = match Concern::of(event) {
+                Concern::Nothing => return,
+                Concern::Readiness => self.delay.max(READY_DELAY),
+                Concern::Course => self.delay,
+            };
             let stays = event.kind != EventKind::Deleted;
-            self.note_pod(&event.key, &event.object, stays);
+            self.note_pod(&event.key, &event.object, stays, delay);
             if let Some(previous) = &event.previous {
-                self.note_pod(&event.key, previous, false);
+                self.note_pod(&event.key, previous, false, delay);
             }
         }
     }
@@ -131,7 +184,7 @@ impl Jobs {
             return;
         };
         for (key, object) in snapshot.iter(None, None) {
-            self.note_pod(key, object, true);
+            self.note_pod(key, object, true, self.delay);
         }
     }
 
@@ -140,15 +193,15 @@ impl Jobs {
         self.memories.remove(key);
         for (collection, pod, object) in self.client.store().dependents(&job.meta.uid) {
             if collection == self.pods {
-                self.note_pod(&pod, &object, true);
+                self.note_pod(&pod, &object, true, self.delay);
             }
         }
     }
 
-    fn note_pod(&mut self, key: &Key, pod: &Object, stays: bool) {
+    fn note_pod(&mut self, key: &Key, pod: &Object, stays: bool, delay: SignedDuration) {
         match self.owner_of(key, pod) {
             Owner::Job(job) => {
-                let at = self.client.now().saturating_add(self.delay);
+                let at = self.client.now().saturating_add(delay);
                 self.timers.add(job, at.unwrap_or(Timestamp::MAX));
             }
             Owner::Nobody if stays && tracked(pod) => self.strays.add(key.clone(), self.client.now()),

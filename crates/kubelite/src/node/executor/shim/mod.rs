@@ -1,18 +1,21 @@
-//! The process that holds a container, in three stages, each the same program started again.
+//! The process that holds a container, in two stages, each the same program started again.
 //!
 //! `Outer` is started by the executor and outlives it. It makes the user and PID namespaces, starts `Init` in them, passes
-//! signals on and records the end if `Init` could not. `Init` is process 1 of the PID namespace: it starts `Enter`, writes the
-//! container's output to its log, reaps, records the end, and takes everything with it when it goes. `Enter` makes the mount
-//! namespace, gives up what it no longer needs and becomes the container's program.
+//! signals on and records the end if `Init` could not. `Init` is process 1 of the PID namespace: it makes the mount namespace,
+//! enters it and gives up what it no longer needs, starts the container's program, writes its output to the log, reaps, records
+//! the end, and takes everything with it when it goes.
+//!
+//! Both are alive as long as the container, and start with each of them, so they are small: no runtime, no threads.
 //!
 //! Without a sandbox `Outer` does the work of `Init` itself.
 //!
 //! Signals to `Outer`: TERM asks every process of the container to end, USR1 kills them all.
 
-mod enter;
+mod begin;
 mod outer;
 #[cfg(target_os = "linux")]
 mod root;
+mod signals;
 mod supervise;
 mod tree;
 
@@ -28,7 +31,6 @@ pub(crate) const ARGUMENT: &str = "__kubelite-shim";
 pub(crate) enum Stage {
     Outer,
     Init,
-    Enter,
 }
 
 /// What went wrong while a container was started or held.
@@ -71,7 +73,6 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let result = match stage {
         Stage::Outer => outer::outer(&files),
         Stage::Init => supervise::init(&files),
-        Stage::Enter => enter::enter(&files),
     };
     Some(match result {
         Ok(()) => ExitCode::SUCCESS,

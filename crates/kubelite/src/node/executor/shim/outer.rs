@@ -7,12 +7,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, setsid, waitpid};
-
-use super::{
-    ARGUMENT, Doing, ShimError, Stage, program,
-    supervise::{self, Signals},
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Pid, WaitOptions, WaitStatus, kill_process, setsid, waitpid},
 };
+
+use super::{ARGUMENT, Doing, ShimError, Stage, program, signals::Signals, supervise};
 use crate::{
     clock::{Clock, SystemClock},
     node::executor::run::{self, Cause, Exit, Files, Run, START_FAILED_CODE, Started},
@@ -40,15 +41,9 @@ pub(super) fn outer(files: &Files) -> Result<(), ShimError> {
 /// Starts the next stage in new namespaces and waits until nothing of it is left.
 fn hold(files: &Files) -> Result<(), ShimError> {
     namespaces()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()
-        .doing(|| "waiting for signals".to_owned())?;
+    let signals = Signals::listen()?;
     // The kernel ends every process of the namespace before it reports the end of the first.
-    let status = runtime.block_on(async {
-        let signals = Signals::listen()?;
-        wait(start_init(files)?, signals).await
-    })?;
+    let status = wait(start_init(files)?, signals)?;
     if files.exit().exists() {
         return Ok(());
     }
@@ -77,17 +72,21 @@ fn start_init(files: &Files) -> Result<Pid, ShimError> {
         .doing(starting)
 }
 
-async fn wait(child: Pid, mut signals: Signals) -> Result<WaitStatus, ShimError> {
+fn wait(child: Pid, mut signals: Signals) -> Result<WaitStatus, ShimError> {
+    let waiting = || "waiting".to_owned();
     loop {
-        let ended = waitpid(Some(child), WaitOptions::NOHANG).doing(|| "waiting".to_owned())?;
+        let ended = waitpid(Some(child), WaitOptions::NOHANG).doing(waiting)?;
         if let Some((_, status)) = ended {
             return Ok(status);
         }
-        // A signal that finds nobody is a race with the end, which the next round sees.
-        tokio::select! {
-            _ = signals.children.recv() => {}
-            _ = signals.terminate.recv() => { let _ = kill_process(child, Signal::TERM); }
-            _ = signals.kill.recv() => { let _ = kill_process(child, Signal::KILL); }
+        match poll(&mut [PollFd::new(&signals, PollFlags::IN)], None) {
+            // The signal that is waited for may also be what interrupts.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).doing(waiting),
+        }
+        for signal in signals.take() {
+            // A signal that finds nobody is a race with the end, which the next round sees.
+            let _ = kill_process(child, signal);
         }
     }
 }

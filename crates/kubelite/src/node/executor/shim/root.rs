@@ -19,7 +19,9 @@ use rustix::{
         MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
         mount_bind_recursive, mount_change, mount_remount, move_mount, open_tree, unmount,
     },
-    process::{pivot_root, umask},
+    process::{
+        DumpableBehavior, Signal, pivot_root, set_dumpable_behavior, set_parent_process_death_signal, umask,
+    },
     thread::{UnshareFlags, set_no_new_privs},
 };
 
@@ -119,7 +121,14 @@ pub(super) fn enter(files: &Files, sandbox: &Sandbox, working_dir: Option<&Path>
 fn give_up_power(sandbox: &Sandbox) -> Result<(), ShimError> {
     unshare(UnshareFlags::NEWUSER).doing(|| "making the container's user namespace".to_owned())?;
     map_ids(sandbox.uid, 0, sandbox.gid, 0)?;
-    set_no_new_privs(true).doing(|| "giving up new privileges".to_owned())
+    set_no_new_privs(true).doing(|| "giving up new privileges".to_owned())?;
+    // The container's processes are the same user in the same namespace as this one, which has a way out of the sandbox: its
+    // current directory. Not dumpable, it can be neither traced nor looked into by them.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .doing(|| "closing this process to others".to_owned())?;
+    // Another user namespace may have untied it.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .doing(|| "tying this process to its parent".to_owned())
 }
 
 fn new_root(root: &Path) -> Result<(), ShimError> {

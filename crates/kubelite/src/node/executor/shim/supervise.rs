@@ -1,32 +1,33 @@
-//! The second stage: starts the container's program, writes its output to its log, passes signals on, reaps, and records
+//! What process 1 of a container does: starts the program, writes its output to its log, passes signals on, reaps, and records
 //! how it ended.
 
 use std::{
     fs::File,
-    io::{self, PipeReader, Write},
-    os::fd::{AsFd, OwnedFd},
-    process::{Command, Stdio},
-    time::Duration,
+    io::{self, PipeReader, Read, Write},
+    os::fd::AsFd,
+    path::PathBuf,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_setfl},
     io::Errno,
-    process::{Pid, Signal, WaitOptions, WaitStatus, wait},
-};
-use tokio::{
-    io::AsyncReadExt,
-    net::unix::pipe::Receiver,
-    signal::unix::{self, SignalKind},
+    process::{Pid, Signal, WaitOptions, WaitStatus, fchdir, wait},
 };
 
-use super::{ARGUMENT, Doing, ShimError, Stage, program, tree::Tree};
+use super::{
+    Doing, ShimError,
+    begin::{self, Program, Refusal},
+    signals::Signals,
+    tree::Tree,
+};
 use crate::{
     clock::{Clock, SystemClock},
     node::executor::{
         logfile::{Lines, Stream, Writer},
-        run::{self, Cause, Exit, Files, Refusal, Run, Started},
+        run::{self, Cause, Exit, Files, Run, Started},
     },
 };
 
@@ -35,8 +36,6 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// How long output is still read once every process that we can reach is dead. Without a sandbox one may have escaped with
 /// the pipe in its hands.
 const DRAIN: Duration = Duration::from_secs(2);
-/// A refusal is a short message; more than this of it nobody reads.
-const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 /// Each round ends one process; nobody has more of them.
 const KILL_ROUNDS_MAX: usize = 1_000_000;
 
@@ -66,191 +65,74 @@ fn supervise(files: &Files, run: &Run, tree: impl FnOnce(Pid) -> Tree) -> Result
         .doing(|| "opening the way back".to_owned())?;
     // Nobody may be listening, and then nobody may be waited for.
     fcntl_setfl(&wake, OFlags::NONBLOCK).doing(|| "opening the way back".to_owned())?;
+    // Whoever learns that the container has begun may send a signal at once.
+    let signals = Signals::listen()?;
+    // The sandbox does not show the directory of the attempt. It is opened before, and being in it is then the way to it.
+    let returning = || "returning to the files of the attempt".to_owned();
+    let outside = File::open(&files.dir).doing(returning)?;
+    let entered = begin::enter(files, run);
+    fchdir(&outside).doing(returning)?;
+    let files = Files::new(PathBuf::from("."));
     let log = Writer::create(files.clone(), run.log_bytes_max)
         .doing(|| "opening the container's log".to_owned())?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .doing(|| "waiting for events".to_owned())?;
-    runtime.block_on(async {
-        // Whoever learns that the container has begun may send a signal at once.
-        let signals = Signals::listen()?;
-        let (main, pipes) = start(files)?;
-        let holder = Holder {
-            files,
-            wake: File::from(wake),
-            log,
-            main,
-            tree: tree(main),
-            status: None,
-            started: None,
-        };
-        holder.hold(pipes, signals).await
-    })
-}
-
-/// The signals that both holding stages listen for.
-pub(super) struct Signals {
-    pub(super) terminate: unix::Signal,
-    pub(super) kill: unix::Signal,
-    pub(super) children: unix::Signal,
-}
-
-impl Signals {
-    pub(super) fn listen() -> Result<Self, ShimError> {
-        let listen = |kind| unix::signal(kind).doing(|| "listening for signals".to_owned());
-        Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            kill: listen(SignalKind::user_defined1())?,
-            children: listen(SignalKind::child())?,
-        })
+    let begun = entered
+        .map_err(|error| Refusal::start_failed(error.to_string()))
+        .and_then(|()| begin::start(run));
+    fchdir(&outside).doing(returning)?;
+    let mut report = Report {
+        files,
+        wake: File::from(wake),
+    };
+    match begun {
+        Err(refusal) => report.refused(refusal),
+        Ok(Program { pid, stdout, stderr }) => {
+            let holder = Holder {
+                started: report.begun()?,
+                report,
+                log,
+                signals,
+                outputs: [
+                    Output::new(Stream::Stdout, stdout),
+                    Output::new(Stream::Stderr, stderr),
+                ],
+                main: pid,
+                tree: tree(pid),
+                status: None,
+            };
+            holder.hold()
+        }
     }
 }
 
-struct Pipes {
-    stdout: Receiver,
-    stderr: Receiver,
-    /// Ends empty when the program has begun, and holds a refusal when it has not.
-    begun: Receiver,
-}
-
-/// Starts the last stage.
-fn start(files: &Files) -> Result<(Pid, Pipes), ShimError> {
-    let piping = || "making pipes".to_owned();
-    let (stdout, stdout_end) = io::pipe().doing(piping)?;
-    let (stderr, stderr_end) = io::pipe().doing(piping)?;
-    let (begun, begun_end) = io::pipe().doing(piping)?;
-    let child = Command::new(program().doing(|| "finding the program".to_owned())?)
-        .args([ARGUMENT, Stage::Enter.into()])
-        .arg(&files.dir)
-        // The standard library hands on three descriptors only; this one is replaced before the container's program begins.
-        .stdin(Stdio::from(begun_end))
-        .stdout(Stdio::from(stdout_end))
-        .stderr(Stdio::from(stderr_end))
-        .spawn()
-        .doing(|| "starting the container's process".to_owned())?;
-    let pid = i32::try_from(child.id())
-        .ok()
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| io::Error::other("a process without a number"))
-        .doing(|| "starting the container's process".to_owned())?;
-    let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe)).doing(piping);
-    Ok((
-        pid,
-        Pipes {
-            stdout: receiver(stdout)?,
-            stderr: receiver(stderr)?,
-            begun: receiver(begun)?,
-        },
-    ))
-}
-
-/// Reads until the pipe is empty for now. `true` says that it has ended.
-async fn pump(pipe: &mut Receiver, buffer: &mut Vec<u8>) -> bool {
-    buffer.clear();
-    match pipe.read_buf(buffer).await {
-        Ok(count) => count == 0,
-        Err(_) => true,
-    }
-}
-
-struct Holder<'a> {
-    files: &'a Files,
+/// What the executor is told.
+struct Report {
+    files: Files,
     wake: File,
-    log: Writer,
-    main: Pid,
-    tree: Tree,
-    status: Option<WaitStatus>,
-    started: Option<Timestamp>,
 }
 
-impl Holder<'_> {
-    async fn hold(mut self, pipes: Pipes, mut signals: Signals) -> Result<(), ShimError> {
-        let Pipes {
-            mut stdout,
-            mut stderr,
-            begun,
-        } = pipes;
-        let mut lines = [Lines::new(Stream::Stdout), Lines::new(Stream::Stderr)];
-        let mut buffers = [Vec::with_capacity(CHUNK_BYTES), Vec::with_capacity(CHUNK_BYTES)];
-        let (mut out_open, mut err_open) = (true, true);
-        let [out_buffer, err_buffer] = &mut buffers;
-        let [out_lines, err_lines] = &mut lines;
-        let mut begun = Box::pin(refusal(begun));
-        let mut refused: Option<Option<Refusal>> = None;
-        // The children may have ended before we listened.
-        self.reap()?;
-        while self.status.is_none() {
-            tokio::select! {
-                ended = pump(&mut stdout, out_buffer), if out_open => {
-                    out_open = !ended;
-                    self.write(out_lines, out_buffer, ended)?;
-                }
-                ended = pump(&mut stderr, err_buffer), if err_open => {
-                    err_open = !ended;
-                    self.write(err_lines, err_buffer, ended)?;
-                }
-                answer = &mut begun, if refused.is_none() => {
-                    if answer.is_none() {
-                        self.begin()?;
-                    }
-                    refused = Some(answer);
-                }
-                _ = signals.terminate.recv() => self.tree.signal(Signal::TERM),
-                _ = signals.kill.recv() => self.tree.signal(Signal::KILL),
-                _ = signals.children.recv() => self.reap()?,
-            }
-        }
-        self.kill_rest()?;
-        let drain = async {
-            while out_open || err_open {
-                tokio::select! {
-                    ended = pump(&mut stdout, out_buffer), if out_open => {
-                        out_open = !ended;
-                        self.write(out_lines, out_buffer, ended)?;
-                    }
-                    ended = pump(&mut stderr, err_buffer), if err_open => {
-                        err_open = !ended;
-                        self.write(err_lines, err_buffer, ended)?;
-                    }
-                }
-            }
-            if refused.is_none() {
-                let answer = begun.await;
-                if answer.is_none() {
-                    self.begin()?;
-                }
-                refused = Some(answer);
-            }
-            Ok(())
-        };
-        if let Ok(result) = tokio::time::timeout(DRAIN, drain).await {
-            result?;
-        }
-        self.record(refused.flatten())
-    }
-
-    fn begin(&mut self) -> Result<(), ShimError> {
+impl Report {
+    fn begun(&mut self) -> Result<Timestamp, ShimError> {
         let at = SystemClock.now();
-        self.started = Some(at);
         run::write(&self.files.started(), &Started { at }).doing(|| "recording the start".to_owned())?;
         self.wake();
-        Ok(())
+        Ok(at)
     }
 
-    fn write(&mut self, lines: &mut Lines, bytes: &[u8], ended: bool) -> Result<(), ShimError> {
-        let now = SystemClock.now();
-        let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 2);
-        lines.push(bytes, now, &mut out);
-        if ended {
-            lines.finish(now, &mut out);
-        }
-        if out.is_empty() {
-            return Ok(());
-        }
-        self.log
-            .append(&out)
-            .doing(|| "writing the container's log".to_owned())?;
+    fn refused(&mut self, refusal: Refusal) -> Result<(), ShimError> {
+        self.ended(&Exit {
+            cause: refusal.cause,
+            code: refusal.code,
+            signal: None,
+            message: refusal.message,
+            started_at: None,
+            finished_at: SystemClock.now(),
+        })
+    }
+
+    fn ended(&mut self, exit: &Exit) -> Result<(), ShimError> {
+        // The executor reads it at once and has the end stored durably. If there is none now, and the machine loses its power
+        // before it has written this by itself, the container counts as lost.
+        run::write(&self.files.exit(), exit).doing(|| "recording the end".to_owned())?;
         self.wake();
         Ok(())
     }
@@ -258,6 +140,105 @@ impl Holder<'_> {
     /// Tells the executor, if there is one, that something changed. If the pipe is full it knows already.
     fn wake(&mut self) {
         let _ = self.wake.write(b".");
+    }
+}
+
+/// One of the two streams that a container writes.
+struct Output {
+    /// `None` once it has ended.
+    pipe: Option<PipeReader>,
+    lines: Lines,
+}
+
+impl Output {
+    fn new(stream: Stream, pipe: PipeReader) -> Self {
+        Self {
+            pipe: Some(pipe),
+            lines: Lines::new(stream),
+        }
+    }
+
+    /// Reads what is there, as entries of the log.
+    fn read(&mut self, buffer: &mut [u8]) -> Vec<u8> {
+        let count = match self.pipe.as_mut().map(|pipe| pipe.read(buffer)) {
+            Some(Ok(count)) => count,
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => return Vec::new(),
+            // A broken pipe ends like a closed one.
+            Some(Err(_)) | None => 0,
+        };
+        let now = SystemClock.now();
+        let mut entries = Vec::with_capacity(count + count / 2);
+        self.lines
+            .push(buffer.get(..count).unwrap_or_default(), now, &mut entries);
+        if count == 0 {
+            self.lines.finish(now, &mut entries);
+            self.pipe = None;
+        }
+        entries
+    }
+}
+
+struct Holder {
+    report: Report,
+    log: Writer,
+    signals: Signals,
+    outputs: [Output; 2],
+    main: Pid,
+    tree: Tree,
+    status: Option<WaitStatus>,
+    started: Timestamp,
+}
+
+impl Holder {
+    fn hold(mut self) -> Result<(), ShimError> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        while self.status.is_none() {
+            self.wait(None, &mut buffer)?;
+            for signal in self.signals.take() {
+                self.tree.signal(signal);
+            }
+            self.reap()?;
+        }
+        self.kill_rest()?;
+        let end = Instant::now() + DRAIN;
+        while self.outputs.iter().any(|output| output.pipe.is_some())
+            && let Some(left) = end.checked_duration_since(Instant::now())
+        {
+            self.wait(Some(left), &mut buffer)?;
+        }
+        self.record()
+    }
+
+    /// Waits for output or a signal, and writes the output to the log.
+    fn wait(&mut self, at_most: Option<Duration>, buffer: &mut [u8]) -> Result<(), ShimError> {
+        let waiting = || "waiting for events".to_owned();
+        let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref());
+        let mut polled: Vec<PollFd<'_>> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        polled.push(PollFd::new(&self.signals, PollFlags::IN));
+        let at_most = at_most.map(Timespec::try_from).transpose();
+        let at_most = at_most.map_err(io::Error::other).doing(waiting)?;
+        match poll(&mut polled, at_most.as_ref()) {
+            Ok(_) => {}
+            // A signal came, which has been noted.
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error).doing(waiting),
+        }
+        let ready: Vec<bool> = polled.iter().map(|pipe| !pipe.revents().is_empty()).collect();
+        let open = self.outputs.iter_mut().filter(|output| output.pipe.is_some());
+        let mut wrote = false;
+        for (output, _) in open.zip(ready).filter(|(_, ready)| *ready) {
+            let entries = output.read(buffer);
+            if !entries.is_empty() {
+                self.log
+                    .append(&entries)
+                    .doing(|| "writing the container's log".to_owned())?;
+                wrote = true;
+            }
+        }
+        if wrote {
+            self.report.wake();
+        }
+        Ok(())
     }
 
     /// Collects every child that has ended, whoever started it.
@@ -277,7 +258,7 @@ impl Holder<'_> {
         for _ in 0..KILL_ROUNDS_MAX {
             self.tree.signal(Signal::KILL);
             match wait(WaitOptions::empty()) {
-                Ok(_) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::CHILD) => return Ok(()),
                 Err(error) => return Err(error).doing(|| "waiting for children".to_owned()),
             }
@@ -285,38 +266,19 @@ impl Holder<'_> {
         Ok(())
     }
 
-    fn record(mut self, refused: Option<Refusal>) -> Result<(), ShimError> {
+    fn record(mut self) -> Result<(), ShimError> {
         let finished_at = SystemClock.now();
         let signal = self.status.and_then(WaitStatus::terminating_signal);
-        let exit = match (refused, signal) {
-            (Some(refusal), _) => Exit {
-                cause: refusal.cause,
-                code: refusal.code,
-                signal: None,
-                message: refusal.message,
-                started_at: None,
-                finished_at,
-            },
-            (None, Some(signal)) => Exit::signalled(signal, self.started, finished_at),
-            (None, None) => Exit {
+        self.report.ended(&match signal {
+            Some(signal) => Exit::signalled(signal, Some(self.started), finished_at),
+            None => Exit {
                 cause: Cause::Exited,
                 code: self.status.and_then(WaitStatus::exit_status).unwrap_or_default(),
                 signal: None,
                 message: String::new(),
-                started_at: self.started,
+                started_at: Some(self.started),
                 finished_at,
             },
-        };
-        run::write_durably(&self.files.exit(), &exit).doing(|| "recording the end".to_owned())?;
-        self.wake();
-        Ok(())
+        })
     }
-}
-
-/// Waits until the last stage has become the container's program, or says why it could not.
-async fn refusal(begun: Receiver) -> Option<Refusal> {
-    let mut bytes = Vec::new();
-    // A broken pipe ends like a closed one.
-    let _ = begun.take(REFUSAL_BYTES_MAX).read_to_end(&mut bytes).await;
-    serde_json::from_slice(&bytes).ok()
 }

@@ -140,7 +140,7 @@ impl Worker {
     }
 
     /// A container's process has ended.
-    pub(super) async fn ended(&mut self, index: usize, mut exit: Exit) {
+    pub(super) fn ended(&mut self, index: usize, mut exit: Exit) {
         let Some(files) = self
             .current
             .get(index)
@@ -161,9 +161,18 @@ impl Worker {
         if let Some(container) = self.container(index) {
             exit = with_message(&files, container, exit);
         }
-        let removed = tokio::task::spawn_blocking(move || remove_private(&files)).await;
-        self.note(removed.map_err(io::Error::other).and_then(|result| result));
+        self.spent.push(files);
         self.set_aside(index, ContainerState::Terminated(exit));
+    }
+
+    /// Removes what only the runs needed that have ended.
+    pub(super) async fn clear(&mut self) {
+        let spent = std::mem::take(&mut self.spent);
+        if spent.is_empty() {
+            return;
+        }
+        let removed = tokio::task::spawn_blocking(move || spent.iter().try_for_each(remove_private)).await;
+        self.note(removed.map_err(io::Error::other).and_then(|result| result));
     }
 
     /// Nothing runs any more: what only running containers need goes. Logs stay until the pod is deleted.

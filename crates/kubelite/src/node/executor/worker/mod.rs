@@ -97,6 +97,8 @@ struct Worker {
     retry_at: Option<Timestamp>,
     /// Until when the present status waits for the next one.
     hold_until: Option<Timestamp>,
+    /// The files of runs that have ended and not been cleared away.
+    spent: Vec<Files>,
 }
 
 /// Counts a pod as active for as long as it lives.
@@ -134,16 +136,19 @@ pub(crate) async fn run(
     worker.admit(others);
     loop {
         let wake_at = worker.act().await;
-        if worker.over {
-            worker.tidy().await;
-            over.store(true, Ordering::Relaxed);
-        }
+        over.store(worker.over, Ordering::Relaxed);
         if worker.removed && worker.over {
+            worker.tidy().await;
             worker.forget();
             return;
         }
         worker.show_logs();
         worker.publish().await;
+        // Only now: others may be waiting for the place of what has ended, and nobody waits for its files to go.
+        worker.clear().await;
+        if worker.over {
+            worker.tidy().await;
+        }
         if worker.over && worker.is_deleted() && worker.delete().await {
             worker.forget();
             return;
@@ -197,6 +202,7 @@ impl Worker {
             published: None,
             retry_at: None,
             hold_until: None,
+            spent: Vec::new(),
             monitors: JoinSet::new(),
             events,
             sender,
@@ -340,9 +346,9 @@ impl Worker {
                 self.look();
             }
             Some(event) = self.events.recv() => {
-                self.happened(event).await;
+                self.happened(event);
                 while let Ok(event) = self.events.try_recv() {
-                    self.happened(event).await;
+                    self.happened(event);
                 }
             }
             change = self.objects.recv() => match change {
@@ -389,14 +395,14 @@ impl Worker {
         }
     }
 
-    async fn happened(&mut self, event: Event) {
+    fn happened(&mut self, event: Event) {
         match event {
             Event::Started(index, since) => {
                 if let Some(record) = self.records.get_mut(index) {
                     record.state = ContainerState::Running { since };
                 }
             }
-            Event::Ended(index, exit) => self.ended(index, exit).await,
+            Event::Ended(index, exit) => self.ended(index, exit),
         }
     }
 }

@@ -1,94 +1,91 @@
-//! The last stage: makes what the container sees, gives up what it no longer needs, and becomes the container's program.
+//! How the container's program begins: in the sandbox, with what it is given and nothing else.
 
 use std::{
-    fs::File,
-    io::{self, Write},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::process::CommandExt,
-    },
+    io::{self, PipeReader},
+    os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
 };
 
-use super::{Doing, ShimError};
-use crate::node::executor::run::{self, Cause, Files, Refusal, Run, START_FAILED_CODE};
+use rustix::process::Pid;
+
+#[cfg(not(target_os = "linux"))]
+use super::Doing;
+use super::ShimError;
+use crate::node::executor::run::{Cause, Files, Run, START_FAILED_CODE};
 
 /// What a shell reports for a program that is not there, and for one that may not be run.
 const NOT_FOUND_CODE: i32 = 127;
 const NOT_EXECUTABLE_CODE: i32 = 126;
 
-/// Returns only if the container's program could not be started.
-pub(super) fn enter(files: &Files) -> Result<(), ShimError> {
-    // Standard input is where a refusal goes. The copy closes by itself when the container's program begins, and that is how
-    // the other side learns of it.
-    let answer = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .doing(|| "opening the way back".to_owned())?;
-    let refusal = match prepare(files) {
-        Ok(run) => become_program(&run),
-        Err(error) => Refusal {
+/// Why a container's program did not begin.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) cause: Cause,
+    pub(super) code: i32,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    pub(super) fn start_failed(message: String) -> Self {
+        Self {
             cause: Cause::StartFailed,
             code: START_FAILED_CODE,
-            message: error.to_string(),
-        },
-    };
-    refuse(answer, &refusal)
+            message,
+        }
+    }
 }
 
-fn refuse(answer: OwnedFd, refusal: &Refusal) -> Result<(), ShimError> {
-    let bytes = serde_json::to_vec(refusal)
-        .map_err(io::Error::from)
-        .doing(|| "saying why".to_owned())?;
-    File::from(answer)
-        .write_all(&bytes)
-        .doing(|| "saying why".to_owned())
+/// A container's program that has begun.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) pid: Pid,
+    pub(super) stdout: PipeReader,
+    pub(super) stderr: PipeReader,
 }
 
-fn prepare(files: &Files) -> Result<Run, ShimError> {
-    let run: Run = run::read(&files.run())
-        .and_then(|run| run.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)))
-        .doing(|| "reading what to run".to_owned())?;
+/// Makes what the container sees, and goes there for good.
+pub(super) fn enter(files: &Files, run: &Run) -> Result<(), ShimError> {
     match &run.sandbox {
         #[cfg(target_os = "linux")]
-        Some(sandbox) => super::root::enter(files, sandbox, run.working_dir.as_deref())?,
+        Some(sandbox) => super::root::enter(files, sandbox, run.working_dir.as_deref()),
         #[cfg(not(target_os = "linux"))]
         Some(_) => {
-            return Err(io::Error::from(io::ErrorKind::Unsupported))
-                .doing(|| "making the sandbox".to_owned());
+            let _ = files;
+            Err(io::Error::from(io::ErrorKind::Unsupported)).doing(|| "making the sandbox".to_owned())
         }
-        None => {
-            // Its own process group is how its processes are found where there is no namespace.
-            rustix::process::setsid().doing(|| "leaving the session".to_owned())?;
-        }
+        None => Ok(()),
     }
-    Ok(run)
 }
 
-fn become_program(run: &Run) -> Refusal {
+/// Starts the container's program. It inherits the current directory, which therefore becomes the container's.
+pub(super) fn start(run: &Run) -> Result<Program, Refusal> {
     let Some((program, args)) = run.command.split_first() else {
-        return Refusal {
-            cause: Cause::StartFailed,
-            code: START_FAILED_CODE,
-            message: "there is no command to run".to_owned(),
-        };
+        return Err(Refusal::start_failed("there is no command to run".to_owned()));
     };
     let directory = run.working_dir.as_deref().unwrap_or(Path::new("/"));
-    if let Err(error) = std::env::set_current_dir(directory) {
-        return Refusal {
-            cause: Cause::StartFailed,
-            code: START_FAILED_CODE,
-            message: format!("chdir to workingDir {}: {error}", directory.display()),
-        };
-    }
-    let error = Command::new(program)
+    std::env::set_current_dir(directory).map_err(|error| {
+        Refusal::start_failed(format!("chdir to workingDir {}: {error}", directory.display()))
+    })?;
+    let failed = |error: io::Error| Refusal::start_failed(format!("making pipes: {error}"));
+    let (stdout, stdout_end) = io::pipe().map_err(failed)?;
+    let (stderr, stderr_end) = io::pipe().map_err(failed)?;
+    let child = Command::new(program)
         .args(args)
         .env_clear()
         .envs(run.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
-        .exec();
-    cannot_run(program, &error)
+        .stdout(Stdio::from(stdout_end))
+        .stderr(Stdio::from(stderr_end))
+        // What it sends to its own group is not for us, and without a namespace the group is how its processes are found.
+        .process_group(0)
+        .spawn()
+        .map_err(|error| cannot_run(program, &error))?;
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| Refusal::start_failed("a process without a number".to_owned()))?;
+    Ok(Program { pid, stdout, stderr })
 }
 
 fn cannot_run(program: &str, error: &io::Error) -> Refusal {

@@ -1,0 +1,264 @@
+//! The way to endpoints that do the work of runs, and back.
+//!
+//! Outwards: an effect begins a call, which goes on by itself; its answer is kept until the run's status says it, and the run
+//! is looked at again when it comes. Each call is begun once: `ledger` remembers them. Inwards: an endpoint reports over HTTP;
+//! `callbacks` checks who it is and what it says, and `letters` keeps the report until the run's status says it. Only then is
+//! the request answered, so that a report that was answered with success is never lost. The process that leads is the one
+//! that writes, so every other one asks to be called again later.
+//!
+//! - [`Endpoints`] is what makes a call; [`http::HttpEndpoints`] really does;
+//! - [`token`] is by what an endpoint is known.
+
+mod callbacks;
+pub mod http;
+mod ledger;
+mod letters;
+pub mod token;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+};
+
+use futures::future::BoxFuture;
+use jangar_api::{agents::agent_run::AgentRun, phase::RunPhase};
+use jangar_engine::{
+    custom::{
+        call::{self, Answer, Post},
+        endpoint::Endpoint,
+    },
+    decision::{Key, Uid},
+};
+use kube::ResourceExt;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+pub use self::{
+    callbacks::{BODY_MAX_BYTES, BadBody, Response},
+    ledger::Full,
+};
+use self::{ledger::Ledger, letters::Letters, token::Signer};
+use crate::{driver::Station, metrics::Metrics};
+
+/// How many calls are under way at once; the others wait for their turn. An endpoint that does not answer holds up no more
+/// than these.
+const CALLS_MAX: usize = 64;
+
+/// What makes calls.
+pub trait Endpoints: fmt::Debug + Send + Sync {
+    /// Calls an endpoint once, and says how it was answered. It takes a bounded time.
+    fn post(&self, call: Call) -> BoxFuture<'static, Answer>;
+}
+
+/// A call as it is sent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Call {
+    pub endpoint: Endpoint,
+    /// Names in small letters.
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Without the token, which is a secret.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where endpoints report to, and by what they are known.
+#[derive(Clone, Debug)]
+pub struct Reception {
+    /// Without a slash at its end.
+    pub url: String,
+    pub signer: Signer,
+}
+
+/// The calls and the reports of one process.
+pub struct Outside {
+    process: String,
+    endpoints: Arc<dyn Endpoints>,
+    reception: Option<Reception>,
+    places: Arc<Semaphore>,
+    metrics: OnceLock<Arc<Metrics>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ledger: Ledger,
+    letters: Letters,
+    /// Where runs are looked after, while this process leads.
+    desk: Option<Arc<dyn Station>>,
+    /// They end when this is dropped.
+    calls: JoinSet<()>,
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside")
+            .field("process", &self.process)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Calls nobody: the runtime is not set up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Nobody;
+
+impl Endpoints for Nobody {
+    fn post(&self, _: Call) -> BoxFuture<'static, Answer> {
+        let words = "this installation calls no endpoints".to_owned();
+        Box::pin(std::future::ready(Answer::NotAllowed { words }))
+    }
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        Self::new("", Arc::new(Nobody), None)
+    }
+}
+
+/// As long as this is there, runs are looked after by this process.
+#[derive(Debug)]
+pub(crate) struct OpenDesk(Arc<Outside>);
+
+impl Drop for OpenDesk {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.desk = None;
+        // Whoever waits for an answer learns that somebody else has to be asked.
+        state.letters.discard();
+    }
+}
+
+impl Outside {
+    /// `process` tells this process from every other one, those before it included.
+    pub fn new(process: &str, endpoints: Arc<dyn Endpoints>, reception: Option<Reception>) -> Self {
+        Self {
+            process: process.to_owned(),
+            endpoints,
+            reception,
+            places: Arc::new(Semaphore::new(CALLS_MAX)),
+            metrics: OnceLock::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Where reports are counted from now on.
+    pub(crate) fn count_in(&self, metrics: Arc<Metrics>) {
+        // A second one would be of a second start with the same, which nobody does.
+        let _ = self.metrics.set(metrics);
+    }
+
+    /// Runs are looked after here, until what is returned is dropped.
+    pub(crate) fn open(self: &Arc<Self>, desk: Arc<dyn Station>) -> OpenDesk {
+        self.state().desk = Some(desk);
+        OpenDesk(Arc::clone(self))
+    }
+
+    /// What is known of a run. Its letters count as read.
+    pub(crate) fn observe(&self, key: &Key, run: Option<&AgentRun>) -> call::Outside {
+        let mut state = self.state();
+        let uid = run.and_then(ResourceExt::uid).map(Uid);
+        call::Outside {
+            process: self.process.clone(),
+            calls: uid.map(|uid| state.ledger.of_run(&uid)).unwrap_or_default(),
+            callbacks: state.letters.read(key),
+        }
+    }
+
+    /// Whether somebody waits for an answer about this run.
+    pub(crate) fn is_asked_about(&self, key: &Key) -> bool {
+        self.state().letters.has(key)
+    }
+
+    /// There is nothing left to do about a run: who reported about it is answered, and what only a run under way needs is
+    /// forgotten.
+    pub(crate) fn settled(&self, key: &Key, run: Option<&AgentRun>) {
+        let mut state = self.state();
+        state.letters.answer(key, run);
+        let phase = run.and_then(|run| run.status.as_ref()?.phase.as_ref());
+        if run.is_none() || phase.is_some_and(RunPhase::is_terminal) {
+            state.ledger.over(key);
+        }
+    }
+
+    /// Begins a call, unless it was begun already. The error says that too many are remembered.
+    pub(crate) fn begin(self: &Arc<Self>, post: &Post) -> Result<(), Full> {
+        let mut state = self.state();
+        if !state.ledger.begin(&post.id, &post.run)? {
+            return Ok(());
+        }
+        // Those that have ended are forgotten.
+        while state.calls.try_join_next().is_some() {}
+        let call = self.call(post);
+        let (endpoints, places) = (Arc::clone(&self.endpoints), Arc::clone(&self.places));
+        let this: Weak<Self> = Arc::downgrade(self);
+        let (id, key) = (post.id.clone(), post.run.clone());
+        state.calls.spawn(async move {
+            let answer = match call {
+                // Nobody closes the semaphore.
+                Ok(call) => match places.acquire_owned().await {
+                    Ok(_place) => endpoints.post(call).await,
+                    Err(_) => return,
+                },
+                Err(words) => Answer::NotAllowed { words },
+            };
+            let Some(this) = this.upgrade() else { return };
+            tracing::info!(run = %key, purpose = id.purpose.word(), number = id.number, answer = word(&answer), "an endpoint was called");
+            let mut state = this.state();
+            state.ledger.answered(&id, answer);
+            let desk = state.desk.clone();
+            drop(state);
+            if let Some(desk) = desk {
+                desk.wake(&key);
+            }
+        });
+        Ok(())
+    }
+
+    /// A call as it is sent. The token is made here: it stands in no plan, no status and no log.
+    fn call(&self, post: &Post) -> Result<Call, String> {
+        let Some(Reception { url, signer }) = &self.reception else {
+            return Err("this installation has no address for callbacks".to_owned());
+        };
+        let Key { namespace, name } = &post.run;
+        let subject = token::Subject {
+            run: post.run.clone(),
+            uid: post.id.run.clone(),
+            attempt: post.attempt,
+        };
+        Ok(Call {
+            endpoint: post.endpoint.clone(),
+            headers: vec![
+                ("content-type", "application/json".to_owned()),
+                ("idempotency-key", post.idempotency_key()),
+                ("jangar-action", post.id.purpose.word().to_owned()),
+                (
+                    "jangar-callback-url",
+                    format!("{url}{}", callbacks::path(namespace, name)),
+                ),
+                ("jangar-callback-token", signer.sign(&subject, post.expires_at)),
+            ],
+            body: post.body.to_string().into_bytes(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every method leaves it whole, so a panic elsewhere does not make it bad.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One word for a log.
+const fn word(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Taken { .. } => "taken",
+        Answer::NotTaken { .. } => "not taken",
+        Answer::Refused { .. } => "refused",
+        Answer::NotAllowed { .. } => "not allowed",
+        Answer::Unknown { .. } => "unknown",
+    }
+}

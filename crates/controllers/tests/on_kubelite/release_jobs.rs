@@ -1,0 +1,144 @@
+//! What lets Jobs go when there are no controllers.
+
+use std::collections::BTreeSet;
+
+use jangar_api::labels::JOB_STATUS_FINALIZER;
+use jangar_controllers::release_jobs::{Fate, Release, leader, release_jobs};
+use jangar_engine::settings::{LeaseSettings, Namespaces};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Namespace};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, PostParams},
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::support::{Cluster, NAMESPACE, seconds};
+
+async fn job(cluster: &Cluster, namespace: &str, name: &str, finalizers: &[&str]) {
+    let pod = json!({
+        "restartPolicy": "Never", "containers": [{ "name": "agent", "image": "example.com/agent:1" }],
+    });
+    let job = json!({
+        "metadata": { "name": name, "finalizers": finalizers }, "spec": { "template": { "spec": pod } },
+    });
+    let job: Job = serde_json::from_value(job).unwrap();
+    let jobs = Api::namespaced(cluster.client(), namespace);
+    jobs.create(&PostParams::default(), &job).await.unwrap();
+}
+
+async fn released(cluster: &Cluster, namespaces: &Namespaces, dry_run: bool) -> Vec<String> {
+    let mut told = Vec::new();
+    let tell = |release: &Release| {
+        let fate = match &release.fate {
+            Fate::Released => "released",
+            Fate::WouldBe => "would be",
+            Fate::Gone => "gone",
+            Fate::Failed(_) => "failed",
+        };
+        told.push(format!("{}/{} {fate}", release.namespace, release.name));
+    };
+    release_jobs(&cluster.client(), namespaces, dry_run, tell)
+        .await
+        .unwrap();
+    told
+}
+
+fn here() -> Namespaces {
+    Namespaces::These(BTreeSet::from([NAMESPACE.to_owned()]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_job_that_is_held_is_let_go_once_and_the_finalizers_of_others_stay() {
+    let cluster = Cluster::start().await;
+    let mut other = Namespace::default();
+    other.metadata.name = Some("other".to_owned());
+    let namespaces = Api::all(cluster.client());
+    namespaces.create(&PostParams::default(), &other).await.unwrap();
+    job(
+        &cluster,
+        NAMESPACE,
+        "both",
+        &["example.com/theirs", JOB_STATUS_FINALIZER],
+    )
+    .await;
+    job(&cluster, NAMESPACE, "free", &[]).await;
+    job(&cluster, NAMESPACE, "theirs", &["example.com/theirs"]).await;
+    job(&cluster, "other", "elsewhere", &[JOB_STATUS_FINALIZER]).await;
+
+    assert_eq!(released(&cluster, &here(), true).await, ["agents/both would be"]);
+    assert_eq!(released(&cluster, &here(), false).await, ["agents/both released"]);
+
+    let jobs: Api<Job> = Api::namespaced(cluster.client(), NAMESPACE);
+    assert_eq!(
+        jobs.get("both").await.unwrap().finalizers(),
+        ["example.com/theirs"]
+    );
+    assert_eq!(
+        released(&cluster, &here(), false).await,
+        [] as [&str; 0],
+        "nothing is left to do"
+    );
+    assert_eq!(
+        released(&cluster, &Namespaces::All, false).await,
+        ["other/elsewhere released"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_may_be_more_than_a_page_of_them() {
+    let cluster = Cluster::start().await;
+    for number in 0..230 {
+        job(
+            &cluster,
+            NAMESPACE,
+            &format!("held-{number:03}"),
+            &[JOB_STATUS_FINALIZER],
+        )
+        .await;
+    }
+
+    assert_eq!(released(&cluster, &here(), false).await.len(), 230);
+
+    let jobs: Api<Job> = Api::namespaced(cluster.client(), NAMESPACE);
+    let held = jobs.list(&ListParams::default()).await.unwrap();
+    assert!(held.iter().all(|job| job.finalizers().is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_lives_is_told_from_one_that_died_without_looking_at_a_clock() {
+    let cluster = Cluster::start().await;
+    let settings = LeaseSettings::default();
+    let client = cluster.client();
+    assert_eq!(
+        leader(&client, &settings).await.unwrap(),
+        None,
+        "there is no Lease"
+    );
+
+    let lease = json!({
+        "metadata": { "name": settings.name, "namespace": settings.namespace },
+        "spec": { "holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": "1999-01-01T00:00:00.000000Z" },
+    });
+    let lease: k8s_openapi::api::coordination::v1::Lease = serde_json::from_value(lease).unwrap();
+    let leases = Api::namespaced(client.clone(), &settings.namespace);
+    let mut lease = leases.create(&PostParams::default(), &lease).await.unwrap();
+    let begin = Instant::now();
+    assert_eq!(
+        leader(&client, &settings).await.unwrap(),
+        None,
+        "it is never renewed"
+    );
+    assert_eq!(begin.elapsed(), seconds(15));
+
+    let renewing = async {
+        tokio::time::sleep(seconds(4)).await;
+        lease.spec.as_mut().unwrap().lease_transitions = Some(1);
+        leases
+            .replace(&settings.name, &PostParams::default(), &lease)
+            .await
+            .unwrap();
+    };
+    let (found, ()) = tokio::join!(leader(&client, &settings), renewing);
+    assert_eq!(found.unwrap().as_deref(), Some("one"));
+}

@@ -1,0 +1,237 @@
+//! Cancel, and giving up: the endpoint is told to stop, and the run is over when it says that it has.
+//!
+//! Telling it is safe to repeat, unlike handing the work over: a call that may not have arrived is made again.
+
+use std::time::Duration;
+
+use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason, values};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{
+    super::{Situation, cancel::because, leftovers::after},
+    Known, fail,
+    record::{Cancel, Heard, Record, Submission},
+    submit,
+};
+use crate::{
+    custom::{
+        call::{Answer, CallId, Post, Purpose},
+        endpoint::Endpoint,
+    },
+    decision::{Decision, Effect, Plan, Rejection},
+};
+
+/// How long to wait before the endpoint is told again.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// How far the end of the work has come.
+pub(super) enum Stopping {
+    /// The endpoint surely does not have the work.
+    Never,
+    /// It has to be told, or was and has not reported yet.
+    Going(Box<Going>),
+}
+
+pub(super) struct Going {
+    pub record: Record,
+    pub effects: Vec<Effect>,
+    pub wake_at: Option<Timestamp>,
+}
+
+impl Going {
+    fn wait(record: &Record) -> Stopping {
+        Self::until(record, None)
+    }
+
+    fn until(record: &Record, wake_at: Option<Timestamp>) -> Stopping {
+        Stopping::Going(Box::new(Self {
+            record: record.clone(),
+            effects: Vec::new(),
+            wake_at,
+        }))
+    }
+}
+
+/// Somebody asked for the end of the run.
+pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Decision<AgentRunStatus> {
+    let timeout = situation.settings.runs.cancel_timeout;
+    let deadline = situation
+        .status
+        .cancel_deadline
+        .map_or_else(|| after(situation.now, timeout), |at| at.0);
+    let Some(record) = record else {
+        return cancelled(
+            situation,
+            &Reason::Cancelled,
+            "the run was cancelled before its endpoint was called",
+        );
+    };
+    let going = match stop(situation, record) {
+        Stopping::Never => {
+            let message = format!("the run was cancelled: {} does not have the work", record.name);
+            return cancelled(situation, &Reason::Cancelled, &message);
+        }
+        Stopping::Going(going) => *going,
+    };
+    if situation.now >= deadline {
+        let said = match record.cancel.as_ref().and_then(|cancel| cancel.heard.as_ref()) {
+            Some(Heard::Refused(words)) => format!("it refused the cancel: {words}"),
+            Some(Heard::Taken) => "it was told to stop".to_owned(),
+            None => "it could not be told to stop".to_owned(),
+        };
+        let message = format!(
+            "{} did not confirm within {} s that it has stopped, and may still be working; {said}",
+            record.name,
+            timeout.as_secs()
+        );
+        return cancelled(situation, &Reason::CancelTimedOut, &message);
+    }
+    let mut next = situation.next_status();
+    let message = "the run is being cancelled: its endpoint has to confirm that it has stopped";
+    next.cancelling(deadline, &because(situation, message));
+    next.status.runtime_ref = Some(going.record.stored());
+    Decision::Act(Plan {
+        effects: going.effects,
+        status: next.into_status(),
+        notices: Vec::new(),
+        wake_at: going.wake_at.into_iter().chain([deadline]).min(),
+    })
+}
+
+fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decision<AgentRunStatus> {
+    let message = because(situation, message);
+    let mut next = situation.next_status();
+    next.cancelled(reason, &message);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        notices: vec![situation.normal(reason.clone(), message)],
+        ..Plan::nothing()
+    })
+}
+
+/// The run is given up: the endpoint is told to stop, and the run fails when it has, or when it has had its time.
+pub(super) fn give_up(
+    situation: &Situation<'_>,
+    record: Option<&Record>,
+    why: &Rejection,
+) -> Decision<AgentRunStatus> {
+    let Some(record) = record else {
+        return fail(situation, None, &why.reason, &why.message);
+    };
+    let going = match stop(situation, record) {
+        Stopping::Never => return fail(situation, Some(record), &why.reason, &why.message),
+        Stopping::Going(going) => *going,
+    };
+    let since = record
+        .cancel
+        .as_ref()
+        .map_or(situation.now, |cancel| cancel.since.0);
+    let deadline = after(since, situation.settings.runs.cancel_timeout);
+    if situation.now >= deadline {
+        let message = format!(
+            "{}; {} did not confirm that it has stopped",
+            why.message, record.name
+        );
+        return fail(situation, Some(record), &why.reason, &message);
+    }
+    let mut next = situation.next_status();
+    next.warn(&why.reason, &why.message);
+    next.status.runtime_ref = Some(going.record.stored());
+    Decision::Act(Plan {
+        effects: going.effects,
+        status: next.into_status(),
+        notices: Vec::new(),
+        wake_at: going.wake_at.into_iter().chain([deadline]).min(),
+    })
+}
+
+/// Ends the work, as far as that can be done from here.
+pub(super) fn stop(situation: &Situation<'_>, record: &Record) -> Stopping {
+    match &record.submission {
+        Submission::Postponed(_) => Stopping::Never,
+        Submission::Taken => tell(situation, record),
+        Submission::Intended(sender) => match situation.known(Purpose::Submit, sender) {
+            Known::Unsent => Stopping::Never,
+            // What is sent after it could arrive before it.
+            Known::UnderWay => Going::wait(record),
+            Known::Answered(Answer::NotTaken { .. } | Answer::Refused { .. } | Answer::NotAllowed { .. }) => {
+                Stopping::Never
+            }
+            Known::Answered(Answer::Taken { .. } | Answer::Unknown { .. }) | Known::Stranger => {
+                tell(situation, record)
+            }
+        },
+    }
+}
+
+/// Tells the endpoint to stop, and remembers what it said to that.
+fn tell(situation: &Situation<'_>, record: &Record) -> Stopping {
+    let Some(cancel) = &record.cancel else {
+        return intend(situation, record, values::Timestamp(situation.now), 1);
+    };
+    if cancel.heard.is_some() {
+        return Going::wait(record);
+    }
+    let heard = |heard: Heard| {
+        let mut record = record.clone();
+        record.cancel = Some(Cancel {
+            heard: Some(heard),
+            ..cancel.clone()
+        });
+        Going::wait(&record)
+    };
+    match situation.known(Purpose::Cancel, &cancel.call) {
+        Known::Unsent => {
+            let effects = post(situation, record, cancel.call.number).into_iter().collect();
+            Stopping::Going(Box::new(Going {
+                record: record.clone(),
+                effects,
+                wake_at: None,
+            }))
+        }
+        Known::UnderWay => Going::wait(record),
+        Known::Answered(Answer::Taken { .. }) => heard(Heard::Taken),
+        Known::Answered(Answer::Refused { words } | Answer::NotAllowed { words }) => {
+            heard(Heard::Refused(words.clone()))
+        }
+        Known::Answered(Answer::NotTaken { .. } | Answer::Unknown { .. }) | Known::Stranger => {
+            let due = after(cancel.call.at.0, AGAIN_AFTER);
+            if situation.now < due {
+                return Going::until(record, Some(due));
+            }
+            intend(situation, record, cancel.since, cancel.call.number + 1)
+        }
+    }
+}
+
+/// Says that the endpoint is about to be told. The call follows when that is written.
+fn intend(situation: &Situation<'_>, record: &Record, since: values::Timestamp, number: u32) -> Stopping {
+    let mut record = record.clone();
+    record.cancel = Some(Cancel {
+        since,
+        call: situation.sender(number),
+        heard: None,
+    });
+    Going::wait(&record)
+}
+
+/// The call, unless the endpoint that was recorded is none: then there is nobody to tell.
+fn post(situation: &Situation<'_>, record: &Record, number: u32) -> Option<Effect> {
+    let endpoint: Endpoint = record.name.parse().ok()?;
+    Some(Effect::PostCustom(Box::new(Post {
+        id: CallId {
+            run: situation.uid.clone(),
+            purpose: Purpose::Cancel,
+            number,
+        },
+        run: situation.observed.key.clone(),
+        attempt: record.attempt,
+        endpoint,
+        body: json!({
+            "agentRun": submit::identity(situation),
+            "reason": situation.run.spec.stop.cancel_reason,
+        }),
+        expires_at: submit::token_until(record),
+    })))
+}

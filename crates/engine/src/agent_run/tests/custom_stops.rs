@@ -1,0 +1,231 @@
+//! The end of runs whose work an endpoint does: cancel, a changed spec, deletion.
+
+use std::time::Duration;
+
+use jangar_api::{condition::ConditionType, phase::RunPhase, reason::Reason};
+use serde_json::json;
+
+use super::{
+    World,
+    custom::{
+        ENDPOINT, answer, called, calls, end, not_taken, posts, report, restart, taken, taken_with, words,
+        world,
+    },
+};
+use crate::custom::{
+    call::{Answer, Purpose},
+    callback::Receipt,
+};
+
+fn cancel(world: &mut World) {
+    world.edit(|run| {
+        run.spec.stop.cancel = true;
+        run.spec.stop.cancel_reason = Some("not needed".to_owned());
+    });
+    world.settle();
+}
+
+#[test]
+fn a_cancel_before_the_call_ends_at_once() {
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    assert_eq!(posts(&world), 0);
+}
+
+#[test]
+fn a_cancel_is_sent_to_the_endpoint_and_done_when_it_confirms() {
+    let mut world = taken();
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+    assert_eq!(
+        calls(&world)[1],
+        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
+    );
+    answer(&mut world, Purpose::Cancel, 1, taken_with(None));
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+    assert_eq!(
+        report(&mut world, &json!({"status": "Running"})),
+        Receipt::Recorded(RunPhase::Cancelling),
+        "an endpoint that reports progress learns that it should stop"
+    );
+    let received = report(&mut world, &json!({"status": "Cancelled", "message": "stopped"}));
+    assert_eq!(received, Receipt::Recorded(RunPhase::Cancelled));
+    let cancelled = world.condition(&ConditionType::Cancelled);
+    assert_eq!(cancelled.reason, Reason::Cancelled);
+    assert!(cancelled.message.contains("not needed"), "{}", cancelled.message);
+    assert_eq!(posts(&world), 2);
+}
+
+#[test]
+fn a_cancel_that_is_not_confirmed_times_out_and_names_the_endpoint() {
+    for (heard, said) in [
+        (taken_with(None), "was told to stop"),
+        (
+            Answer::Refused {
+                words: words("HTTP 404"),
+            },
+            "HTTP 404",
+        ),
+    ] {
+        let mut world = taken();
+        cancel(&mut world);
+        answer(&mut world, Purpose::Cancel, 1, heard);
+        world.settle();
+        assert_eq!(world.wake_at, Some(world.now + Duration::from_mins(1)));
+        world.wait(60).settle();
+
+        let cancelled = world.condition(&ConditionType::Cancelled);
+        assert_eq!(cancelled.reason, Reason::CancelTimedOut);
+        assert!(
+            cancelled.message.contains(ENDPOINT) && cancelled.message.contains(said),
+            "{}",
+            cancelled.message
+        );
+        assert_eq!(posts(&world), 2, "what was heard is not said again");
+    }
+}
+
+#[test]
+fn a_cancel_that_may_not_have_arrived_is_sent_again() {
+    let mut world = taken();
+    cancel(&mut world);
+    answer(
+        &mut world,
+        Purpose::Cancel,
+        1,
+        Answer::Unknown {
+            words: words("no answer"),
+        },
+    );
+    world.settle();
+    assert_eq!(posts(&world), 2);
+    world.wait(10).settle();
+    assert_eq!(
+        calls(&world)[2],
+        format!("cancel 2 to {ENDPOINT} as run-1/1/cancel")
+    );
+    restart(&mut world);
+    world.wait(10).settle();
+    assert_eq!(
+        calls(&world)[3],
+        format!("cancel 3 to {ENDPOINT} as run-1/1/cancel")
+    );
+}
+
+#[test]
+fn a_cancel_waits_for_the_answer_to_the_work_and_is_over_if_it_was_not_taken() {
+    let mut world = called();
+    cancel(&mut world);
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+    assert_eq!(posts(&world), 1);
+    answer(&mut world, Purpose::Submit, 1, not_taken("connection refused"));
+    world.settle();
+
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    assert_eq!(posts(&world), 1);
+}
+
+#[test]
+fn an_end_that_was_reported_outranks_the_cancel() {
+    let mut world = taken();
+    cancel(&mut world);
+    let received = report(&mut world, &json!({"status": "Succeeded"}));
+
+    assert_eq!(received, Receipt::Recorded(RunPhase::Succeeded));
+    assert_eq!(
+        world.condition(&ConditionType::Cancelled).reason,
+        Reason::AlreadySucceeded
+    );
+}
+
+#[test]
+fn a_changed_spec_stops_the_work_and_fails_the_run() {
+    let mut world = taken();
+    world.edit(|run| run.spec.parameters.extend([("new".to_owned(), "x".to_owned())]));
+    world.settle();
+    assert_eq!(
+        calls(&world)[1],
+        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
+    );
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    world.wait(60).settle();
+
+    let (phase, reason, _) = end(&world);
+    assert_eq!(
+        (phase, reason),
+        (Some(RunPhase::Failed), Reason::SpecImmutableViolation)
+    );
+}
+
+const HELD: &str = "hold by [\"agents.proompteng.ai/runtime-cleanup\"]";
+const LET_GO: &str = "hold by []";
+
+fn delete(world: &mut World) {
+    let now = world.now;
+    world.edit(|run| {
+        run.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now));
+    });
+    world.settle();
+}
+
+#[test]
+fn a_run_is_held_from_before_the_call_until_it_has_ended() {
+    let mut world = called();
+    assert_eq!(world.deeds()[0], HELD);
+    answer(&mut world, Purpose::Submit, 1, taken_with(None));
+    report(&mut world, &json!({"status": "Succeeded"}));
+
+    assert_eq!(world.deeds()[2..], [LET_GO]);
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+}
+
+#[test]
+fn a_run_that_cannot_start_is_not_held() {
+    let mut world = world(&json!({}));
+    world.settle();
+
+    assert_eq!(world.deeds(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_deleted_run_stays_until_its_endpoint_has_stopped() {
+    let mut world = taken();
+    delete(&mut world);
+
+    assert_eq!(
+        calls(&world)[1],
+        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
+    );
+    assert_eq!(report(&mut world, &json!({"status": "Running"})), Receipt::Gone);
+    assert!(world.observed.run.is_some());
+    report(&mut world, &json!({"status": "Cancelled"}));
+    assert!(world.observed.run.is_none());
+}
+
+#[test]
+fn a_deleted_run_whose_endpoint_does_not_answer_goes_at_the_deadline() {
+    let mut world = taken();
+    delete(&mut world);
+    world.wait(59).settle();
+    assert!(world.observed.run.is_some());
+    world.wait(1).settle();
+
+    assert!(world.observed.run.is_none());
+    let notice = world.notices.last().expect("a notice");
+    assert_eq!(notice.reason, Reason::CancelTimedOut);
+}
+
+#[test]
+fn a_deleted_run_that_was_not_taken_goes_at_once() {
+    let mut world = called();
+    answer(&mut world, Purpose::Submit, 1, not_taken("connection refused"));
+    world.settle();
+    delete(&mut world);
+
+    assert!(world.observed.run.is_none());
+    assert_eq!(posts(&world), 1);
+}

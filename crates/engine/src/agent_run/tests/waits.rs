@@ -1,0 +1,383 @@
+//! Everything that a run can wait for: it says why, as a value and in its condition, and doing what the sentence says ends it.
+
+use std::{sync::Arc, time::Duration};
+
+use jangar_api::{
+    condition::{ConditionStatus, ConditionType},
+    phase::RunPhase,
+    reason::Reason,
+};
+use serde_json::{Value, json};
+
+use super::{World, object};
+use crate::{
+    agent_run::{Standing, standing},
+    decision::{KeyHolder, Keys, Occupant, Owner, Refusal, Sight},
+    queue::{Answer, Scope},
+    waiting::{Full, Gate, Waiting},
+};
+
+/// Why the run waits, asked like anybody would; whatever has to be read for it is read.
+fn why(world: &mut World) -> Option<Waiting> {
+    loop {
+        match standing(&world.observed, &world.settings, world.now) {
+            Standing::Unsure(questions) => questions.into_iter().for_each(|question| world.answer(question)),
+            Standing::Waits(waiting) => return Some(*waiting),
+            Standing::Goes => return None,
+        }
+    }
+}
+
+/// The run waits for this reason, and says the same to whoever asks and whoever reads.
+fn assert_waits(world: &mut World, reason: &Reason, remedy: &str) -> Waiting {
+    // Asked first, because it must not matter whether something was written.
+    let waiting = why(world).expect("the run waits");
+    world.observed.admission = None;
+    world.observed.keys.clear();
+    assert_eq!(waiting.reason(), *reason);
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(
+        (&blocked.status, &blocked.reason),
+        (&ConditionStatus::True, reason)
+    );
+    assert_eq!(blocked.message, waiting.to_string());
+    assert!(blocked.message.contains(remedy), "{}", blocked.message);
+    waiting
+}
+
+/// The wait is over, and nothing says otherwise.
+fn assert_runs(world: &mut World) {
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    let status = world.status();
+    let blocked = status.common.condition(&ConditionType::Blocked);
+    assert!(blocked.is_none_or(|blocked| blocked.status == ConditionStatus::False));
+}
+
+fn full(scope: Scope) -> Full {
+    Full {
+        scope,
+        in_use: 5,
+        limit: 5,
+    }
+}
+
+fn at(gate: Gate) -> Answer {
+    Answer::Waiting(Box::new(Waiting::at(gate)))
+}
+
+/// The pod of the run, in this state.
+fn pending(world: &mut World, status: &Value) {
+    world.settle();
+    world.pod("mend-job", status);
+    world.wait(60).settle();
+}
+
+fn works(world: &mut World) {
+    world.pod("mend-job", &json!({"phase": "Running"})).settle();
+    assert_eq!(why(world), None);
+    assert_runs(world);
+}
+
+#[test]
+fn missing_reference_ends_when_it_is_created() {
+    let mut world = World::new();
+    let agent = world.observed.references.agent.clone();
+    let provider = world.observed.references.provider.take();
+    world.observed.references.agent = Sight::Absent;
+    world.settle();
+    let waiting = assert_waits(&mut world, &Reason::MissingAgent, "create it before ");
+    assert_eq!(waiting.until, world.wake_at);
+    world.observed.references.agent = agent;
+    world.observed.references.provider = provider;
+    world.settle();
+    assert_runs(&mut world);
+}
+
+#[test]
+fn reference_that_cannot_be_read_ends_when_it_is_mended() {
+    let mut world = World::new();
+    let provider = world.observed.references.provider.take();
+    world.observed.references.provider = Some(Sight::Illegible("spec.binary: wrong type".to_owned()));
+    world.settle();
+    assert_waits(&mut world, &Reason::UnreadableReference, "mend it before ");
+    world.observed.references.provider = provider;
+    world.settle();
+    assert_runs(&mut world);
+}
+
+#[test]
+fn missing_system_prompt_ends_when_it_is_created() {
+    let mut world = World::new();
+    let reference = json!({"kind": "ConfigMap", "name": "prompts", "key": "fixer"});
+    world.edit(|run| run.spec.system_prompt_ref = Some(object(reference)));
+    world.settle();
+    assert_waits(&mut world, &Reason::MissingSystemPromptRef, "create it before ");
+    let keys = Keys::Of([("fixer".to_owned(), "0".to_owned())].into());
+    let holder = KeyHolder::ConfigMap("prompts".to_owned());
+    world.key_holders.insert(holder, keys);
+    world.wait(5).settle();
+    assert_runs(&mut world);
+}
+
+#[test]
+fn every_gate_of_the_queue_is_written_once_and_its_end_costs_no_write_of_its_own() {
+    let agent = Scope::Agent {
+        namespace: "agents".to_owned(),
+        name: "fixer".to_owned(),
+    };
+    let gates = [
+        (
+            Gate::Concurrency(full(agent)),
+            Reason::ConcurrencyLimit,
+            "cancel one, or raise ",
+        ),
+        (
+            Gate::Queue(full(Scope::Cluster)),
+            Reason::QueueLimit,
+            "cancel runs that wait",
+        ),
+        (
+            Gate::Rate {
+                full: full(Scope::Namespace("agents".to_owned())),
+                window: Duration::from_mins(1),
+            },
+            Reason::RateLimit,
+            "wait, or raise ",
+        ),
+    ];
+    for (gate, reason, remedy) in gates {
+        let mut world = World::new();
+        world.answers.push_back(at(gate.clone()));
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Pending));
+        assert!(world.deeds().is_empty(), "nothing starts");
+        assert_eq!(world.wake_at, None, "the queue wakes it");
+        world.answers.push_back(at(gate.clone()));
+        assert_waits(&mut world, &reason, remedy);
+        // Others start and end meanwhile, and it is looked at again.
+        let before = world.status();
+        let mut later = gate;
+        if let Gate::Concurrency(full) | Gate::Queue(full) | Gate::Rate { full, .. } = &mut later {
+            full.in_use = 6;
+        }
+        world.answers.push_back(at(later));
+        world.wait(30).settle();
+        assert_eq!(world.status(), before, "a number in use is no change");
+        // Its turn has come.
+        let writes = world.statuses;
+        world.settle();
+        assert_eq!(
+            world.statuses,
+            writes + 1,
+            "the end of the wait is part of what records the Job"
+        );
+        assert_runs(&mut world);
+        assert!(world.status().admitted_at.is_some());
+    }
+}
+
+#[test]
+fn run_that_is_let_in_at_once_is_written_once() {
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(world.statuses, 1);
+    assert_runs(&mut world);
+    let status = world.status();
+    assert_eq!(status.admitted_at, status.started_at);
+}
+
+#[test]
+fn job_of_an_earlier_run_ends_the_wait_when_it_has_gone() {
+    let mut world = World::new();
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    world.edit(|run| {
+        run.metadata.uid = Some("run-2".to_owned());
+        run.status = None;
+    });
+    world.settle();
+    assert_waits(
+        &mut world,
+        &Reason::PreviousJobTerminating,
+        "starts when it has gone",
+    );
+    world.pods_vanish().settle();
+    world.observed.jobs.clear();
+    world.settle();
+    assert_runs(&mut world);
+}
+
+#[test]
+fn name_of_the_files_is_free_when_the_other_config_map_is_deleted() {
+    for (kind, remedy) in [
+        ("CronJob", "delete that ConfigMap, or submit"),
+        ("AgentRun", "when it has gone"),
+    ] {
+        let mut world = World::new();
+        let owner = Some(Owner {
+            kind: kind.to_owned(),
+            name: "mend".to_owned(),
+        });
+        world.observed.occupant = Some(Occupant {
+            name: "mend-spec".to_owned(),
+            owner,
+        });
+        world.settle();
+        assert_waits(&mut world, &Reason::NameTaken, remedy);
+        world.observed.occupant = None;
+        world.wait(30).settle();
+        assert_runs(&mut world);
+    }
+}
+
+#[test]
+fn job_that_was_not_let_in_is_tried_again() {
+    let mut world = World::new();
+    world.observed.refusal = Some(Refusal {
+        code: 403,
+        message: "exceeded quota".to_owned(),
+    });
+    world.settle();
+    assert_waits(
+        &mut world,
+        &Reason::JobForbidden,
+        "exceeded quota; it is tried again every ",
+    );
+    world.observed.refusal = None;
+    world.wait(30).settle();
+    assert_runs(&mut world);
+}
+
+#[test]
+fn pod_that_is_missing_or_does_not_start_says_why_until_it_does() {
+    let mut world = World::new();
+    world.settle().wait(60).settle();
+    assert_waits(
+        &mut world,
+        &Reason::PodWaiting,
+        "kubectl describe job mend-job shows why",
+    );
+    works(&mut world);
+
+    let unplaced = json!({"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: untolerated taint"},
+    ]});
+    let mut world = World::new();
+    pending(&mut world, &unplaced);
+    assert_waits(&mut world, &Reason::PodWaiting, "untolerated taint");
+    works(&mut world);
+
+    let mut world = World::new();
+    pending(&mut world, &json!({"phase": "Pending"}));
+    assert_waits(
+        &mut world,
+        &Reason::PodWaiting,
+        "kubectl describe pod mend-job-x shows",
+    );
+    works(&mut world);
+}
+
+#[test]
+fn image_or_configuration_that_cannot_be_had_is_named_with_what_to_check() {
+    for (cause, reason, remedy) in [
+        (
+            "ImagePullBackOff",
+            Reason::ImageUnavailable,
+            "check spec.workload.image",
+        ),
+        (
+            "CreateContainerConfigError",
+            Reason::ConfigurationUnavailable,
+            "check the Secrets, ConfigMaps and volumes",
+        ),
+    ] {
+        let mut world = World::new();
+        let waiting = json!({"phase": "Pending", "containerStatuses": [{
+            "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": cause, "message": "not found"}},
+        }]});
+        pending(&mut world, &waiting);
+        let waiting = assert_waits(&mut world, &reason, remedy);
+        assert_eq!(waiting.until, world.wake_at, "it is given up then");
+        works(&mut world);
+    }
+}
+
+#[test]
+fn time_between_two_attempts_is_a_wait_that_ends_by_itself() {
+    let mut world = World::new();
+    let config = json!({"backoffLimit": 1});
+    world.edit(|run| run.spec.runtime.config = Some(object(config)));
+    world.settle();
+    world.pod_ended("mend-job", 1, &json!({})).settle();
+    let waiting = why(&mut world).expect("the run waits");
+    assert_eq!(waiting.reason(), Reason::RetryBackoff);
+    assert_eq!(waiting.until, world.wake_at);
+    let status = world.status();
+    let blocked = status.common.condition(&ConditionType::Blocked);
+    assert!(blocked.is_none(), "InProgress says so already");
+    world.wait(10).settle();
+    assert_eq!(
+        world.deeds().last().map(String::as_str),
+        Some("create mend-job-attempt-2")
+    );
+    assert_runs(&mut world);
+}
+
+#[test]
+fn next_attempt_waits_for_its_turn_while_the_run_counts_as_running() {
+    let mut world = World::new();
+    let config = json!({"backoffLimit": 1});
+    world.edit(|run| run.spec.runtime.config = Some(object(config)));
+    world.settle();
+    world.pod_ended("mend-job", 1, &json!({})).settle();
+    let first = world.status().admitted_at;
+    world
+        .answers
+        .push_back(at(Gate::Concurrency(full(Scope::Cluster))));
+    world.wait(10).settle();
+    world
+        .answers
+        .push_back(at(Gate::Concurrency(full(Scope::Cluster))));
+    assert_waits(&mut world, &Reason::ConcurrencyLimit, "cancel one");
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    world.wait(10).settle();
+    assert_runs(&mut world);
+    assert!(
+        world.status().admitted_at > first,
+        "its second Job was let in later"
+    );
+}
+
+#[test]
+fn duplicate_ends_as_cancelled_and_names_the_run_that_is_executed() {
+    let mut world = World::new();
+    world.answers.push_back(Answer::Duplicate {
+        of: "first".to_owned(),
+    });
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    assert_eq!(world.status().canonical_run.as_deref(), Some("first"));
+    let cancelled = world.condition(&ConditionType::Cancelled);
+    assert_eq!(
+        (cancelled.status, cancelled.reason),
+        (ConditionStatus::True, Reason::Duplicate)
+    );
+    assert!(world.deeds().is_empty());
+    let before = world.status();
+    world.wait(3600).settle();
+    assert_eq!(world.status(), before, "an end stays");
+}
+
+#[test]
+fn repository_of_the_run_is_on_its_job_in_lower_case() {
+    let mut world = World::new();
+    world.edit(|run| {
+        run.spec
+            .parameters
+            .insert("repository".to_owned(), "Team/App".to_owned());
+    });
+    world.settle();
+    let job: &Arc<_> = &world.observed.jobs["mend-job"];
+    let annotations = job.metadata.annotations.as_ref().expect("annotations");
+    assert_eq!(annotations[jangar_api::labels::REPOSITORY], "team/app");
+}

@@ -1,0 +1,97 @@
+//! The life of AgentRuns with the runtime `custom`.
+
+use std::time::Duration;
+
+use jangar_api::phase::RunPhase;
+use serde_json::{Value, json};
+
+use super::{
+    End, Scenario, Step,
+    runs::{create, failed, run, story, succeeded},
+};
+use crate::endpoint::{Deed, ENDPOINT};
+
+/// Longer than two leaders take to be replaced, and shorter than a simulation waits for the end of a run.
+const TIMEOUT_SECONDS: u32 = 300;
+/// Work that is cancelled long before it is done.
+const LONG: Duration = Duration::from_mins(20);
+/// Longer than that, so that it is the cancel that ends it.
+const LONG_TIMEOUT_SECONDS: u32 = 1500;
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        reports(
+            "custom-succeeds",
+            json!({"status": "Succeeded", "summary": "mended"}),
+            succeeded(),
+        ),
+        reports(
+            "custom-fails",
+            json!({"status": "Failed", "message": "out of luck"}),
+            failed(),
+        ),
+        refused(),
+        cancelled(),
+        deleted(),
+    ]
+}
+
+fn reports(name: &'static str, report: Value, end: End) -> Scenario {
+    told(
+        name,
+        Deed::Reports(Duration::from_secs(10), report),
+        vec![create(custom(TIMEOUT_SECONDS))],
+        end,
+    )
+}
+
+fn refused() -> Scenario {
+    told(
+        "custom-refused",
+        Deed::Refuses,
+        vec![create(custom(TIMEOUT_SECONDS))],
+        failed(),
+    )
+}
+
+fn cancelled() -> Scenario {
+    stopped(
+        "custom-cancelled",
+        Step::Cancel("one"),
+        End::Phase(RunPhase::Cancelled),
+    )
+}
+
+/// The endpoint is told to stop before the run goes.
+fn deleted() -> Scenario {
+    stopped("custom-deleted", Step::Delete("one"), End::Gone)
+}
+
+fn stopped(name: &'static str, stop: Step, end: End) -> Scenario {
+    let steps = vec![
+        create(custom(LONG_TIMEOUT_SECONDS)),
+        Step::AwaitAccepted("one"),
+        Step::AwaitWork("one", 1),
+        Step::Wait(Duration::from_secs(5)),
+        stop,
+    ];
+    let deed = Deed::Reports(LONG, json!({"status": "Succeeded"}));
+    told(name, deed, steps, end)
+}
+
+/// What may have arrived is not sent again, so that trouble leaves its mark.
+fn told(name: &'static str, deed: Deed, steps: Vec<Step>, end: End) -> Scenario {
+    Scenario {
+        deeds: [("one", deed)].into(),
+        at_most_once: true,
+        ..story(name, steps, vec![("one", end)])
+    }
+}
+
+fn custom(timeout_seconds: u32) -> Value {
+    let mut run = run("one");
+    run["spec"]["runtime"] = json!({
+        "type": "custom", "config": {"endpoint": ENDPOINT, "timeoutSeconds": timeout_seconds},
+    });
+    run
+}

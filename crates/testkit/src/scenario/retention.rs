@@ -1,0 +1,39 @@
+//! Runs whose time has come, and runs that somebody wants to keep.
+
+use jangar_api::labels;
+use serde_json::Value;
+
+use super::{
+    End, Scenario,
+    runs::{create, run, story, succeeded},
+};
+
+/// All scenarios, in a fixed order.
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        forgotten_together(),
+        retained("retained", "true"),
+        retained("retained-in-doubt", "yes"),
+    ]
+}
+
+/// More runs are due at the same moment than may be deleted in a minute.
+fn forgotten_together() -> Scenario {
+    let steps = ["one", "two", "three"].map(|name| create(forgotten(name)));
+    let ends = ["one", "two", "three"].map(|name| (name, End::Gone));
+    story("forgotten-together", steps.into(), ends.into())
+}
+
+/// The run's time comes, and somebody has said that it is to be kept, or something that may mean it.
+fn retained(name: &'static str, value: &str) -> Scenario {
+    let mut run = forgotten("one");
+    run["metadata"]["annotations"][labels::RETAIN] = value.into();
+    story(name, vec![create(run)], vec![("one", succeeded())])
+}
+
+/// A run that is deleted a minute after its end.
+fn forgotten(name: &str) -> Value {
+    let mut run = run(name);
+    run["spec"]["ttlSecondsAfterFinished"] = 60.into();
+    run
+}
