@@ -50,13 +50,13 @@ const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
 pub(super) enum Next {
     Unsure(Question),
     Waits {
-        waiting: Waiting,
+        waiting: Box<Waiting>,
         /// When to look again although nothing happened.
         look_at: Option<Timestamp>,
     },
     /// It has everything else, and waits for its turn.
     Queues {
-        waiting: Waiting,
+        waiting: Box<Waiting>,
         /// Why it will start without version control, if it will. That is recorded, so that it waits for it only once.
         without: Option<Rejection>,
     },
@@ -103,7 +103,7 @@ impl From<Next> for Standing {
     fn from(next: Next) -> Self {
         match next {
             Next::Unsure(question) => Self::Unsure(BTreeSet::from([question])),
-            Next::Waits { waiting, .. } | Next::Queues { waiting, .. } => Self::Waits(Box::new(waiting)),
+            Next::Waits { waiting, .. } | Next::Queues { waiting, .. } => Self::Waits(waiting),
             Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Self::Goes,
         }
     }
@@ -113,7 +113,7 @@ fn next(situation: &Situation<'_>) -> Next {
     if let Some(due) = retry::waits_until(&situation.attempt, situation.task, situation.now) {
         let attempt = situation.attempt.current();
         return Next::Waits {
-            waiting: Waiting::at(Gate::Retry { attempt, due }).until(due),
+            waiting: Box::new(Waiting::at(Gate::Retry { attempt, due }).until(due)),
             look_at: Some(due),
         };
     }
@@ -171,7 +171,7 @@ pub(super) fn slot(situation: &Situation<'_>, job: Option<String>) -> Option<Nex
     match admission::of(situation, job) {
         Admission::Unasked(question) => Some(Next::Unsure(question)),
         Admission::Waits(waiting) => Some(Next::Waits {
-            waiting,
+            waiting: Box::new(waiting),
             look_at: None,
         }),
         Admission::Duplicate(of) => Some(Next::Duplicate(of)),
@@ -421,7 +421,7 @@ fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Next {
     }
     let look_again = after(situation.now, UNWATCHED_RETRY).min(deadline);
     Next::Waits {
-        waiting: Waiting::at(Gate::Reference { why, remedy }).until(deadline),
+        waiting: Box::new(Waiting::at(Gate::Reference { why, remedy }).until(deadline)),
         look_at: Some(if watched { deadline } else { look_again }),
     }
 }
@@ -447,10 +447,10 @@ fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Next {
         return Next::Wrong(Rejection::new(Reason::JobRejected, message));
     }
     Next::Waits {
-        waiting: Waiting::at(Gate::Forbidden {
+        waiting: Box::new(Waiting::at(Gate::Forbidden {
             words: refusal.message.clone(),
             retry: FORBIDDEN_RETRY,
-        }),
+        })),
         look_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
     }
 }
@@ -473,7 +473,7 @@ fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Next {
         (gate, OCCUPIED_RETRY)
     };
     Next::Waits {
-        waiting: Waiting::at(gate),
+        waiting: Box::new(Waiting::at(gate)),
         look_at: situation.now.checked_add(retry).ok(),
     }
 }

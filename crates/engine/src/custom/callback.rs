@@ -244,7 +244,7 @@ mod tests {
             (json!({"status": "Running", "percent": 101}), "percent"),
             (json!({"status": "Running", "percent": -1}), "percent"),
             (json!({"status": "Failed", "message": long}), "message"),
-            (json!({"status": "Failed", "mesage": "x"}), "mesage"),
+            (json!({"status": "Failed", "words": "x"}), "words"),
             (json!({"status": "Failed", "outputs": []}), "outputs"),
             (json!({"status": "Succeeded", "artifacts": many}), "artifacts"),
             (json!({"status": "Running", "summary": "x"}), "Running"),

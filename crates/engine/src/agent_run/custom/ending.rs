@@ -10,6 +10,7 @@ use super::{
         outcome::{Ending, Verdict},
     },
     record::{Record, Submission},
+    submit,
 };
 use crate::{
     custom::callback::{End, How},
@@ -18,7 +19,8 @@ use crate::{
 
 pub(super) fn conclude(situation: &Situation<'_>, record: &Record, end: &End) -> Decision<AgentRunStatus> {
     let mut record = record.clone();
-    // Whoever reports has the work.
+    submit::take_over(situation, &mut record);
+    // An answer that has not come by now changes nothing any more.
     record.submission = Submission::Taken;
     let mut next = situation.next_status();
     next.no_warning(&Reason::SubmitUnknown);

@@ -279,6 +279,19 @@ fn working(next: &mut NextStatus<'_>, record: &Record) {
     next.no_warning(&Reason::SubmitUnknown);
 }
 
+/// The endpoint has the work, because it reports. What it answered is kept, if it has; an answer that is still on its way says
+/// the same in a moment, and more.
+pub(super) fn take_over(situation: &Situation<'_>, record: &mut Record) {
+    if let Submission::Intended(sender) = &record.submission {
+        match situation.known(Purpose::Submit, sender) {
+            Known::UnderWay => return,
+            Known::Answered(Answer::Taken { response }) => record.response.clone_from(response),
+            Known::Answered(_) | Known::Unsent | Known::Stranger => {}
+        }
+    }
+    record.submission = Submission::Taken;
+}
+
 /// Takes over the last progress that was reported, unless one was a moment ago. Whoever reports has the work.
 fn hear_progress(situation: &Situation<'_>, record: &mut Record) {
     let last = situation.reports(record).filter_map(|report| match report {
@@ -286,7 +299,7 @@ fn hear_progress(situation: &Situation<'_>, record: &mut Record) {
         Report::End(_) => None,
     });
     let Some(progress) = last.last() else { return };
-    record.submission = Submission::Taken;
+    take_over(situation, record);
     let recent = record.progress.as_ref().is_some_and(|seen| {
         let since = situation.now.duration_since(seen.at.0);
         !since.is_negative() && since.unsigned_abs() < PROGRESS_PAUSE

@@ -221,6 +221,21 @@ fn progress_is_recorded_at_most_once_a_second_and_not_twice() {
 }
 
 #[test]
+fn an_answer_that_is_read_after_the_first_report_is_kept() {
+    let ticket = json!({"ticket": 7});
+    let mut world = called();
+
+    let receipt = report(&mut world, &json!({"status": "Running", "percent": 50}));
+    assert_eq!(receipt, Receipt::Recorded(RunPhase::Running));
+    answer(&mut world, Purpose::Submit, 1, taken_with(Some(ticket.clone())));
+    let done = json!({"status": "Succeeded"});
+    assert_eq!(report(&mut world, &done), Receipt::Recorded(RunPhase::Succeeded));
+
+    let reference = world.status().runtime_ref.expect("a reference");
+    assert_eq!(reference.0["response"], ticket);
+}
+
+#[test]
 fn a_refusal_fails_the_run_and_is_not_repeated() {
     let mut world = called();
     answer(
