@@ -1,7 +1,8 @@
 # etcd, the API server, the controller manager and the scheduler. It is sourced.
 # shellcheck shell=bash
 
-# Collecting garbage takes these programs a third of their time with the little that a test stores: they may hold more of it.
+# Collecting garbage takes the API server a quarter of its time with the little that a test stores: all parts may hold more of it.
+# What is run in the bench does not inherit it.
 export GOGC=400
 
 run_etcd() {

@@ -19,6 +19,9 @@ const PARTS: [&str; 5] = [
     "kwok",
 ];
 
+/// The one variable by which the parts of the cluster are tuned: how much garbage a Go program holds.
+const TUNING: &str = "GOGC=";
+
 /// Writes down what this runs on. `bench` is the directory that the parts of the cluster write to.
 pub(crate) fn describe(results: &mut Results, bench: &Path) -> Result<()> {
     results.set("measured at", Timestamp::now().round(Unit::Second)?.to_string());
@@ -60,12 +63,13 @@ fn field(path: &str, name: &str) -> Result<String> {
     Ok(value.trim().to_owned())
 }
 
-/// The arguments of the process of this cluster that is called so. Several clusters may be up.
+/// The flags of the process of this cluster that is called so, and how it is tuned. Several clusters may be up.
 fn command_line(part: &str, bench: &Path) -> Result<Option<String>> {
     let bench = bench.to_string_lossy();
     for entry in fs::read_dir("/proc")? {
+        let process = entry?.path();
         // A process may end while it is looked at.
-        let Ok(line) = fs::read(entry?.path().join("cmdline")) else {
+        let Ok(line) = fs::read(process.join("cmdline")) else {
             continue;
         };
         let line = String::from_utf8_lossy(&line).into_owned();
@@ -73,8 +77,14 @@ fn command_line(part: &str, bench: &Path) -> Result<Option<String>> {
         let is_called = |argument: &&&str| Path::new(argument).file_name().is_some_and(|name| name == part);
         if arguments.iter().take(2).any(|argument| is_called(&argument)) && line.contains(&*bench) {
             let flags = arguments.iter().filter(|argument| argument.starts_with("--"));
-            let flags: Vec<_> = flags.map(|flag| shortened(flag, &bench)).collect();
-            return Ok(Some(flags.join(" ")));
+            let flags = flags.map(|flag| shortened(flag, &bench));
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&environment).into_owned();
+            let tuned = environment
+                .split('\0')
+                .filter(|variable| variable.starts_with(TUNING));
+            let all: Vec<_> = tuned.map(str::to_owned).chain(flags).collect();
+            return Ok(Some(all.join(" ")));
         }
     }
     Ok(None)

@@ -128,13 +128,14 @@ async fn a_pod_that_runs_too_long_fails_with_its_deadline() {
 async fn a_drained_node_ends_its_pods() {
     let cluster = Cluster::new().await;
     cluster
-        .script("p", "trap 'exit 0' TERM; while :; do sleep 0.01; done")
+        .script("p", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")
         .await;
     cluster
-        .script("q", "trap '' TERM; while :; do sleep 1; done")
+        .script("q", "trap '' TERM; echo ready; while :; do sleep 1; done")
         .await;
-    cluster.running("p").await;
-    cluster.running("q").await;
+    // A container runs before its shell has set the trap.
+    wait_for_log(&cluster, "p", "ready").await;
+    wait_for_log(&cluster, "q", "ready").await;
     let drain = cluster.executor().drain();
     let kill = async {
         cluster.over("p").await;
@@ -160,9 +161,9 @@ async fn a_drained_node_ends_its_pods() {
 async fn a_node_is_drained_only_when_the_api_shows_how_its_pods_ended() {
     let mut cluster = Cluster::slow().await;
     cluster
-        .script("p", "trap 'exit 0' TERM; while :; do sleep 0.01; done")
+        .script("p", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")
         .await;
-    cluster.running("p").await;
+    wait_for_log(&cluster, "p", "ready").await;
     tokio::time::timeout(super::cluster::PATIENCE, cluster.executor().drain())
         .await
         .unwrap();

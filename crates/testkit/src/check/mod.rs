@@ -1,8 +1,8 @@
 //! What must hold, whatever goes wrong.
 //!
 //! A task follows every change of the store: after each it asks the rules of [`work`], of [`runs`], of [`deletions`] and of
-//! [`limits`]. When nothing happens
-//! any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an undisturbed simulation.
+//! [`limits`]. When nothing happens any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an
+//! undisturbed simulation.
 
 pub mod deletions;
 pub mod end;

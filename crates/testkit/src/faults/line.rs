@@ -134,15 +134,7 @@ impl Line {
     /// Carries a write out, with what goes wrong about it.
     async fn write(&self, sent: &Sent, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
         let (number, troubles) = self.wire.count();
-        let mut fate = None;
-        for trouble in troubles {
-            self.wire
-                .trace
-                .note(&self.process.name, format_args!("write {number}: {trouble}"));
-            if !happens_beside(&self.wire, &self.process, trouble) {
-                fate.get_or_insert(trouble);
-            }
-        }
+        let fate = fate(&self.wire, &self.process, number, troubles);
         match fate {
             Some(trouble) => self.suffer(trouble, sent, request).await,
             None => self.deliver(sent, request).await,
@@ -250,8 +242,21 @@ impl Line {
     }
 }
 
+/// What goes wrong about a write itself, the first of all that is planned for it. The rest is set in motion beside it.
+pub(super) fn fate(wire: &Wire, process: &Process, number: u32, troubles: Vec<Trouble>) -> Option<Trouble> {
+    let mut fate = None;
+    for trouble in troubles {
+        wire.trace
+            .note(&process.name, format_args!("write {number}: {trouble}"));
+        if !happens_beside(wire, process, trouble) {
+            fate.get_or_insert(trouble);
+        }
+    }
+    fate
+}
+
 /// Sets in motion what does not concern the write itself; says whether that is all.
-pub(super) fn happens_beside(wire: &Wire, process: &Process, trouble: Trouble) -> bool {
+fn happens_beside(wire: &Wire, process: &Process, trouble: Trouble) -> bool {
     match trouble {
         Trouble::Freeze(which, time) => process.hold(which, time, false),
         Trouble::Skip(which, time) => process.hold(which, time, true),

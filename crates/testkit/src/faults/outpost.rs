@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Trouble,
-    line::happens_beside,
+    line::fate,
     wire::{Order, Process, Wire},
 };
 use crate::endpoint::SimEndpoint;
@@ -40,15 +40,7 @@ impl Outpost {
             &self.process.name,
             format_args!("write {number}: calls the endpoint"),
         );
-        let mut fate = None;
-        for trouble in troubles {
-            self.wire
-                .trace
-                .note(&self.process.name, format_args!("write {number}: {trouble}"));
-            if !happens_beside(&self.wire, &self.process, trouble) {
-                fate.get_or_insert(trouble);
-            }
-        }
+        let fate = fate(&self.wire, &self.process, number, troubles);
         let answer = match fate {
             Some(trouble) => self.suffer(trouble, call).await,
             None => self.endpoint.take(&call),

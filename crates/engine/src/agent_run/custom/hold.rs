@@ -12,11 +12,11 @@ use jangar_api::{
 use kube::ResourceExt;
 
 use super::{
-    super::{Situation, jobs, leftovers::after},
+    super::{Situation, jobs},
     ending,
     record::Record,
     reported_end,
-    stop::{Stopping, stop},
+    stop::{Stopping, confirmed_by, stop},
 };
 use crate::decision::{Decision, Effect, Notice, Plan};
 
@@ -68,11 +68,7 @@ pub(in super::super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRun
         Stopping::Never => return go(situation, None),
         Stopping::Going(going) => *going,
     };
-    let since = record
-        .cancel
-        .as_ref()
-        .map_or(situation.now, |cancel| cancel.since.0);
-    let deadline = after(since, situation.settings.runs.cancel_timeout);
+    let deadline = confirmed_by(situation, &record);
     if situation.now >= deadline {
         let message = format!(
             "the run was deleted, and {} did not confirm that it has stopped: it may still be working",
@@ -83,14 +79,7 @@ pub(in super::super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRun
             Some(situation.warning(Reason::CancelTimedOut, message)),
         );
     }
-    let mut next = situation.next_status();
-    next.status.runtime_ref = Some(going.record.stored());
-    Decision::Act(Plan {
-        effects: going.effects,
-        status: next.into_status(),
-        notices: Vec::new(),
-        wake_at: going.wake_at.into_iter().chain([deadline]).min(),
-    })
+    going.plan(situation.next_status(), deadline)
 }
 
 fn go(situation: &Situation<'_>, notice: Option<Notice>) -> Decision<AgentRunStatus> {

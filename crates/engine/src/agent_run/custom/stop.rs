@@ -9,7 +9,11 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    super::{Situation, cancel::because, leftovers::after},
+    super::{
+        NextStatus, Situation,
+        cancel::because,
+        leftovers::{after, sooner},
+    },
     Known, fail,
     record::{Cancel, Heard, Record, Submission},
     submit,
@@ -51,6 +55,26 @@ impl Going {
             wake_at,
         }))
     }
+
+    /// Goes on towards the end with this status, and looks again at the deadline at the latest.
+    pub(super) fn plan(self, mut next: NextStatus<'_>, deadline: Timestamp) -> Decision<AgentRunStatus> {
+        next.status.runtime_ref = Some(self.record.stored());
+        Decision::Act(Plan {
+            effects: self.effects,
+            status: next.into_status(),
+            notices: Vec::new(),
+            wake_at: sooner(self.wake_at, Some(deadline)),
+        })
+    }
+}
+
+/// Until when an endpoint that nobody waits for has to confirm that it has stopped: counted from when it was first told.
+pub(super) fn confirmed_by(situation: &Situation<'_>, record: &Record) -> Timestamp {
+    let told = record.cancel.as_ref().map(|cancel| cancel.since.0);
+    after(
+        told.unwrap_or(situation.now),
+        situation.settings.runs.cancel_timeout,
+    )
 }
 
 /// Somebody asked for the end of the run.
@@ -90,13 +114,7 @@ pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Deci
     let mut next = situation.next_status();
     let message = "the run is being cancelled: its endpoint has to confirm that it has stopped";
     next.cancelling(deadline, &because(situation, message));
-    next.status.runtime_ref = Some(going.record.stored());
-    Decision::Act(Plan {
-        effects: going.effects,
-        status: next.into_status(),
-        notices: Vec::new(),
-        wake_at: going.wake_at.into_iter().chain([deadline]).min(),
-    })
+    going.plan(next, deadline)
 }
 
 fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decision<AgentRunStatus> {
@@ -123,11 +141,7 @@ pub(super) fn give_up(
         Stopping::Never => return fail(situation, Some(record), &why.reason, &why.message),
         Stopping::Going(going) => *going,
     };
-    let since = record
-        .cancel
-        .as_ref()
-        .map_or(situation.now, |cancel| cancel.since.0);
-    let deadline = after(since, situation.settings.runs.cancel_timeout);
+    let deadline = confirmed_by(situation, record);
     if situation.now >= deadline {
         let message = format!(
             "{}; {} did not confirm that it has stopped",
@@ -137,13 +151,7 @@ pub(super) fn give_up(
     }
     let mut next = situation.next_status();
     next.warn(&why.reason, &why.message);
-    next.status.runtime_ref = Some(going.record.stored());
-    Decision::Act(Plan {
-        effects: going.effects,
-        status: next.into_status(),
-        notices: Vec::new(),
-        wake_at: going.wake_at.into_iter().chain([deadline]).min(),
-    })
+    going.plan(next, deadline)
 }
 
 /// Ends the work, as far as that can be done from here.

@@ -9,9 +9,10 @@ use jangar_api::{
 };
 use serde_json::{Value, json};
 
-use super::{World, object};
+use super::{World, custom, object};
 use crate::{
     agent_run::{Standing, standing},
+    custom::call::Purpose,
     decision::{KeyHolder, Keys, Occupant, Owner, Refusal, Sight},
     queue::{Answer, Scope},
     waiting::{Full, Gate, Waiting},
@@ -174,6 +175,43 @@ fn every_gate_of_the_queue_is_written_once_and_its_end_costs_no_write_of_its_own
         assert_runs(&mut world);
         assert!(world.status().admitted_at.is_some());
     }
+}
+
+#[test]
+fn work_of_an_endpoint_is_handed_over_when_the_queue_lets_the_run_in() {
+    let mut world = custom::world(&json!({"endpoint": custom::ENDPOINT}));
+    // Each is what it is told when it is looked at, and when it is asked.
+    let answer = at(Gate::Concurrency(full(Scope::Cluster)));
+    world.answers.extend([answer.clone(), answer]);
+    world.settle();
+    assert_waits(&mut world, &Reason::ConcurrencyLimit, "cancel one");
+    assert!(custom::calls(&world).is_empty());
+    world.settle();
+    assert_runs(&mut world);
+    assert_eq!(custom::calls(&world).len(), 1);
+    assert!(world.status().admitted_at.is_some());
+}
+
+#[test]
+fn endpoint_that_can_be_reached_again_ends_the_wait() {
+    let mut world = custom::called();
+    custom::answer(
+        &mut world,
+        Purpose::Submit,
+        1,
+        custom::not_taken("no route to it"),
+    );
+    world.settle();
+    let waiting = assert_waits(
+        &mut world,
+        &Reason::EndpointUnavailable,
+        "see that it can be reached",
+    );
+    world.now = waiting.until.expect("it is tried again");
+    world.settle();
+    custom::answer(&mut world, Purpose::Submit, 2, custom::taken_with(None));
+    world.settle();
+    assert_runs(&mut world);
 }
 
 #[test]
