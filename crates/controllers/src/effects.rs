@@ -106,6 +106,14 @@ async fn send(
             context.outside.begin(post)?;
             Ok(Outcome::Done)
         }
+        Effect::CallTemporal(call) => {
+            // No write to the cluster, but only who may write begins it.
+            if !context.gate.is_open() {
+                return Err(ReconcileError::NotLeading);
+            }
+            context.outside.call_temporal(call)?;
+            Ok(Outcome::Done)
+        }
     }
 }
 

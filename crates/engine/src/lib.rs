@@ -6,7 +6,8 @@
 //! nothing that does input or output; a test holds it to that.
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, [`job`], which makes the Job of one attempt, and [`custom`], the words for work that is done elsewhere. [`agent`],
+//! run, [`job`], which makes the Job of one attempt, and [`custom`] and [`temporal`], the words for work that is done
+//! elsewhere. [`agent`],
 //! [`agent_provider`] and [`implementation_spec`] are small and show the shape of every kind. [`queue`] decides across runs which
 //! of them may start. What they stand on:
 //!
@@ -31,5 +32,6 @@ pub mod queue;
 pub mod retention;
 pub mod settings;
 pub mod template;
+pub mod temporal;
 mod validity;
 pub mod waiting;

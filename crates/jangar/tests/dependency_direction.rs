@@ -25,6 +25,7 @@ const ROOMS: &[Room] = &[
     Room { name: "api", may_use: &[], tests_may_use: &[] },
     Room { name: "engine", may_use: &["api"], tests_may_use: &["testkit"] },
     Room { name: "controllers", may_use: &["api", "engine"], tests_may_use: &["kubelite", "testkit"] },
+    Room { name: "temporal", may_use: &["engine", "controllers"], tests_may_use: &["api", "kubelite", "testkit"] },
     Room { name: "store", may_use: &["api"], tests_may_use: &["testkit"] },
     Room { name: "proto", may_use: &[], tests_may_use: &[] },
     Room { name: "server", may_use: &["api", "engine", "store", "proto"], tests_may_use: &["kubelite", "testkit"] },
@@ -33,7 +34,7 @@ const ROOMS: &[Room] = &[
     Room { name: "agentctl", may_use: &["api", "engine", "proto"], tests_may_use: &["kubelite", "testkit"] },
     Room {
         name: "jangar",
-        may_use: &["api", "engine", "controllers", "store", "proto", "server", "kubelite", "runner", "agentctl"],
+        may_use: &["api", "engine", "controllers", "temporal", "store", "proto", "server", "kubelite", "runner", "agentctl"],
         tests_may_use: &["testkit"],
     },
     Room {

@@ -128,6 +128,7 @@ label_values! {
         DeleteRun = "delete_run",
         SetFinalizers = "set_finalizers",
         PostCustom = "post_custom",
+        CallTemporal = "call_temporal",
     }
 }
 
@@ -142,6 +143,7 @@ impl From<&Effect> for EffectKind {
             Effect::DeleteRun { .. } => Self::DeleteRun,
             Effect::SetFinalizers { .. } => Self::SetFinalizers,
             Effect::PostCustom(_) => Self::PostCustom,
+            Effect::CallTemporal(_) => Self::CallTemporal,
         }
     }
 }

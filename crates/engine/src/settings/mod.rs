@@ -13,6 +13,7 @@ mod reader;
 mod reference;
 mod runner;
 mod table;
+mod temporal;
 #[cfg(test)]
 mod tests;
 mod unread;
@@ -24,9 +25,10 @@ pub use self::{
     custom::CustomSettings,
     limits::{ConcurrencyLimits, LimitSettings, QueueLimits, RateLimits, RepositoryLimits},
     mistakes::{Mistake, Mistakes, Wrong},
-    parse::Parsed,
+    parse::{Parsed, is_variable},
     reference::reference,
     runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
+    temporal::{DEFAULT_ADDRESS as DEFAULT_TEMPORAL_ADDRESS, TemporalSettings},
 };
 
 /// All settings of the controllers.
@@ -42,6 +44,7 @@ pub struct Settings {
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
     pub custom: CustomSettings,
+    pub temporal: TemporalSettings,
     pub safeguards: Safeguards,
 }
 
@@ -56,6 +59,7 @@ impl Default for Settings {
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
             custom: CustomSettings::default(),
+            temporal: TemporalSettings::default(),
             safeguards: Safeguards::default(),
         }
     }

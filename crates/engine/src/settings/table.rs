@@ -11,6 +11,7 @@ use super::{
     reader::{
         Reader, legal, named_words, node_selector, object, objects, topology_spread_constraints, words,
     },
+    temporal,
 };
 
 /// A group of variables, under a title.
@@ -106,6 +107,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "Endpoints that do the work of runs",
         variables: custom::VARIABLES,
+    },
+    Section {
+        title: "Temporal",
+        variables: temporal::VARIABLES,
     },
 ];
 

@@ -4,6 +4,7 @@ mod custom;
 mod queue;
 mod retention;
 mod runs;
+mod temporal;
 mod workflows;
 
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(retention::all());
     all.extend(queue::all());
     all.extend(custom::all());
+    all.extend(temporal::all());
     all
 }
 
@@ -32,7 +34,7 @@ pub struct Scenario {
     /// What the controllers are told to keep to.
     pub limits: LimitSettings,
     pub scripts: Scripts,
-    /// What the endpoint does.
+    /// What the endpoint does, and the worker of the Temporal server.
     pub deeds: Deeds,
     /// What may have been done is not done again, so that trouble leaves its mark on the end.
     pub at_most_once: bool,

@@ -7,6 +7,8 @@ mod ends;
 mod retention;
 mod starts;
 mod stops;
+mod temporal;
+mod temporal_stops;
 mod waits;
 mod workflow_input;
 mod workflows;
