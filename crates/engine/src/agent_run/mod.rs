@@ -7,6 +7,7 @@
 //! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
 //! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
 //! | is done by an endpoint of somebody's own | `custom`, from here to its end |
+//! | is done by a workflow of a Temporal server | `temporal`, from here to its end |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
@@ -17,7 +18,7 @@
 //! what they get from each other, `progress` shows where they stand.
 //!
 //! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
-//! known of a Job that went, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
+//! known of a Job that went, `hold` keeps a run that has something outside, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
 
 mod abort;
 mod admission;
@@ -28,6 +29,7 @@ mod custom;
 mod evidence;
 mod finished;
 mod follow;
+mod hold;
 mod jobs;
 mod leftovers;
 mod next_status;
@@ -40,6 +42,7 @@ mod stamp;
 mod start;
 mod steps;
 mod task;
+mod temporal;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -179,7 +182,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         return Decision::Act(leftovers);
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
-    if deleting && !custom::is_held(run) {
+    if deleting && !hold::is_held(run) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
@@ -187,7 +190,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
     let decision = if deleting {
-        custom::farewell(&situation)
+        situation.farewell()
     } else {
         situation.decide()
     };
@@ -234,7 +237,17 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     if custom::applies(&situation) {
         return custom::standing(&situation);
     }
+    if temporal::applies(&situation) {
+        return temporal::standing(&situation);
+    }
     follow::standing(&situation)
+}
+
+/// The runtime of a run. What it was accepted as counts, not what somebody made of its spec since.
+fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
+    let accepted = situation.status.runtime_ref.as_ref();
+    let accepted = accepted.and_then(|accepted| accepted.0.get("type")?.as_str());
+    accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
 }
 
 /// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
@@ -296,6 +309,9 @@ impl<'a> Situation<'a> {
         if custom::applies(self) {
             return custom::plan(self);
         }
+        if temporal::applies(self) {
+            return temporal::plan(self);
+        }
         let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
         // One that has begun goes on, whatever the settings say by now.
         if phase == Some(&RunPhase::Cancelling) || requested {
@@ -305,6 +321,15 @@ impl<'a> Situation<'a> {
             return abort::plan(self, reason);
         }
         follow::plan(self)
+    }
+
+    /// The run was deleted, and something outside may still work for it.
+    fn farewell(&self) -> Decision<AgentRunStatus> {
+        if temporal::applies(self) {
+            temporal::farewell(self)
+        } else {
+            custom::farewell(self)
+        }
     }
 
     /// The status, ready to be changed.

@@ -79,7 +79,8 @@ mod tests {
         let all: Vec<&str> = OTHERS.iter().copied().chain(read).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for name in all {
-            assert!(name.starts_with("JANGAR_"), "{name}");
+            let prefixes = ["JANGAR_", "TEMPORAL_"];
+            assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
         }
     }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         NextStatus, Situation, Standing, admission,
+        hold::{hold, is_held},
         leftovers::after,
         references::{self, Resolved, Unresolved},
         spec_hash,
@@ -21,9 +22,7 @@ use super::{
     },
     Known,
     config::Config,
-    fail,
-    hold::{hold, is_held},
-    in_words,
+    fail, in_words,
     record::{Postponed, ProgressSeen, Record, Submission},
 };
 use crate::{
@@ -63,8 +62,8 @@ fn ready<'a>(situation: &Situation<'a>) -> Result<Ready<'a>, Unresolved> {
     job::check_any_runtime(run, settings).map_err(Unresolved::Wrong)?;
     let config = Config::read(run, settings).map_err(Unresolved::Wrong)?;
     let resolved = references::resolve(situation, Task::Whole)?;
-    let without =
-        vcs::of_endpoint(run, resolved.implementation, resolved.agent).map_err(Unresolved::Wrong)?;
+    let without = vcs::elsewhere("an endpoint", run, resolved.implementation, resolved.agent)
+        .map_err(Unresolved::Wrong)?;
     Ok(Ready {
         config,
         resolved,
