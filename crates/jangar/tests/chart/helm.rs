@@ -16,9 +16,10 @@ pub(crate) fn root() -> &'static Path {
 
 /// A program that `make chart-tests` has built.
 pub(crate) fn program(variable: &str) -> PathBuf {
-    std::env::var_os(variable)
-        .map(PathBuf::from)
-        .unwrap_or_else(|| panic!("{variable} is not set: run these tests with `make chart-tests`"))
+    match std::env::var_os(variable) {
+        Some(path) => PathBuf::from(path),
+        None => panic!("{variable} is not set: run these tests with `make chart-tests`"),
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
