@@ -34,6 +34,10 @@ pub const ATTEMPTS: &str = "agents.proompteng.ai/attempts";
 pub const SYSTEM_PROMPT_HASH: &str = "agents.proompteng.ai/system-prompt-hash";
 /// Annotation on a Job: what the implementation asked the run to know, as JSON.
 pub const CONTRACT: &str = "agents.proompteng.ai/contract";
+/// Annotation on a Job: the repository and the branches it was made for, or why it has none, as JSON.
+pub const VERSION_CONTROL: &str = "agents.proompteng.ai/version-control";
+/// Annotation on the Secret with a run's token of a GitHub App: until when the token is used.
+pub const EXPIRES_AT: &str = "agents.proompteng.ai/expires-at";
 
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
@@ -84,6 +88,8 @@ mod tests {
             ATTEMPTS,
             SYSTEM_PROMPT_HASH,
             CONTRACT,
+            VERSION_CONTROL,
+            EXPIRES_AT,
             RUNTIME_CLEANUP_FINALIZER,
             JOB_STATUS_FINALIZER,
             DELIVERY_ID,

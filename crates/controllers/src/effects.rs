@@ -20,6 +20,7 @@ use crate::{
     lease::WriteError,
     live::{self, Holder},
     metrics::{EffectKind, EffectResult, Verb},
+    tokens,
 };
 
 /// How an effect ended that was answered.
@@ -106,6 +107,8 @@ async fn send(
             context.outside.begin(post)?;
             Ok(Outcome::Done)
         }
+        Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,
+        Effect::RevokeToken { secret, api } => tokens::revoke(context, namespace, secret, api).await,
     }
 }
 

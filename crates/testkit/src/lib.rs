@@ -25,6 +25,7 @@ pub mod cluster;
 pub mod conformance;
 pub mod endpoint;
 pub mod faults;
+pub mod forges;
 pub mod node;
 pub mod program;
 pub mod scenario;

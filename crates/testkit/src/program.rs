@@ -7,7 +7,7 @@ use jangar_engine::settings::{LimitSettings, Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{clock::WallClock, endpoint};
+use crate::{clock::WallClock, endpoint, forges::Obliging};
 
 /// How many runs are deleted in a minute: few, so that a scenario with three of them shows it.
 pub const DELETIONS_PER_MINUTE: u32 = 2;
@@ -83,13 +83,14 @@ impl Program for Shipped {
             limits: surroundings.limits,
             ..self.settings.as_ref().clone()
         };
-        Box::new(jangar_controllers::start(Setup {
+        let setup = Setup {
             client: surroundings.client,
             settings: Arc::new(settings),
             clock: surroundings.wall,
             identity: Identity::new(surroundings.identity).expect("a short name"),
             registry: &mut Registry::default(),
             outside: surroundings.outside,
-        }))
+        };
+        Box::new(jangar_controllers::start_with(setup, Arc::new(Obliging)))
     }
 }

@@ -237,7 +237,9 @@ impl Story<'_> {
     async fn take(&self, step: &Step) {
         match step {
             Step::Create(plural, object) => {
-                let path = format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/{plural}");
+                let version = object["apiVersion"].as_str().unwrap_or_default();
+                let root = if version == "v1" { "api" } else { "apis" };
+                let path = format!("/{root}/{version}/namespaces/{NAMESPACE}/{plural}");
                 self.person.create(&path, object).await;
             }
             Step::Wait(time) => sleep(*time).await,

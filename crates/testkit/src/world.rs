@@ -37,12 +37,13 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
     Kind::ImplementationSpec,
     Kind::Memory,
+    Kind::VersionControlProvider,
 ];
 
 /// A running API server with a node's controllers.
@@ -127,6 +128,10 @@ pub fn runs() -> Collection {
 
 pub fn jobs() -> Collection {
     Collection::new("batch", "jobs")
+}
+
+pub fn secrets() -> Collection {
+    Collection::new("", "secrets")
 }
 
 pub fn pods() -> Collection {

@@ -16,6 +16,7 @@ use std::{
 use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
     implementation_spec::ImplementationSpec, memory::Memory,
+    version_control_provider::VersionControlProvider,
 };
 use jangar_engine::{
     decision::{Key, Uid},
@@ -46,18 +47,27 @@ pub struct Caches {
     pub agent_providers: Cache<AgentProvider>,
     pub implementation_specs: Cache<ImplementationSpec>,
     pub memories: Cache<Memory>,
+    pub version_control_providers: Cache<VersionControlProvider>,
     pub jobs: Cache<Job>,
     pub pods: Cache<Pod>,
 }
 
 impl Caches {
-    pub(crate) fn new(scopes: &BTreeSet<Scope>) -> Self {
+    /// Empty caches. One of a kind that is not watched is complete as it is.
+    pub(crate) fn new(scopes: &BTreeSet<Scope>, settings: &Settings) -> Self {
+        let nothing = BTreeSet::new();
+        let vcs = if CachedKind::VersionControlProvider.is_watched(settings) {
+            scopes
+        } else {
+            &nothing
+        };
         Self {
             agent_runs: Cache::new(scopes),
             agents: Cache::new(scopes),
             agent_providers: Cache::new(scopes),
             implementation_specs: Cache::new(scopes),
             memories: Cache::new(scopes),
+            version_control_providers: Cache::new(vcs),
             jobs: Cache::new(scopes),
             pods: Cache::new(scopes),
         }
@@ -76,6 +86,7 @@ impl Caches {
             agent_providers,
             implementation_specs,
             memories,
+            version_control_providers,
             jobs,
             pods,
         } = self;
@@ -84,6 +95,7 @@ impl Caches {
             && agent_providers.is_ready()
             && implementation_specs.is_ready()
             && memories.is_ready()
+            && version_control_providers.is_ready()
             && jobs.is_ready()
             && pods.is_ready()
     }
@@ -144,9 +156,13 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    pub(crate) fn new(scopes: &BTreeSet<Scope>, listeners: Vec<Arc<dyn Listener>>) -> Self {
+    pub(crate) fn new(
+        scopes: &BTreeSet<Scope>,
+        settings: &Settings,
+        listeners: Vec<Arc<dyn Listener>>,
+    ) -> Self {
         Self {
-            caches: RwLock::new(Caches::new(scopes)),
+            caches: RwLock::new(Caches::new(scopes, settings)),
             listeners,
             changed: Notify::new(),
         }

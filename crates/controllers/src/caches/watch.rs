@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
+use jangar_engine::settings::Settings;
 use kube::{
     Client,
     runtime::watcher::{self, Event, watcher},
@@ -36,10 +37,14 @@ pub(crate) fn spawn_watches(
     client: &Client,
     world: &Arc<World>,
     scopes: &BTreeSet<Scope>,
+    settings: &Settings,
     metrics: &Arc<Metrics>,
 ) {
     for scope in scopes {
-        for kind in CachedKind::ALL {
+        for kind in CachedKind::ALL
+            .into_iter()
+            .filter(|kind| kind.is_watched(settings))
+        {
             let (client, world, metrics) = (client.clone(), Arc::clone(world), Arc::clone(metrics));
             with_kind!(kind, K => tasks.spawn(watch::<K>(client, world, scope.clone(), metrics)));
         }

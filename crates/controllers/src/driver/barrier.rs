@@ -99,6 +99,7 @@ async fn refresh(context: &Context, write: &Written) -> Result<(), ReadError> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use jangar_engine::settings::Settings;
     use k8s_openapi::api::batch::v1::Job;
     use kube::runtime::watcher::Event;
     use serde_json::json;
@@ -134,7 +135,7 @@ mod tests {
 
     fn caches(events: Vec<Event<Delivered<Job>>>) -> Caches {
         let scope = Scope::All;
-        let mut caches = Caches::new(&BTreeSet::from([scope.clone()]));
+        let mut caches = Caches::new(&BTreeSet::from([scope.clone()]), &Settings::default());
         for event in events {
             caches.apply(&scope, event);
         }

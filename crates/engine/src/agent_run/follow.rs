@@ -16,7 +16,7 @@ use super::{
     stamp::Stamp,
     start,
     task::Task,
-    vanished, waiting,
+    token, vanished, version_control, waiting,
 };
 use crate::{
     decision::{Decision, ObjectId, Plan, Question, Rejection},
@@ -104,7 +104,7 @@ fn attend(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
     if jobs::is_deleting(job) {
         return vanished::deleted(situation, job, &sight);
     }
-    waiting::plan(situation, job, &sight)
+    token::kept_fresh(situation, job, waiting::plan(situation, job, &sight))
 }
 
 /// How a Job ended by itself, as its own conditions tell. A Job that was deleted later still does: our finalizer holds it.
@@ -156,9 +156,7 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     let stamp = Stamp::of(job);
     next.status.system_prompt_hash = stamp.system_prompt_hash;
     next.status.contract = stamp.contract;
-    if start::wants_version_control(situation) {
-        next.without_version_control();
-    }
+    version_control::record(&mut next, task, stamp.vcs);
     next
 }
 
@@ -223,7 +221,10 @@ pub(super) fn succeed(
             }
             let following = task.following(situation.run);
             match following {
-                Some(following) => go_on(situation, &mut next, following),
+                Some(following) => {
+                    version_control::report(&mut next, ending);
+                    go_on(situation, &mut next, following);
+                }
                 None => {
                     report(&mut next, ending);
                     next.succeeded(at, &ending.message);
@@ -260,8 +261,9 @@ fn go_on(situation: &Situation<'_>, next: &mut NextStatus<'_>, following: Task<'
 }
 
 /// Takes over what the agent reported.
-fn report(next: &mut NextStatus<'_>, ending: &Ending) {
+pub(super) fn report(next: &mut NextStatus<'_>, ending: &Ending) {
     next.status.outcome = Some(ending.report.clone());
+    version_control::report(next, ending);
 }
 
 /// Whether the current attempt came to an end of its own, before anybody stopped it.

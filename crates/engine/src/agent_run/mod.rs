@@ -10,7 +10,7 @@
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
-//! | has none yet | `start`: `references`, its `admission` by the queue, and the Job of the next attempt |
+//! | has none yet | `start`: `references`, `version_control`, its `admission` by the queue, and the Job of the next attempt |
 //!
 //! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time; `task` is the piece of
 //! work that a run is at, and a run of the runtime `job` has one that is all of it. `steps` says whether steps make sense and
@@ -42,8 +42,10 @@ mod steps;
 mod task;
 #[cfg(test)]
 mod tests;
+mod token;
 mod unreachable;
 mod vanished;
+mod version_control;
 mod waiting;
 
 use std::{
@@ -58,6 +60,7 @@ use jangar_api::{
         agent_run::{AgentRun, AgentRunStatus},
         implementation_spec::ImplementationSpec,
         memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     phase::RunPhase,
     reason::Reason,
@@ -66,14 +69,21 @@ use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
 use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
-pub use self::{custom::receipt, spec_hash::spec_hash};
+pub use self::{
+    custom::receipt,
+    spec_hash::spec_hash,
+    version_control::{providers_needed, wanted_branches},
+};
 use crate::{
     custom::call::Outside,
-    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, Uid},
+    decision::{
+        Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, TokenSight, Uid,
+    },
     job::{self, Place},
     last_sight::LastSight,
     queue::Answer,
     settings::Settings,
+    vcs::WantedBranch,
     waiting::Waiting,
 };
 
@@ -103,6 +113,10 @@ pub struct Observed {
     pub admission: Option<Answer>,
     /// What is known of the endpoint of the run, if it has one.
     pub outside: Outside,
+    /// Other runs that have not ended, by the branch that they work on and that this one would take.
+    pub branch_rivals: BTreeMap<WantedBranch, String>,
+    /// What became of the tokens that the plans before asked for, by the name of their Secret.
+    pub tokens: BTreeMap<String, TokenSight>,
 }
 
 impl Observed {
@@ -130,6 +144,9 @@ pub struct References {
     pub implementations: BTreeMap<String, Sight<ImplementationSpec>>,
     /// The one that the run names, else its Agent, else the default of the namespace; `None` if there is none of these.
     pub memory: Option<Sight<Memory>>,
+    /// Those that the run and its steps come to, by name, and the one that its status names. Which one a step comes to follows
+    /// from the run, its implementation and its Agent, as far as they are known.
+    pub vcs: BTreeMap<String, Sight<VersionControlProvider>>,
 }
 
 /// A run that is there, and all that a decision about it depends on.
@@ -152,7 +169,10 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     // Finer than anybody needs, and shorter to read.
     let now = now.round(Unit::Millisecond).unwrap_or(now);
     let leftovers = match leftovers::clean_up(observed, settings, now) {
-        Ok(plan) => plan,
+        Ok(mut plan) => {
+            token::revoked_with_jobs(observed, &mut plan);
+            plan
+        }
         Err(question) => return Decision::look(question),
     };
     let Some(run) = &observed.run else {
@@ -173,6 +193,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     };
     match decision {
         Decision::Act(mut plan) => {
+            token::revoked_with_jobs(observed, &mut plan);
             plan.effects.splice(0..0, leftovers.effects);
             plan.notices.extend(leftovers.notices);
             plan.wake_at = leftovers::sooner(plan.wake_at, leftovers.wake_at);

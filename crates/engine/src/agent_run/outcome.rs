@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 use serde_json::{Map, Value};
 
 use super::jobs::{self, JobEnd};
-use crate::job::CONTAINER;
+use crate::{job::CONTAINER, vcs::ReportedDelivery};
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub(super) struct Ending {
     pub message: String,
     pub report: RunOutcome,
     pub artifacts: Vec<ArtifactRef>,
+    /// What agent-runner says of the work on the repository.
+    pub delivery: Option<ReportedDelivery>,
 }
 
 impl Ending {
@@ -56,6 +58,7 @@ struct LastWords {
     artifacts: Vec<ArtifactRef>,
     commit: Option<String>,
     outputs: Option<Map<String, Value>>,
+    delivery: Option<ReportedDelivery>,
 }
 
 /// How a pod ended that has ended.
@@ -106,6 +109,7 @@ pub(super) fn of_pod(pod: &Pod) -> Ending {
             outputs: words.outputs.map(FreeForm),
         },
         artifacts: words.artifacts,
+        delivery: words.delivery,
     }
 }
 
@@ -121,6 +125,7 @@ pub(super) fn of_job(job: &Job) -> Option<Ending> {
             ..RunOutcome::default()
         },
         artifacts: Vec::new(),
+        delivery: None,
     };
     let failed = match jobs::end(job)? {
         JobEnd::Complete(complete) => {
@@ -175,6 +180,9 @@ fn last_words(text: &str) -> LastWords {
         Some(Value::Array(list)) => list,
         _ => Vec::new(),
     };
+    let delivery = fields
+        .remove("vcs")
+        .and_then(|value| serde_json::from_value(value).ok());
     let mut text = |field: &str| match fields.remove(field) {
         Some(Value::String(text)) => Some(text),
         _ => None,
@@ -190,6 +198,7 @@ fn last_words(text: &str) -> LastWords {
             .into_iter()
             .filter_map(|artifact| serde_json::from_value(artifact).ok())
             .collect(),
+        delivery,
     }
 }
 
@@ -218,6 +227,9 @@ fn container_failure(state: &ContainerStateTerminated, words: &LastWords) -> Str
             "; check spec.binary of the AgentProvider and the image of the run"
         }
         "GitMissing" => "; use an image that has git, or set spec.vcsPolicy.mode to none",
+        "CloneFailed" => {
+            "; check spec.parameters.repository and the credentials of the VersionControlProvider"
+        }
         _ => "",
     };
     match &words.message {

@@ -107,7 +107,7 @@ fn with_result(
         let why = Rejection::new(missing.clone(), &ending.message);
         retry::again(situation, next, &why, &attempt)
     } else {
-        next.status.outcome = Some(ending.report.clone());
+        follow::report(&mut next, ending);
         let at = ending.at.unwrap_or(situation.now);
         next.failed(at, &missing, &situation.task.says(&ending.message));
         Decision::Act(Plan {

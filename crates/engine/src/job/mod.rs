@@ -19,7 +19,7 @@
 //! | `scheduling` | where the pod may run |
 //! | `pod` | the pod itself |
 //!
-//! Version control is not part of it yet: neither the documents nor the environment speak of a repository's credentials.
+//! What the pod is told about its repository comes from [`vcs`](crate::vcs).
 
 mod config;
 mod contract;
@@ -63,7 +63,6 @@ use serde_json::Value;
 
 use self::{
     config::RuntimeConfig,
-    contract::Metadata,
     env::Environment,
     files::{File, Store},
     pod::Parts,
@@ -76,9 +75,14 @@ pub use self::{
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
 };
+pub(crate) use self::{
+    contract::Metadata,
+    policy::{matches as matches_pattern, secret_allowed, secret_blocked},
+};
 use crate::{
     decision::{PodFields, Rejection},
     settings::{NatsAuth, Settings},
+    vcs::VersionControl,
 };
 
 /// The most bytes of a whole Job. etcd takes 1.5 MiB, the API server adds to what it is given, and what is too large for
@@ -120,6 +124,8 @@ pub struct JobRequest<'a> {
     pub memory: Option<&'a Memory>,
     /// The user and password for NATS, where the run may have them and they are there.
     pub nats_auth: Option<&'a NatsAuth>,
+    /// The repository that the run works on, where it has one.
+    pub vcs: Option<&'a VersionControl>,
     /// Hash of the run's spec, by which a Job is recognised as this run's own.
     pub spec_hash: &'a str,
     /// When the run was let in; stamped on the Job.
@@ -174,11 +180,19 @@ pub fn name(run: &str, place: Place) -> DnsLabel {
 
 /// The name of the ConfigMap of an attempt, if it has one.
 fn config_map_name(run: &str, place: Place) -> DnsLabel {
-    let suffix = match place {
-        Place { step: 0, attempt } => of_attempt("spec", attempt),
-        Place { step, attempt } => format!("spec-step-{step}-attempt-{attempt}"),
-    };
-    DnsLabel::join(run, &suffix)
+    DnsLabel::join(run, &of_place("spec", place))
+}
+
+/// The name of the Secret with the token of an attempt, if it has one.
+pub(crate) fn token_name(run: &str, place: Place) -> DnsLabel {
+    DnsLabel::join(run, &of_place("vcs-token", place))
+}
+
+fn of_place(suffix: &str, place: Place) -> String {
+    match place {
+        Place { step: 0, attempt } => of_attempt(suffix, attempt),
+        Place { step, attempt } => format!("{suffix}-step-{step}-attempt-{attempt}"),
+    }
 }
 
 fn of_attempt(suffix: &str, attempt: u32) -> String {
@@ -264,6 +278,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         service_account,
         config: &config,
         prompt,
+        vcs: request.vcs,
         environment: Environment::of(request, &context, prompt, auth)?,
         auth,
         files,
@@ -334,15 +349,21 @@ fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) 
         namespace: Some(run.namespace.to_owned()),
         labels: Some(object_labels(request, run)),
         annotations: Some(annotations.map(|(key, value)| (key.to_owned(), value)).into()),
-        owner_references: Some(vec![OwnerReference {
-            api_version: AgentRun::api_version(&()).into_owned(),
-            kind: AgentRun::kind(&()).into_owned(),
-            name: run.name.to_owned(),
-            uid: run.uid.to_owned(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }]),
+        owner_references: Some(vec![owned_by(request.run)]),
         ..Default::default()
+    }
+}
+
+/// What an object says that belongs to a run.
+pub(crate) fn owned_by(run: &AgentRun) -> OwnerReference {
+    let metadata = &run.metadata;
+    OwnerReference {
+        api_version: AgentRun::api_version(&()).into_owned(),
+        kind: AgentRun::kind(&()).into_owned(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 

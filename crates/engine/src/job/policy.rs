@@ -246,6 +246,33 @@ fn for_pulling(config: &RuntimeConfig) -> impl Iterator<Item = SecretUse<'_>> {
     })
 }
 
+/// Whether the agent allows a Secret that the run comes to use; `field` is what names it.
+pub(crate) fn secret_allowed(
+    run: &AgentRun,
+    agent: &Agent,
+    field: &str,
+    name: &str,
+) -> Result<(), Rejection> {
+    let used = SecretUse {
+        field: field.to_owned(),
+        name,
+    };
+    check_allowed(run, agent, &used)
+}
+
+/// Whether a Secret is kept from all runs; `field` is what names it.
+pub(crate) fn secret_blocked(field: &str, name: &str, policy: &PolicySettings) -> Result<(), Rejection> {
+    if !policy.blocked_secrets.contains(name) {
+        return Ok(());
+    }
+    Err(Rejection::new(
+        Reason::SecretBlocked,
+        format!(
+            "{field} is {name:?}, which no run may use (JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS): use another Secret"
+        ),
+    ))
+}
+
 /// The service account of the pod, if one was chosen and the agent allows it.
 pub(super) fn service_account(
     run: &AgentRun,
@@ -285,13 +312,7 @@ pub(super) fn secrets_blocked(
         .find(|used| blocked.contains(used.name));
     match found {
         None => Ok(()),
-        Some(used) => Err(Rejection::new(
-            Reason::SecretBlocked,
-            format!(
-                "{} is {:?}, which no run may use (JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS): use another Secret",
-                used.field, used.name
-            ),
-        )),
+        Some(used) => secret_blocked(&used.field, used.name, &settings.policy),
     }
 }
 
@@ -347,11 +368,7 @@ pub(super) fn prompt_secret(run: &AgentRun, agent: &Agent, field: &str, name: &s
             ),
         ));
     }
-    let used = SecretUse {
-        field: field.to_owned(),
-        name,
-    };
-    check_allowed(run, agent, &used)
+    secret_allowed(run, agent, field, name)
 }
 
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -364,7 +381,7 @@ fn allowed(patterns: &[String], text: &str) -> bool {
 }
 
 /// Whether the whole text matches the pattern, in which `*` stands for any characters.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut literals = pattern.split('*');
     let first = literals.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else {

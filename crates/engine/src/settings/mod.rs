@@ -16,6 +16,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod unread;
+mod vcs;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,6 +28,7 @@ pub use self::{
     parse::Parsed,
     reference::reference,
     runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
+    vcs::{PullRequestRate, VcsSettings},
 };
 
 /// All settings of the controllers.
@@ -42,6 +44,7 @@ pub struct Settings {
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
     pub custom: CustomSettings,
+    pub vcs: VcsSettings,
     pub safeguards: Safeguards,
 }
 
@@ -56,6 +59,7 @@ impl Default for Settings {
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
             custom: CustomSettings::default(),
+            vcs: VcsSettings::default(),
             safeguards: Safeguards::default(),
         }
     }

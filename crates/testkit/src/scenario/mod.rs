@@ -4,6 +4,7 @@ mod custom;
 mod queue;
 mod retention;
 mod runs;
+mod version_control;
 mod workflows;
 
 use std::time::Duration;
@@ -16,12 +17,15 @@ use crate::{endpoint::Deeds, node::Scripts};
 
 /// All scenarios, in a fixed order.
 pub fn all() -> Vec<Scenario> {
-    let mut all = runs::all();
-    all.extend(workflows::all());
-    all.extend(retention::all());
-    all.extend(queue::all());
-    all.extend(custom::all());
-    all
+    [
+        runs::all(),
+        workflows::all(),
+        retention::all(),
+        queue::all(),
+        custom::all(),
+        version_control::all(),
+    ]
+    .concat()
 }
 
 /// A story with a known end.
@@ -68,7 +72,7 @@ impl Place {
 /// One thing that somebody does, or waits for.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Creates an object of Jangar's kinds, given its plural.
+    /// Creates an object, given the plural of its kind.
     Create(&'static str, Value),
     Wait(Duration),
     /// Waits until the work of an attempt has started.

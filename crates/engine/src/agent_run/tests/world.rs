@@ -26,7 +26,9 @@ use serde_json::{Value, json};
 use super::super::{Observed, References, plan};
 use crate::{
     custom::call::{CallState, Outside},
-    decision::{Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, Uid},
+    decision::{
+        Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, TokenSight, Uid,
+    },
     queue::Answer,
     settings::Settings,
 };
@@ -50,6 +52,8 @@ pub(super) struct World {
     pub statuses: u32,
     /// What the queue says to those who ask, one after the other; then it lets everybody in.
     pub answers: VecDeque<Answer>,
+    /// How many seconds a token of a GitHub App lasts; absent, the forge gives none.
+    pub token_lasts: Option<i64>,
     made: u32,
 }
 
@@ -91,6 +95,7 @@ impl World {
                         Sight::Seen(Arc::new(implementation)),
                     )]),
                     memory: None,
+                    vcs: BTreeMap::new(),
                 },
                 jobs: BTreeMap::new(),
                 live_jobs: std::collections::BTreeSet::new(),
@@ -104,6 +109,8 @@ impl World {
                     process: "me".to_owned(),
                     ..Outside::default()
                 },
+                branch_rivals: BTreeMap::new(),
+                tokens: BTreeMap::new(),
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
@@ -115,6 +122,7 @@ impl World {
             wake_at: None,
             statuses: 0,
             answers: VecDeque::new(),
+            token_lasts: Some(3600),
             made: 0,
         }
     }
@@ -169,6 +177,7 @@ impl World {
                         self.observed.live_jobs.clear();
                         self.observed.keys.clear();
                         self.observed.admission = None;
+                        self.observed.tokens.clear();
                         for (uid, sight) in &mut self.observed.pods {
                             let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
                             if matches!(sight, PodSight::Live(_)) {
@@ -220,6 +229,10 @@ impl World {
                 known.insert(name.clone(), Sight::Absent);
             }
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
+            Question::VersionControlProvider(name) => {
+                self.observed.references.vcs.insert(name.clone(), Sight::Absent);
+            }
+            Question::Delivery(_) => panic!("no run waits for a forge"),
             Question::Slot { .. } => {
                 let granted = Answer::Granted { at: self.now };
                 let answer = self.answers.pop_front().unwrap_or(granted);
@@ -297,6 +310,19 @@ impl World {
                     .insert(post.id.clone(), CallState::UnderWay);
                 assert_eq!(before, None, "a call was made twice");
             }
+            Effect::MintToken(new) => {
+                let secret = new.secret.metadata.name.clone().expect("a Secret has a name");
+                let token = match self.token_lasts.map(|seconds| self.now + seconds.seconds()) {
+                    Some(expires_at) => TokenSight::Ready {
+                        expires_at: expires_at.min(new.used_until),
+                    },
+                    None => TokenSight::Failed {
+                        message: "the forge said no".to_owned(),
+                    },
+                };
+                self.observed.tokens.insert(secret, token);
+            }
+            Effect::RevokeToken { .. } => {}
         }
     }
 
@@ -407,6 +433,14 @@ impl World {
                         post.idempotency_key()
                     )
                 }
+                Effect::MintToken(new) => {
+                    format!(
+                        "mint {} for {}",
+                        new.secret.metadata.name.clone().unwrap_or_default(),
+                        new.repository
+                    )
+                }
+                Effect::RevokeToken { secret, .. } => format!("revoke {secret}"),
             })
             .collect()
     }
