@@ -250,7 +250,7 @@ impl World {
 
     fn execute(&mut self, effect: &Effect) {
         match effect {
-            Effect::CreateConfigMap(_) => {}
+            Effect::CreateConfigMap(_) | Effect::RevokeToken { .. } => {}
             Effect::CreateJob(new) => {
                 self.made += 1;
                 let mut job = new.job.clone();
@@ -322,7 +322,6 @@ impl World {
                 };
                 self.observed.tokens.insert(secret, token);
             }
-            Effect::RevokeToken { .. } => {}
         }
     }
 
