@@ -251,7 +251,7 @@ impl World {
 
     fn execute(&mut self, effect: &Effect) {
         match effect {
-            Effect::CreateConfigMap(_) => {}
+            Effect::CreateConfigMap(_) | Effect::RevokeToken { .. } => {}
             Effect::CreateJob(new) => {
                 self.made += 1;
                 let mut job = new.job.clone();
@@ -323,7 +323,7 @@ impl World {
                 };
                 self.observed.tokens.insert(secret, token);
             }
-            Effect::RevokeToken { .. } => {}
+<<<<<<< HEAD
             Effect::CallTemporal(call) => {
                 let sight = &mut self.observed.outside.workflow;
                 match &call.what {
@@ -345,6 +345,8 @@ impl World {
                     }
                 }
             }
+=======
+>>>>>>> w-vcs
         }
     }
 
