@@ -17,7 +17,8 @@
 //! what they get from each other, `progress` shows where they stand.
 //!
 //! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
-//! known of a Job that went, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
+//! known of a Job that went, `hold` keeps a run that has something outside, `next_status` writes the status, and `attempt` is
+//! what the status remembers of Jobs.
 
 mod abort;
 mod admission;
@@ -28,6 +29,7 @@ mod custom;
 mod evidence;
 mod finished;
 mod follow;
+mod hold;
 mod jobs;
 mod leftovers;
 mod next_status;
@@ -179,7 +181,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         return Decision::Act(leftovers);
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
-    if deleting && !custom::is_held(run) {
+    if deleting && !hold::is_held(run) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
@@ -187,7 +189,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
     let decision = if deleting {
-        custom::farewell(&situation)
+        situation.farewell()
     } else {
         situation.decide()
     };
@@ -305,6 +307,15 @@ impl<'a> Situation<'a> {
             return abort::plan(self, reason);
         }
         follow::plan(self)
+    }
+
+    /// The run was deleted, and may still have something outside.
+    fn farewell(&self) -> Decision<AgentRunStatus> {
+        if custom::applies(self) {
+            custom::farewell(self)
+        } else {
+            token::farewell(self)
+        }
     }
 
     /// The status, ready to be changed.

@@ -28,9 +28,9 @@ use jangar_api::{
 };
 use kube::ResourceExt;
 
-pub(super) use self::hold::{farewell, is_held, let_go};
+pub(super) use self::hold::farewell;
 use self::record::{Record, Sender, Submission};
-use super::{Situation, Standing, abort};
+use super::{Situation, Standing, abort, hold::is_held};
 use crate::{
     custom::{
         call::{Answer, CallId, CallState, Purpose},

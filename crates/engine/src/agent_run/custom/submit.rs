@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         NextStatus, Situation, Standing, admission,
+        hold::{hold, is_held},
         leftovers::after,
         references::{self, Resolved, Unresolved},
         spec_hash,
@@ -21,9 +22,7 @@ use super::{
     },
     Known,
     config::Config,
-    fail,
-    hold::{hold, is_held},
-    in_words,
+    fail, in_words,
     record::{Postponed, ProgressSeen, Record, Submission},
 };
 use crate::{
