@@ -109,6 +109,14 @@ async fn send(
         }
         Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,
         Effect::RevokeToken { secret, run } => tokens::revoke(context, namespace, secret, run.as_ref()).await,
+        Effect::CallTemporal(call) => {
+            // No write to the cluster, but only who may write begins it.
+            if !context.gate.is_open() {
+                return Err(ReconcileError::NotLeading);
+            }
+            context.outside.call_temporal(call)?;
+            Ok(Outcome::Done)
+        }
     }
 }
 

@@ -17,9 +17,9 @@
 //! - [`release_jobs`]: what lets Jobs go when there are no controllers any more.
 //!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
-//! look the same to it; endpoints are called through [`outside::Endpoints`] alone, and forges are asked through
-//! [`forges::Forges`]. It reads the time through [`clock::Clock`] and waits through tokio's clock only. Nothing in here
-//! depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
+//! look the same to it; endpoints are called through [`outside::Endpoints`] alone, Temporal through [`outside::Temporal`], and
+//! forges are asked through [`forges::Forges`]. It reads the time through [`clock::Clock`] and waits through tokio's clock only.
+//! Nothing in here depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
 
 mod admissions;
 pub mod agent_run;

@@ -19,7 +19,7 @@ use k8s_openapi::api::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::custom::call::Post;
+use crate::{custom::call::Post, temporal};
 
 /// Which object a decision is about. All it does and asks happens in that namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -240,6 +240,8 @@ pub enum Effect {
         /// The run that the Secret has to belong to; absent if the run was deleted without what it owned.
         run: Option<Uid>,
     },
+    /// Begins to call a Temporal server, unless the same call is under way. What comes of it is part of another observation.
+    CallTemporal(Box<temporal::call::Call>),
 }
 
 /// A token of a GitHub App that is to be made for one repository.

@@ -6,9 +6,9 @@
 //! nothing that does input or output; a test holds it to that.
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, [`job`], which makes the Job of one attempt, [`vcs`], the repository it works on, and [`custom`], the words for work
-//! that is done elsewhere. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and show the shape of every
-//! kind. [`queue`] decides across runs which of them may start. What they stand on:
+//! run, [`job`], which makes the Job of one attempt, [`vcs`], the repository it works on, and [`custom`] and [`temporal`], the
+//! words for work that is done elsewhere. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and show the shape
+//! of every kind. [`queue`] decides across runs which of them may start. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence;
@@ -31,6 +31,7 @@ pub mod queue;
 pub mod retention;
 pub mod settings;
 pub mod template;
+pub mod temporal;
 mod validity;
 pub mod vcs;
 pub mod waiting;

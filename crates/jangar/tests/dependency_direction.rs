@@ -26,6 +26,7 @@ const ROOMS: &[Room] = &[
     Room { name: "engine", may_use: &["api"], tests_may_use: &["testkit"] },
     Room { name: "forge", may_use: &[], tests_may_use: &[] },
     Room { name: "controllers", may_use: &["api", "engine", "forge"], tests_may_use: &["kubelite", "testkit"] },
+    Room { name: "temporal", may_use: &["engine", "controllers"], tests_may_use: &["api", "kubelite", "testkit"] },
     Room { name: "store", may_use: &["api"], tests_may_use: &["testkit"] },
     Room { name: "proto", may_use: &[], tests_may_use: &[] },
     Room { name: "server", may_use: &["api", "engine", "store", "proto"], tests_may_use: &["kubelite", "testkit"] },
@@ -34,7 +35,7 @@ const ROOMS: &[Room] = &[
     Room { name: "agentctl", may_use: &["api", "engine", "proto"], tests_may_use: &["kubelite", "testkit"] },
     Room {
         name: "jangar",
-        may_use: &["api", "engine", "forge", "controllers", "store", "proto", "server", "kubelite", "runner", "agentctl"],
+        may_use: &["api", "engine", "forge", "controllers", "temporal", "store", "proto", "server", "kubelite", "runner", "agentctl"],
         tests_may_use: &["testkit"],
     },
     Room {

@@ -130,6 +130,7 @@ label_values! {
         PostCustom = "post_custom",
         MintToken = "mint_token",
         RevokeToken = "revoke_token",
+        CallTemporal = "call_temporal",
     }
 }
 
@@ -146,6 +147,7 @@ impl From<&Effect> for EffectKind {
             Effect::PostCustom(_) => Self::PostCustom,
             Effect::MintToken(_) => Self::MintToken,
             Effect::RevokeToken { .. } => Self::RevokeToken,
+            Effect::CallTemporal(_) => Self::CallTemporal,
         }
     }
 }

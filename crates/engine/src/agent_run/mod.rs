@@ -7,6 +7,7 @@
 //! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
 //! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
 //! | is done by an endpoint of somebody's own | `custom`, from here to its end |
+//! | is done by a workflow of a Temporal server | `temporal`, from here to its end |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
@@ -42,6 +43,7 @@ mod stamp;
 mod start;
 mod steps;
 mod task;
+mod temporal;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -236,7 +238,17 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     if custom::applies(&situation) {
         return custom::standing(&situation);
     }
+    if temporal::applies(&situation) {
+        return temporal::standing(&situation);
+    }
     follow::standing(&situation)
+}
+
+/// The runtime of a run. What it was accepted as counts, not what somebody made of its spec since.
+fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
+    let accepted = situation.status.runtime_ref.as_ref();
+    let accepted = accepted.and_then(|accepted| accepted.0.get("type")?.as_str());
+    accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
 }
 
 /// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
@@ -298,6 +310,9 @@ impl<'a> Situation<'a> {
         if custom::applies(self) {
             return custom::plan(self);
         }
+        if temporal::applies(self) {
+            return temporal::plan(self);
+        }
         let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
         // One that has begun goes on, whatever the settings say by now.
         if phase == Some(&RunPhase::Cancelling) || requested {
@@ -313,6 +328,8 @@ impl<'a> Situation<'a> {
     fn farewell(&self) -> Decision<AgentRunStatus> {
         if custom::applies(self) {
             custom::farewell(self)
+        } else if temporal::applies(self) {
+            temporal::farewell(self)
         } else {
             token::farewell(self)
         }

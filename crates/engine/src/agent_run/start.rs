@@ -259,12 +259,12 @@ fn acceptable(situation: &Situation<'_>, later: &[Task<'_>]) -> Result<(), Unres
                     .map_err(|why| Unresolved::Wrong(why).of(*task))
             })
         }
-        // One of the runtime `custom` that was accepted as something else is given up before it comes here.
+        // One of the runtimes `temporal` and `custom` that was accepted as something else is given up before it comes here.
         other @ (RuntimeType::Temporal | RuntimeType::Custom | RuntimeType::Other(_)) => {
             Err(Unresolved::Wrong(Rejection::new(
                 Reason::UnsupportedRuntime,
                 format!(
-                    "spec.runtime.type is {other}, which this version does not execute: use job, workflow or custom"
+                    "spec.runtime.type is {other}, which this version does not execute: use job, workflow, temporal or custom"
                 ),
             )))
         }

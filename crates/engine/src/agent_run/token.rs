@@ -15,6 +15,7 @@ use super::{
     Observed, Situation, custom, hold, jobs,
     leftovers::{self, sooner},
     stamp::Stamp,
+    temporal,
 };
 use crate::{
     conditions::touched,
@@ -208,7 +209,7 @@ pub(super) fn revoked_with_jobs(observed: &Observed, plan: &mut Plan<AgentRunSta
 /// Takes back the token of an attempt that was to have a Job, and may have got none.
 pub(super) fn last(situation: &Situation<'_>) -> Option<Effect> {
     let place = situation.attempt.current_place();
-    let of_job = !custom::applies(situation);
+    let of_job = !custom::applies(situation) && !temporal::applies(situation);
     of_job.then(|| Effect::RevokeToken {
         secret: job::token_name(&situation.observed.key.name, place).into(),
         run: Some(situation.uid.clone()),

@@ -40,8 +40,12 @@ use std::collections::BTreeMap;
 
 use jangar_api::{
     agents::{
-        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun, agent_run_status::ContractStatus,
-        implementation_spec::ImplementationSpecSpec, memory::Memory,
+        agent::Agent,
+        agent_provider::AgentProvider,
+        agent_run::{AgentRun, RuntimeType},
+        agent_run_status::ContractStatus,
+        implementation_spec::ImplementationSpecSpec,
+        memory::Memory,
     },
     labels,
     names::{DnsLabel, label_value},
@@ -242,9 +246,40 @@ fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, Runtime
 
 /// Says what its Agent does not allow a run, before the rest of what it refers to is known.
 pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result<(), Rejection> {
+    if matches!(
+        run.spec.runtime.type_,
+        RuntimeType::Temporal | RuntimeType::Custom
+    ) {
+        // Without a pod there is neither an image nor a service account.
+        return policy::secrets_allowed(run, agent, &RuntimeConfig::read(run)?);
+    }
     let (_, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
     policy::service_account(run, agent, &config, &settings.runner).map(|_| ())
+}
+
+/// `run.json` as a value: what a run is told that has no pod to find it in.
+pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
+    let (run, agent) = (request.run, request.agent);
+    let metadata = Metadata::new(&run.spec.parameters, request.implementation);
+    let prompt = SystemPrompt::of(run, agent)?;
+    if let Some(source) = prompt.source() {
+        return Err(Rejection::new(
+            Reason::InvalidSystemPromptRef,
+            format!(
+                "spec.systemPromptRef of the run or its Agent names {}, and a run of the runtime {} has no pod that could read \
+                 it: use spec.systemPrompt",
+                source.holder, run.spec.runtime.type_
+            ),
+        ));
+    }
+    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
+    serde_json::from_str(&text).map_err(|error| {
+        Rejection::new(
+            Reason::SubmitFailed,
+            format!("run.json cannot be read again: {error}"),
+        )
+    })
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.

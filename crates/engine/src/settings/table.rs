@@ -11,7 +11,7 @@ use super::{
     reader::{
         Reader, legal, named_words, node_selector, object, objects, topology_spread_constraints, words,
     },
-    vcs,
+    temporal, vcs,
 };
 
 /// A group of variables, under a title.
@@ -111,6 +111,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "Version control",
         variables: VERSION_CONTROL,
+    },
+    Section {
+        title: "Temporal",
+        variables: temporal::VARIABLES,
     },
 ];
 

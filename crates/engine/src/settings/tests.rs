@@ -136,6 +136,14 @@ const ALL_SET: &[(&str, &str)] = &[
         "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
         r#"{"github": {"windowSeconds": 60, "maxRequests": 5}}"#,
     ),
+    ("TEMPORAL_ADDRESS", "temporal.example.com:7233"),
+    ("TEMPORAL_NAMESPACE", "agents"),
+    ("TEMPORAL_TLS", "true"),
+    ("TEMPORAL_TLS_SERVER_CA_CERT_PATH", "/keys/ca.pem"),
+    ("TEMPORAL_TLS_SERVER_NAME", "temporal"),
+    ("TEMPORAL_TLS_CLIENT_CERT_PATH", "/keys/own.pem"),
+    ("TEMPORAL_TLS_CLIENT_KEY_PATH", "/keys/own.key"),
+    ("TEMPORAL_API_KEY_FILE", "/keys/api"),
 ];
 
 fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
@@ -319,6 +327,16 @@ fn every_variable_is_read() {
                     backoff_seconds: None,
                 },
             )]),
+        },
+        temporal: TemporalSettings {
+            address: Some("temporal.example.com:7233".to_owned()),
+            namespace: "agents".to_owned(),
+            tls: true,
+            server_ca_file: Some("/keys/ca.pem".into()),
+            server_name: Some("temporal".to_owned()),
+            client_cert_file: Some("/keys/own.pem".into()),
+            client_key_file: Some("/keys/own.key".into()),
+            api_key_file: Some("/keys/api".into()),
         },
         safeguards: Safeguards::default(),
     };

@@ -6,6 +6,7 @@ const OTHERS: &[&str] = &[
     "JANGAR_BUILD_SHA",
     "JANGAR_BUILD_TIME",
     "JANGAR_POD_UID",
+    "JANGAR_ROLLOUT_ROLE_FILE",
     "JANGAR_SERVICE_ACCOUNT_NAME",
     "JANGAR_VERSION",
     // The control plane and its database.
@@ -79,7 +80,8 @@ mod tests {
         let all: Vec<&str> = OTHERS.iter().copied().chain(read).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for name in all {
-            assert!(name.starts_with("JANGAR_"), "{name}");
+            let prefixes = ["JANGAR_", "TEMPORAL_"];
+            assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
         }
     }
 

@@ -31,7 +31,7 @@ pub use self::{
     branch::{WantedBranch, wanted_branch},
     delivery::ReportedDelivery,
     environment::VcsDocument,
-    resolve::{Access, Begun, Request, Resolution, Unclear, VersionControl, of_endpoint, reference, resolve},
+    resolve::{Access, Begun, Request, Resolution, Unclear, VersionControl, elsewhere, reference, resolve},
     stamp::{TokenStamp, VcsStamp},
 };
 pub(crate) use self::{

@@ -166,9 +166,10 @@ pub fn resolve(request: &Request<'_>, settings: &Settings) -> Result<Resolution,
     }
 }
 
-/// What a run that an endpoint executes is told: it gets neither a checkout nor credentials from here. `None` if nobody asked
-/// for them; the error is that the run insists.
-pub fn of_endpoint(
+/// What a run is told that is executed elsewhere, by `whom`, an endpoint or a workflow: that one gets neither a checkout nor
+/// credentials from here. `None` if nobody asked for them; the error is that the run insists.
+pub fn elsewhere(
+    whom: &str,
     run: &AgentRun,
     implementation: &ImplementationSpecSpec,
     agent: &Agent,
@@ -183,14 +184,18 @@ pub fn of_endpoint(
         None | Some(VcsMode::ReadWrite | VcsMode::ReadOnly) if policy.required == Some(true) => {
             Err(Rejection::new(
                 Reason::VcsUnavailable,
-                "spec.vcsPolicy.required is true, and an endpoint gets neither a checkout nor credentials from here: set it to \
-                 false and let the endpoint use its own, or use the runtime job or workflow",
+                format!(
+                    "spec.vcsPolicy.required is true, and {whom} gets neither a checkout nor credentials from here: set it to \
+                     false and let it use its own, or use the runtime job or workflow"
+                ),
             ))
         }
         None | Some(VcsMode::ReadWrite | VcsMode::ReadOnly) => Ok(Some(Rejection::new(
             Reason::VcsUnavailable,
-            "a vcsRef is set, and an endpoint gets neither a checkout nor credentials from here: it finds the repository in \
-             the parameters of the run, and uses credentials of its own",
+            format!(
+                "a vcsRef is set, and {whom} gets neither a checkout nor credentials from here: it finds the repository in the \
+                 parameters of the run, and uses credentials of its own"
+            ),
         ))),
     }
 }

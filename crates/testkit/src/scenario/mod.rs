@@ -4,6 +4,7 @@ mod custom;
 mod queue;
 mod retention;
 mod runs;
+mod temporal;
 mod version_control;
 mod workflows;
 
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Scenario> {
         retention::all(),
         queue::all(),
         custom::all(),
+        temporal::all(),
         version_control::all(),
     ]
     .concat()
@@ -36,7 +38,7 @@ pub struct Scenario {
     /// What the controllers are told to keep to.
     pub limits: LimitSettings,
     pub scripts: Scripts,
-    /// What the endpoint does.
+    /// What the endpoint does, and the worker of the Temporal server.
     pub deeds: Deeds,
     /// What may have been done is not done again, so that trouble leaves its mark on the end.
     pub at_most_once: bool,

@@ -7,6 +7,8 @@ mod ends;
 mod retention;
 mod starts;
 mod stops;
+mod temporal;
+mod temporal_stops;
 mod version_control;
 mod version_control_steps;
 mod waits;

@@ -31,6 +31,7 @@ use crate::{
     },
     queue::Answer,
     settings::Settings,
+    temporal::call::{Following, Known, What},
 };
 
 /// More rounds than any life of a run takes: a plan that never comes to rest is a defect.
@@ -332,6 +333,27 @@ impl World {
                 };
                 self.observed.tokens.insert(secret, token);
             }
+            Effect::CallTemporal(call) => {
+                let sight = &mut self.observed.outside.workflow;
+                match &call.what {
+                    What::Start(start) => {
+                        sight.start = Some(Known {
+                            number: start.number,
+                            answer: None,
+                        });
+                    }
+                    What::Stop(stop) => {
+                        sight.stop = Some(Known {
+                            number: stop.number,
+                            answer: None,
+                        });
+                    }
+                    What::Follow { .. } => {
+                        let before = sight.following.replace(Following::default());
+                        assert_eq!(before, None, "a workflow is waited for twice");
+                    }
+                }
+            }
         }
     }
 
@@ -450,6 +472,14 @@ impl World {
                     )
                 }
                 Effect::RevokeToken { secret, .. } => format!("revoke {secret}"),
+                Effect::CallTemporal(call) => {
+                    let id = &call.workflow.id;
+                    match &call.what {
+                        What::Start(start) => format!("start {} of {id}", start.number),
+                        What::Stop(stop) => format!("{} {} of {id}", stop.means.word(), stop.number),
+                        What::Follow { task_queue } => format!("follow {id} on {task_queue}"),
+                    }
+                }
             })
             .collect()
     }

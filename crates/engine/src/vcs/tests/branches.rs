@@ -4,7 +4,7 @@ use jangar_api::reason::Reason;
 use serde_json::json;
 
 use super::Forge;
-use crate::vcs::{Begun, WantedBranch, of_endpoint, wanted_branch};
+use crate::vcs::{Begun, WantedBranch, elsewhere, wanted_branch};
 
 #[test]
 fn the_branch_comes_from_the_run_the_template_or_the_name_of_the_run() {
@@ -97,7 +97,7 @@ fn a_later_step_goes_on_with_the_branch_before_unless_it_has_one_of_its_own() {
 fn an_endpoint_is_told_that_it_gets_no_repository_from_here() {
     let told = |forge: Forge| {
         let (run, agent) = (super::object(&forge.run), super::object(&forge.agent));
-        of_endpoint(&run, &super::object(&forge.implementation), &agent)
+        elsewhere("an endpoint", &run, &super::object(&forge.implementation), &agent)
             .map(|told| told.map(|why| why.reason))
             .map_err(|why| why.reason)
     };
