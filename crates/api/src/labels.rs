@@ -38,6 +38,8 @@ pub const CONTRACT: &str = "agents.proompteng.ai/contract";
 pub const VERSION_CONTROL: &str = "agents.proompteng.ai/version-control";
 /// Annotation on the Secret with a run's token of a GitHub App: until when the token is used.
 pub const EXPIRES_AT: &str = "agents.proompteng.ai/expires-at";
+/// Annotation on the same Secret: the address of the forge's API that gave the token, and takes it back.
+pub const API_BASE_URL: &str = "agents.proompteng.ai/api-base-url";
 
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
@@ -90,6 +92,7 @@ mod tests {
             CONTRACT,
             VERSION_CONTROL,
             EXPIRES_AT,
+            API_BASE_URL,
             RUNTIME_CLEANUP_FINALIZER,
             JOB_STATUS_FINALIZER,
             DELIVERY_ID,

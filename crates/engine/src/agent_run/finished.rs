@@ -12,6 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use super::{
     NextStatus, Situation, hold, jobs,
     leftovers::{self, Stopping, sooner},
+    token,
 };
 use crate::{
     decision::{Decision, Effect, Plan},
@@ -52,8 +53,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
                 .push(leftovers::let_go(job, situation.run, situation.settings)),
         }
     }
-    if hold::is_held(situation.run) && plan.status.is_none() {
+    // What the run has outside is over when its Jobs are.
+    if !held && hold::is_held(situation.run) && plan.status.is_none() {
         held = true;
+        plan.effects.extend(token::last(situation));
         plan.effects.push(hold::let_go(situation.run));
     }
     if !held

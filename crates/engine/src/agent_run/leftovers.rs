@@ -198,7 +198,7 @@ pub(super) fn stop_run(situation: &Situation<'_>) -> Stopping {
 }
 
 /// A run that knows of no Job may still have one: it could have been created a moment before the status was to say so.
-fn unsure_of_job(situation: &Situation<'_>) -> Option<Question> {
+pub(super) fn unsure_of_job(situation: &Situation<'_>) -> Option<Question> {
     let recorded = situation.attempt.job.as_ref();
     let name = recorded.map_or_else(|| situation.job_name(), |job| job.name.clone());
     let observed = situation.observed;

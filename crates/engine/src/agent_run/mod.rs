@@ -18,7 +18,8 @@
 //! what they get from each other, `progress` shows where they stand.
 //!
 //! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
-//! known of a Job that went, `hold` keeps a run that has something outside, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
+//! known of a Job that went, `hold` keeps a run that has something outside, `next_status` writes the status, and `attempt` is
+//! what the status remembers of Jobs.
 
 mod abort;
 mod admission;
@@ -323,12 +324,14 @@ impl<'a> Situation<'a> {
         follow::plan(self)
     }
 
-    /// The run was deleted, and something outside may still work for it.
+    /// The run was deleted, and may still have something outside.
     fn farewell(&self) -> Decision<AgentRunStatus> {
-        if temporal::applies(self) {
+        if custom::applies(self) {
+            custom::farewell(self)
+        } else if temporal::applies(self) {
             temporal::farewell(self)
         } else {
-            custom::farewell(self)
+            token::farewell(self)
         }
     }
 
