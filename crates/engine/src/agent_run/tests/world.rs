@@ -333,10 +333,6 @@ impl World {
                 };
                 self.observed.tokens.insert(secret, token);
             }
-<<<<<<< HEAD
-<<<<<<< HEAD
-=======
->>>>>>> w-vcs
             Effect::CallTemporal(call) => {
                 let sight = &mut self.observed.outside.workflow;
                 match &call.what {
@@ -358,11 +354,6 @@ impl World {
                     }
                 }
             }
-<<<<<<< HEAD
-=======
->>>>>>> w-vcs
-=======
->>>>>>> w-vcs
         }
     }
 
