@@ -7,7 +7,7 @@ LINTS := fmt@1 clippy@7 deny@5 typos@1 shellcheck@1
 FAST := fmt@1 clippy@7 tests@17
 # What a suite needs and what takes minutes to build once has a line of its own.
 TESTS := tests@17 temporal@8 temporal-tests@3:temporal kubectl@12 kubectl-tests@2:kubectl cluster@10 chart-tests@2:kubectl cluster-image@6 \
-	refusals@1:cluster cluster-tests@3:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
+	refusals@1:cluster cluster-tests@5:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
@@ -107,7 +107,7 @@ typos:
 
 # Files that are sourced are checked with those that source them.
 shellcheck:
-	@tool=$$(scripts/tools.sh shellcheck) && "$$tool" --check-sourced .ci/run scripts/*.sh scripts/agents/schemas.sh scripts/agents/validate-agents.sh tests/cluster/*.sh tests/cluster/lib/packages.sh
+	@tool=$$(scripts/tools.sh shellcheck) && "$$tool" --check-sourced .ci/run scripts/*.sh scripts/agents/schemas.sh scripts/agents/validate-agents.sh tests/chart/installed.sh tests/chart/delivered.sh tests/cluster/*.sh tests/cluster/lib/packages.sh
 
 tests: need-cargo
 	cargo test --locked --workspace --no-fail-fast
@@ -149,6 +149,8 @@ refusals:
 cluster-tests: need-cargo cluster cluster-image
 	cargo test --locked --workspace --test cluster --no-run
 	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
+	tests/cluster/bench.sh run tests/chart/installed.sh
+	tests/cluster/bench.sh run tests/chart/delivered.sh
 
 # That kubelite gives the same answers is among `tests`, and that kubectl prints the same on it among `kubectl-tests`. What
 # kubectl prints is compared to the letter, so it gets a cluster that nobody has put anything into.

@@ -4,6 +4,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/jangar
 chart=$root/charts/agents
+modules=$root/tests/cluster/go
 
 die() {
     printf '%s: %s\n' "$(basename "$0")" "$*" >&2
@@ -23,3 +24,11 @@ as_json() {
 
 # render DIRECTORY: what Argo CD applies for a directory with a kustomization.
 render() { "$kustomize" build --enable-helm --helm-command "$helm" "$1"; }
+
+# module NAME MODULE: the directory of a module in the version that tests/cluster/go/NAME/go.mod pins.
+module() {
+    local version
+    version=$(sed -n "s|^[[:space:]]*\(require \)*$2 \(v[^ ]*\).*|\2|p" "$modules/$1/go.mod" | head -n 1)
+    [[ -n "$version" ]] || die "tests/cluster/go/$1/go.mod does not name a release of $2"
+    (cd "$modules/$1" && go mod download -json "$2@$version") | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p'
+}

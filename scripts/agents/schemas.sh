@@ -6,15 +6,6 @@ set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kubectl=$(tool kubectl)
-modules=$root/tests/cluster/go
-
-# module NAME MODULE: the directory of a module in the version that tests/cluster/go/NAME/go.mod pins.
-module() {
-    local version
-    version=$(sed -n "s|^[[:space:]]*\(require \)*$2 \(v[^ ]*\).*|\2|p" "$modules/$1/go.mod" | head -n 1)
-    [[ -n "$version" ]] || die "tests/cluster/go/$1/go.mod does not name a release of $2"
-    (cd "$modules/$1" && go mod download -json "$2@$version") | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p'
-}
 
 key=$(cat "${BASH_SOURCE[0]}" "$root/scripts/agents/schemas.py" "$modules"/{schemas,kube,rollouts}/go.mod "$chart"/crds/*.yaml | cksum | tr ' ' -)
 directory=$cache/schemas-$key

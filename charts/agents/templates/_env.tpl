@@ -124,8 +124,9 @@ one below counts.
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH" "value" .mountPath) -}}
 {{- end -}}
 {{- end -}}
+{{- /* Where the controllers are, and the key with them. */ -}}
 {{- with $controller.customRuntime -}}
-{{- if .callbackUrl -}}
+{{- if and .callbackUrl (or (eq $.component "controllers") (not $values.controllers.enabled)) -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL" "value" .callbackUrl) -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_CALLBACK_LISTEN" "value" "0.0.0.0:8081") -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_KEY_FILE" "value" "/etc/jangar/custom-runtime/key") -}}

@@ -132,6 +132,7 @@
   "JANGAR_ROLLOUT_ROLE_FILE" "nothing: the chart sets it" -}}
 {{- $map := dict -}}
 {{- include "agents.env.fromValues" (dict "root" . "component" "controlPlane" "map" $map) -}}
+{{- include "agents.env.fromValues" (dict "root" . "component" "controllers" "map" $map) -}}
 {{- $lists := concat .Values.env.extra .Values.env.secrets .Values.env.config -}}
 {{- $seen := list -}}
 {{- range $lists -}}

@@ -199,22 +199,18 @@ mod tests {
         counter.inc();
         let router = router(instruments.clone());
 
-        assert_eq!(
-            get(&router, "/healthz").await,
-            (StatusCode::OK, "ok\n".to_owned())
-        );
-        assert_eq!(
-            get(&router, "/readyz").await,
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "not ready\nthe controllers do not lead\n".to_owned()
-            )
-        );
+        for path in ["/healthz", "/health"] {
+            assert_eq!(get(&router, path).await, (StatusCode::OK, "ok\n".to_owned()));
+        }
+        for path in ["/readyz", "/ready"] {
+            let (status, text) = get(&router, path).await;
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(text, "not ready\nthe controllers do not lead\n");
+        }
         instruments.readiness.there(Part::Controllers);
-        assert_eq!(
-            get(&router, "/readyz").await,
-            (StatusCode::OK, "ready\n".to_owned())
-        );
+        for path in ["/readyz", "/ready"] {
+            assert_eq!(get(&router, path).await, (StatusCode::OK, "ready\n".to_owned()));
+        }
         let (status, text) = get(&router, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(text.contains("things_total 1"), "{text}");

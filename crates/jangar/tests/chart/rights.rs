@@ -55,6 +55,21 @@ fn rights_are_those_that_the_tests_run_with() {
 }
 
 #[test]
+fn without_forges_there_is_no_right_to_secrets() {
+    let objects = rendered("controller: {vcsProviders: {enabled: false}}");
+    let role = find(&objects, "Role", "agents-controllers").expect("there is a Role");
+    let expected: BTreeSet<String> = tested()
+        .into_iter()
+        .filter(|right| {
+            !["versioncontrolproviders", "secrets", "leases"]
+                .iter()
+                .any(|each| right.contains(each))
+        })
+        .collect();
+    assert_eq!(rights(&role["rules"]), expected);
+}
+
+#[test]
 fn an_install_for_named_namespaces_has_no_right_in_the_cluster() {
     let objects = rendered("controller: {namespaces: [a, b], leaderElection: {leaseName: own}}");
     assert!(
