@@ -99,6 +99,8 @@ pub enum Question {
     ImplementationSpec(String),
     /// The Memory of this name.
     Memory(String),
+    /// The Tool of this name.
+    Tool(String),
     /// The Job of this name.
     Job(String),
     /// The pods that the Job of this UID controls.
