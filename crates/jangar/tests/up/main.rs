@@ -19,4 +19,5 @@ mod pods;
 mod process;
 mod release_jobs;
 mod start;
+mod tools;
 mod workflows;

@@ -4,6 +4,7 @@ mod custom;
 mod queue;
 mod retention;
 mod runs;
+mod tools;
 mod workflows;
 
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(retention::all());
     all.extend(queue::all());
     all.extend(custom::all());
+    all.extend(tools::all());
     all
 }
 
@@ -68,7 +70,7 @@ impl Place {
 /// One thing that somebody does, or waits for.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Creates an object of Jangar's kinds, given its plural.
+    /// Creates an object of Jangar's kinds, given its plural. Runs have names of their own, whatever their kind.
     Create(&'static str, Value),
     Wait(Duration),
     /// Waits until the work of an attempt has started.
