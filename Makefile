@@ -6,19 +6,19 @@
 LINTS := fmt@1 clippy@7 deny@5 typos@1 shellcheck@1
 FAST := fmt@1 clippy@7 tests@17
 # What a suite needs and what takes minutes to build once has a line of its own.
-TESTS := tests@17 kubectl@12 kubectl-tests@2:kubectl cluster@10 cluster-image@6 refusals@1:cluster cluster-tests@3:cluster,cluster-image \
+TESTS := tests@17 temporal@8 temporal-tests@3:temporal kubectl@12 kubectl-tests@2:kubectl cluster@10 cluster-image@6 refusals@1:cluster cluster-tests@3:cluster,cluster-image \
 	conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
 
 .PHONY: help demo test test-fast bench bench-cluster simulate soak lint generate build image kubectl audit cluster-up cluster-shell cluster-down
-.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image refusals cluster-tests conformance-tests e2e-tests need-cargo
+.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests temporal temporal-tests cluster cluster-image refusals cluster-tests conformance-tests e2e-tests need-cargo
 
 help: # Print the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
+	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, temporal-tests, kubectl-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 	cargo build --locked --release --package jangar --bins
@@ -94,7 +94,7 @@ fmt: need-cargo
 # The tests with kubectl and on a cluster are not among the default targets (see their Cargo.toml), so they are named.
 clippy: need-cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --test kubectl --test cluster --test conformance_cluster --test e2e -- -D warnings
+	cargo clippy --locked --workspace --test kubectl --test cluster --test conformance_cluster --test e2e --test temporal_server --test temporal -- -D warnings
 
 # Advisories change without a change here, so they are `make audit`: docs/decisions/0008-advisories-outside-make-test.md.
 deny: need-cargo
@@ -114,6 +114,15 @@ tests: need-cargo
 kubectl-tests: need-cargo
 	kubectl=$$(scripts/tools.sh kubectl) && \
 	JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl -- --skip on_cluster::
+
+# A Temporal server with a worker, from their Go modules.
+temporal:
+	@scripts/tools.sh temporal >/dev/null
+
+# First the client by itself, then the program.
+temporal-tests: need-cargo
+	server=$$(scripts/tools.sh temporal) && \
+	JANGAR_TEST_TEMPORAL="$$server" cargo test --locked --workspace --test temporal_server --test temporal
 
 cluster:
 	@tests/cluster/bench.sh build

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of a tool that the suites call, after installing it if the cache does not hold it yet.
 #
-#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | helm3 | helm4 | kustomize | kubeconform
+#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform
 #   scripts/tools.sh need PROGRAM         fails with a sentence if PROGRAM is not on the machine
 #
 # `kube` is all of Kubernetes with etcd as one binary, and kubectl is a link to it. The versions of what is written in Go
@@ -151,10 +151,11 @@ case "${1:-}" in
     kwok) go_tool kwok sigs.k8s.io/kwok sigs.k8s.io/kwok/cmd/kwok 1500 ;;
     rollouts) go_tool rollouts github.com/argoproj/argo-rollouts github.com/argoproj/argo-rollouts/cmd/rollouts-controller 3000 github.com/argoproj/argo-rollouts/utils/version.version= ;;
     argo-workflows) go_tool argo-workflows github.com/argoproj/argo-workflows/v3 github.com/argoproj/argo-workflows/v3/cmd/workflow-controller 2000 ;;
+    temporal) go_tool temporal go.temporal.io/server . 3000 ;;
     helm3) go_tool helm3 helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm 1500 helm.sh/helm/v3/internal/version.version=v ;;
     helm4) go_tool helm4 helm.sh/helm/v4 helm.sh/helm/v4/cmd/helm 1500 helm.sh/helm/v4/internal/version.version=v ;;
     kustomize) go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5 500 ;;
     kubeconform) go_tool kubeconform github.com/yannh/kubeconform github.com/yannh/kubeconform/cmd/kubeconform 500 main.version=v ;;
     need) need "${2:?need which program}" ;;
-    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
+    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
 esac

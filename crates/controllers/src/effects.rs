@@ -20,6 +20,7 @@ use crate::{
     lease::WriteError,
     live::{self, Holder},
     metrics::{EffectKind, EffectResult, Verb},
+    tokens,
 };
 
 /// How an effect ended that was answered.
@@ -104,6 +105,16 @@ async fn send<R: Cached>(
                 return Err(ReconcileError::NotLeading);
             }
             context.outside.begin(post)?;
+            Ok(Outcome::Done)
+        }
+        Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,
+        Effect::RevokeToken { secret, api } => tokens::revoke(context, namespace, secret, api).await,
+        Effect::CallTemporal(call) => {
+            // No write to the cluster, but only who may write begins it.
+            if !context.gate.is_open() {
+                return Err(ReconcileError::NotLeading);
+            }
+            context.outside.call_temporal(call)?;
             Ok(Outcome::Done)
         }
     }

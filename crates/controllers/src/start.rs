@@ -10,11 +10,13 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     admissions::Admissions,
     agent_run::AgentRuns,
-    agents::{AgentProviders, Agents, ImplementationSpecs},
+    agents::{AgentProviders, Agents, ImplementationSpecs, VersionControlProviders},
     backoff::Backoff,
     clock::Clock,
+    deliveries::Deliveries,
     driver::{Station, Term, TermSetup, station},
     events::Reporter,
+    forges::{Forges, Network},
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
@@ -78,6 +80,11 @@ pub struct Controllers {
 
 /// Starts the controllers.
 pub fn start(setup: Setup<'_>) -> Controllers {
+    start_with(setup, Arc::new(Network))
+}
+
+/// Starts the controllers with something else that answers for forges.
+pub fn start_with(setup: Setup<'_>, forges: Arc<dyn Forges>) -> Controllers {
     let metrics = Arc::new(Metrics::register(setup.registry));
     let kept = Ladder::of_settings(&setup.settings);
     metrics.kept(&kept);
@@ -97,6 +104,7 @@ pub fn start(setup: Setup<'_>) -> Controllers {
         state: state_sender,
         halt,
         outside: setup.outside,
+        forges,
     };
     let mut task = JoinSet::new();
     task.spawn(office.run());
@@ -121,14 +129,19 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
     if !settings.agents_enabled {
         return Vec::new();
     }
-    vec![
+    let mut stations = vec![
         station(AgentProviders),
         station(ImplementationSpecs),
         station(Agents),
         runs,
         station(Tools),
         station(ToolRuns),
-    ]
+    ];
+    if settings.vcs.enabled {
+        stations.push(station(VersionControlProviders));
+        stations.push(station(Deliveries));
+    }
+    stations
 }
 
 /// Where it is decided whether to lead.
@@ -141,6 +154,7 @@ struct Office {
     state: watch::Sender<State>,
     halt: Halt,
     outside: Arc<Outside>,
+    forges: Arc<dyn Forges>,
 }
 
 /// Why a term ended.
@@ -222,6 +236,7 @@ impl Office {
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
             outside: Arc::clone(&self.outside),
+            forges: Arc::clone(&self.forges),
         };
         let admissions = Admissions::new(&self.settings, Arc::clone(&self.clock), Arc::clone(&self.metrics));
         let runs = station(AgentRuns::new(Arc::new(admissions), Arc::clone(&self.outside)));

@@ -64,7 +64,8 @@ impl Controller for ToolRuns {
             | CachedKind::Agent
             | CachedKind::AgentProvider
             | CachedKind::ImplementationSpec
-            | CachedKind::Memory => BTreeSet::new(),
+            | CachedKind::Memory
+            | CachedKind::VersionControlProvider => BTreeSet::new(),
         };
         let key = |name| Key {
             namespace: namespace.clone(),

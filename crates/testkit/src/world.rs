@@ -37,12 +37,13 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
     Kind::ImplementationSpec,
     Kind::Memory,
+    Kind::VersionControlProvider,
     Kind::Tool,
     Kind::ToolRun,
 ];
@@ -138,6 +139,10 @@ pub fn all_runs() -> [Collection; 2] {
 
 pub fn jobs() -> Collection {
     Collection::new("batch", "jobs")
+}
+
+pub fn secrets() -> Collection {
+    Collection::new("", "secrets")
 }
 
 pub fn pods() -> Collection {

@@ -55,6 +55,10 @@ impl Controller for AgentRuns {
             let agents = caches.agents.naming(namespace, term);
             agents.flat_map(|agent| runs(Term::Agent(agent.clone())))
         };
+        let runs_of_specs = |term: Term| {
+            let specs = caches.implementation_specs.naming(namespace, term);
+            specs.flat_map(|spec| runs(Term::ImplementationSpec(spec.clone())))
+        };
         let names: BTreeSet<String> = match change.kind {
             CachedKind::AgentRun => BTreeSet::from([name]),
             CachedKind::Job | CachedKind::Pod => labelled(change),
@@ -66,6 +70,14 @@ impl Controller for AgentRuns {
                 let direct = runs(Term::Memory(name.clone()));
                 direct
                     .chain(runs_of_agents(Term::Memory(name)))
+                    .cloned()
+                    .collect()
+            }
+            CachedKind::VersionControlProvider => {
+                let term = Term::VersionControlProvider(name);
+                runs(term.clone())
+                    .chain(runs_of_agents(term.clone()))
+                    .chain(runs_of_specs(term))
                     .cloned()
                     .collect()
             }
@@ -132,6 +144,8 @@ fn labelled(change: &Change) -> BTreeSet<String> {
         | Term::AgentProvider(_)
         | Term::ImplementationSpec(_)
         | Term::Memory(_)
+        | Term::VersionControlProvider(_)
+        | Term::Branch(_)
         | Term::DefaultMemory => None,
     });
     names.collect()

@@ -17,6 +17,7 @@ use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
         implementation_spec::ImplementationSpec, memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     tools::{Tool, ToolRun},
 };
@@ -49,6 +50,7 @@ pub struct Caches {
     pub agent_providers: Cache<AgentProvider>,
     pub implementation_specs: Cache<ImplementationSpec>,
     pub memories: Cache<Memory>,
+    pub version_control_providers: Cache<VersionControlProvider>,
     pub tools: Cache<Tool>,
     pub tool_runs: Cache<ToolRun>,
     pub jobs: Cache<Job>,
@@ -56,13 +58,21 @@ pub struct Caches {
 }
 
 impl Caches {
-    pub(crate) fn new(scopes: &BTreeSet<Scope>) -> Self {
+    /// Empty caches. One of a kind that is not watched is complete as it is.
+    pub(crate) fn new(scopes: &BTreeSet<Scope>, settings: &Settings) -> Self {
+        let nothing = BTreeSet::new();
+        let vcs = if CachedKind::VersionControlProvider.is_watched(settings) {
+            scopes
+        } else {
+            &nothing
+        };
         Self {
             agent_runs: Cache::new(scopes),
             agents: Cache::new(scopes),
             agent_providers: Cache::new(scopes),
             implementation_specs: Cache::new(scopes),
             memories: Cache::new(scopes),
+            version_control_providers: Cache::new(vcs),
             tools: Cache::new(scopes),
             tool_runs: Cache::new(scopes),
             jobs: Cache::new(scopes),
@@ -83,6 +93,7 @@ impl Caches {
             agent_providers,
             implementation_specs,
             memories,
+            version_control_providers,
             tools,
             tool_runs,
             jobs,
@@ -93,6 +104,7 @@ impl Caches {
             && agent_providers.is_ready()
             && implementation_specs.is_ready()
             && memories.is_ready()
+            && version_control_providers.is_ready()
             && tools.is_ready()
             && tool_runs.is_ready()
             && jobs.is_ready()
@@ -179,9 +191,13 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    pub(crate) fn new(scopes: &BTreeSet<Scope>, listeners: Vec<Arc<dyn Listener>>) -> Self {
+    pub(crate) fn new(
+        scopes: &BTreeSet<Scope>,
+        settings: &Settings,
+        listeners: Vec<Arc<dyn Listener>>,
+    ) -> Self {
         Self {
-            caches: RwLock::new(Caches::new(scopes)),
+            caches: RwLock::new(Caches::new(scopes, settings)),
             listeners,
             changed: Notify::new(),
         }

@@ -128,6 +128,9 @@ label_values! {
         DeleteRun = "delete_run",
         SetFinalizers = "set_finalizers",
         PostCustom = "post_custom",
+        MintToken = "mint_token",
+        RevokeToken = "revoke_token",
+        CallTemporal = "call_temporal",
     }
 }
 
@@ -142,6 +145,9 @@ impl From<&Effect> for EffectKind {
             Effect::DeleteRun { .. } => Self::DeleteRun,
             Effect::SetFinalizers { .. } => Self::SetFinalizers,
             Effect::PostCustom(_) => Self::PostCustom,
+            Effect::MintToken(_) => Self::MintToken,
+            Effect::RevokeToken { .. } => Self::RevokeToken,
+            Effect::CallTemporal(_) => Self::CallTemporal,
         }
     }
 }
@@ -200,11 +206,13 @@ label_values! {
         AgentProvider = "agent_provider",
         ImplementationSpec = "implementation_spec",
         Memory = "memory",
+        VersionControlProvider = "version_control_provider",
         Tool = "tool",
         Job = "job",
         PodsOf = "pods_of",
         Keys = "keys",
         Slot = "slot",
+        Delivery = "delivery",
     }
 }
 
@@ -215,11 +223,13 @@ impl From<&Question> for QuestionKind {
             Question::AgentProvider(_) => Self::AgentProvider,
             Question::ImplementationSpec(_) => Self::ImplementationSpec,
             Question::Memory(_) => Self::Memory,
+            Question::VersionControlProvider(_) => Self::VersionControlProvider,
             Question::Tool(_) => Self::Tool,
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
             Question::Keys(_) => Self::Keys,
             Question::Slot { .. } => Self::Slot,
+            Question::Delivery(_) => Self::Delivery,
         }
     }
 }

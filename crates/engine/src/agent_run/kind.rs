@@ -13,7 +13,10 @@ use jangar_api::{
 };
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{NextStatus, Observed, Situation, Standing, artifacts, custom, jobs, stamp::Stamp, start};
+use super::{
+    NextStatus, Observed, Situation, Standing, artifacts, hold, jobs, stamp::Stamp, start, token,
+    version_control,
+};
 use crate::{
     decision::{Decision, Rejection},
     job,
@@ -79,9 +82,7 @@ impl Run for AgentRun {
         let stamp = Stamp::of(job);
         next.status.system_prompt_hash = stamp.system_prompt_hash;
         next.status.contract = stamp.contract;
-        if start::wants_version_control(situation) {
-            next.without_version_control();
-        }
+        version_control::record(next, situation.task, stamp.vcs);
     }
 
     fn take_over(
@@ -90,6 +91,18 @@ impl Run for AgentRun {
         ending: &Ending,
     ) -> Result<(), Rejection> {
         artifacts::record(next, &ending.artifacts, &situation.settings.runs)
+    }
+
+    fn attended(
+        situation: &Situation<'_>,
+        job: &Job,
+        decision: Decision<AgentRunStatus>,
+    ) -> Decision<AgentRunStatus> {
+        token::kept_fresh(situation, job, decision)
+    }
+
+    fn delivered(next: &mut NextStatus<'_>, ending: &Ending) {
+        version_control::report(next, ending);
     }
 
     fn job_ttl(&self, _: &Job, settings: &Settings) -> Option<u32> {
@@ -105,8 +118,8 @@ impl Run for AgentRun {
     }
 
     fn hold(&self) -> Hold {
-        if custom::is_held(self) {
-            Hold::Ours(custom::let_go(self))
+        if hold::is_held(self) {
+            Hold::Ours(hold::let_go(self))
         } else {
             Hold::Nothing
         }

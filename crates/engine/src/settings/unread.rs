@@ -18,7 +18,6 @@ const OTHERS: &[&str] = &[
     "JANGAR_CONTROL_PLANE_CACHE_ENABLED",
     "JANGAR_CONTROL_PLANE_CACHE_NAMESPACES",
     "JANGAR_DB_CA_CERT",
-    "JANGAR_GITHUB_REPOS_ALLOWED",
     "JANGAR_GRPC_ADDRESS",
     "JANGAR_GRPC_ENABLED",
     "JANGAR_GRPC_HOST",
@@ -33,10 +32,7 @@ const OTHERS: &[&str] = &[
     "JANGAR_SKIP_MIGRATIONS",
     "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION",
     "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION_NAMESPACE",
-    // Forges and webhooks.
-    "JANGAR_AGENTS_CONTROLLER_VCS_DEPRECATED_TOKEN_TYPES",
-    "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED",
-    "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
+    // Webhooks.
     "JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE",
     "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS",
     "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_ATTEMPTS",
@@ -83,7 +79,8 @@ mod tests {
         let all: Vec<&str> = OTHERS.iter().copied().chain(read).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for name in all {
-            assert!(name.starts_with("JANGAR_"), "{name}");
+            let prefixes = ["JANGAR_", "TEMPORAL_"];
+            assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
         }
     }
 

@@ -11,4 +11,5 @@ mod refused;
 mod retention;
 mod stage;
 mod tap;
+mod version_control;
 mod waking;

@@ -19,6 +19,7 @@ use jangar_controllers::{
     caches::{Caches, Change},
     driver::{Controller, Scene, Term, TermSetup, station},
     events::Reporter,
+    forges::Network,
     halt::{Halter, halt},
     lease::{Elector, Leadership},
     metrics::Metrics,
@@ -145,6 +146,7 @@ impl Stage {
             gate: leadership.gate(),
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
+            forges: Arc::new(Network),
             outside: Arc::default(),
         };
         let term = Term::begin(setup, vec![station(script)]);
@@ -303,6 +305,7 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
         Kind::AgentProvider,
         Kind::ImplementationSpec,
         Kind::Memory,
+        Kind::VersionControlProvider,
         Kind::Tool,
         Kind::ToolRun,
     ] {
