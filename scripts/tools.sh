@@ -97,10 +97,15 @@ need_space() {
 # MODULE. MEGABYTES is what a first build puts into Go's own caches. VARIABLE is where the program keeps the version that it
 # prints, with how that begins, if the linker has to set it as it does in the program's own release.
 go_tool() {
-    local name=$1 module=$2 package=$3 megabytes=$4 variable=${5:-} directory=$root/tests/cluster/go/$1 version key tool flags='-s -w'
+    local name=$1 module=$2 package=$3 megabytes=$4 variable=${5:-} directory=$root/tests/cluster/go/$1 version key tool flags='-s -w' minor linked=''
     version=$(sed -n "s|^[[:space:]]*\(require \)*$module \(v[^ ]*\).*|\2|p" "$directory/go.mod")
     [[ -n "$version" ]] || die "tests/cluster/go/$name/go.mod does not name a release of $module"
-    key=$(cd "$directory" && shopt -s nullglob && { cat go.mod go.sum ./*.go && printf %s "$variable"; } | cksum | tr ' ' -)
+    if [[ "$name" == helm3 ]]; then
+        # Without a cluster Helm takes this for the version of Kubernetes that a chart is rendered for; unset, it is 1.20.
+        minor=$(sed -n 's|^[[:space:]]*k8s.io/client-go v0\.\([0-9]*\).*|\1|p' "$directory/go.mod")
+        linked=" -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=$minor"
+    fi
+    key=$(cd "$directory" && shopt -s nullglob && { cat go.mod go.sum ./*.go && printf %s "$variable$linked"; } | cksum | tr ' ' -)
     tool=$cache/$name-$version-$key/$name
     if [[ ! -x "$tool" ]]; then
         need go
@@ -108,6 +113,7 @@ go_tool() {
         say "building $name $version from its Go module; this takes some minutes, once"
         begin_build
         [[ -z "$variable" ]] || flags+=" -X $variable${version#v}"
+        flags+=$linked
         # The version that Kubernetes prints and the one in its User-Agent are set by the linker, too.
         [[ "$name" == kube ]] && flags+=" -X k8s.io/component-base/version.gitVersion=$version
             -X k8s.io/component-base/version.gitMajor=1

@@ -38,6 +38,8 @@ pub const CONTRACT: &str = "agents.proompteng.ai/contract";
 pub const VERSION_CONTROL: &str = "agents.proompteng.ai/version-control";
 /// Annotation on the Secret with a run's token of a GitHub App: until when the token is used.
 pub const EXPIRES_AT: &str = "agents.proompteng.ai/expires-at";
+/// Annotation on the same Secret: the address of the forge's API that gave the token, and takes it back.
+pub const API_BASE_URL: &str = "agents.proompteng.ai/api-base-url";
 /// Annotation on the Job of a ToolRun: how many seconds it may take; absent, as many as it likes.
 pub const TIMEOUT_SECONDS: &str = "agents.proompteng.ai/timeout-seconds";
 /// Annotation on the Job of a ToolRun: how many seconds it is kept after its end; 0 for as long as its run.
@@ -94,6 +96,7 @@ mod tests {
             CONTRACT,
             VERSION_CONTROL,
             EXPIRES_AT,
+            API_BASE_URL,
             TIMEOUT_SECONDS,
             TTL_SECONDS,
             RUNTIME_CLEANUP_FINALIZER,

@@ -54,6 +54,13 @@ pub enum ReadError {
     Illegible { what: String, error: String },
 }
 
+impl ReadError {
+    /// Whether we may not look.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if is_forbidden(source))
+    }
+}
+
 /// Reads one object; `None` if there is none.
 pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Option<Delivered<K>>, ReadError> {
     if !can_be_a_name(&key.name) {

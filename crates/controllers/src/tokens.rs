@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use jangar_api::labels;
-use jangar_engine::decision::{NewToken, TokenSight};
+use jangar_api::{agents::agent_run::AgentRun, labels};
+use jangar_engine::decision::{NewToken, TokenSight, Uid};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{DeleteParams, Patch, Preconditions},
     core::Status,
 };
@@ -80,6 +80,13 @@ fn failed(work: &mut Work, secret: String, message: String) -> Outcome {
     Outcome::Otherwise
 }
 
+/// The UID of the run that a Secret belongs to.
+fn owner(secret: &Secret) -> Option<&str> {
+    let mut owners = secret.owner_references().iter();
+    let run = owners.find(|owner| owner.kind == AgentRun::kind(&()))?;
+    Some(&run.uid)
+}
+
 fn expiry(secret: &Secret) -> Option<Timestamp> {
     secret.annotations().get(labels::EXPIRES_AT)?.parse().ok()
 }
@@ -93,7 +100,8 @@ async fn keep(
     expires_at: Timestamp,
 ) -> Result<Secret, WriteError> {
     let api = Api::<Secret>::namespaced(context.client.clone(), namespace);
-    let annotations = BTreeMap::from([(labels::EXPIRES_AT.to_owned(), expires_at.to_string())]);
+    let mut annotations = new.secret.metadata.annotations.clone().unwrap_or_default();
+    annotations.insert(labels::EXPIRES_AT.to_owned(), expires_at.to_string());
     let data = BTreeMap::from([(KEY.to_owned(), ByteString(token.0))]);
     if exists {
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}, "data": data}));
@@ -110,19 +118,28 @@ async fn keep(
         .await
 }
 
-/// Takes the token of a Secret back, and removes the Secret.
+/// Takes the token of a Secret back, and removes the Secret, if it belongs to this run.
 pub(crate) async fn revoke(
     context: &Context,
     namespace: &str,
     name: &str,
-    api_base_url: &str,
+    run: Option<&Uid>,
 ) -> Result<Outcome, ReconcileError> {
-    let Some(secret) = live::secret(context, namespace, name).await? else {
+    let secret = match live::secret(context, namespace, name).await {
+        // Nobody who may not read it has put a token there. The run must be able to go all the same.
+        Err(error) if error.is_forbidden() => return Ok(Outcome::Already),
+        found => found?,
+    };
+    let Some(secret) = secret.filter(|secret| owner(secret) == run.map(|run| run.0.as_str())) else {
         return Ok(Outcome::Already);
     };
-    if let Some(token) = secret.data.as_ref().and_then(|data| data.get(KEY)) {
-        take_back(context, api_base_url, Credential(token.0.clone())).await;
-    }
+    // A Secret without them is not one of ours, whatever its name is.
+    let api = secret.annotations().get(labels::API_BASE_URL);
+    let token = secret.data.as_ref().and_then(|data| data.get(KEY));
+    let (Some(api), Some(token)) = (api, token) else {
+        return Ok(Outcome::Already);
+    };
+    take_back(context, api, Credential(token.0.clone())).await;
     let api = Api::<Secret>::namespaced(context.client.clone(), namespace);
     let params = DeleteParams::default().preconditions(Preconditions {
         uid: secret.metadata.uid.clone(),

@@ -236,11 +236,11 @@ pub enum Effect {
     /// Sees to it that a Secret of the run holds a token of a GitHub App that is good for long enough. One that does already is
     /// left as it is. A token whose answer is lost is not found again, and ends by itself within the hour.
     MintToken(Box<NewToken>),
-    /// Takes the token in a Secret back, and removes the Secret.
+    /// Takes the token in a Secret back, and removes the Secret. The Secret says where the token is from.
     RevokeToken {
         secret: String,
-        /// Address of the forge's API.
-        api: String,
+        /// The run that the Secret has to belong to; absent if the run was deleted without what it owned.
+        run: Option<Uid>,
     },
     /// Begins to call a Temporal server, unless the same call is under way. What comes of it is part of another observation.
     CallTemporal(Box<temporal::call::Call>),

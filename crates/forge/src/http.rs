@@ -99,7 +99,7 @@ impl Http {
             client: Client::builder(TokioExecutor::new()).build(connector),
             origin: format!("{given}://{authority}"),
             prefix: uri.path().trim_end_matches('/').to_owned(),
-            authorization: format!("{scheme} {}", token.reveal()),
+            authorization: token.into_header(scheme),
             patience,
         })
     }

@@ -11,6 +11,11 @@ impl Token {
         Self(text.into())
     }
 
+    /// The value of a header of authorization under this scheme.
+    pub(crate) fn into_header(self, scheme: &str) -> String {
+        format!("{scheme} {}", self.0)
+    }
+
     /// The token itself, for what keeps or sends it.
     pub fn reveal(&self) -> &str {
         &self.0

@@ -184,7 +184,7 @@ mod tests {
         run(shell(script), limit, &Stop::default(), WhenStopped::End)
     }
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[test]
     fn what_it_prints_is_kept_up_to_a_bound_and_never_blocks_it() {

@@ -144,14 +144,10 @@ fn push(checkout: &Checkout, reference: &str) -> Result<(), (State, String)> {
     let args = ["push", "--porcelain", "--no-verify", url, &refspec];
     let mut pauses = PAUSES.iter();
     loop {
-        let error = match checkout.git.run(
-            Some(directory),
-            &args,
-            PUSH_MAX,
-            WhenStopped::GoOnFor(PUSH_AFTER_STOP),
-        ) {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
+        let when_stopped = WhenStopped::GoOnFor(PUSH_AFTER_STOP);
+        let pushed = checkout.git.run(Some(directory), &args, PUSH_MAX, when_stopped);
+        let Err(error) = pushed else {
+            return Ok(());
         };
         if let Some(why) = rejection(&error) {
             let branch = reference.trim_start_matches("refs/heads/");

@@ -276,7 +276,7 @@ impl Run {
                 }
                 // The commits are safe: somebody can open it by hand.
                 Err(error) => {
-                    delivery.message = Some(format!("the pull request could not be opened: {error}"))
+                    delivery.message = Some(format!("the pull request could not be opened: {error}"));
                 }
             }
         }

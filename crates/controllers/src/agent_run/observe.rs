@@ -13,18 +13,24 @@ use jangar_engine::{
 };
 use kube::ResourceExt;
 
+use super::{claims::Claims, has_ended};
 use crate::{
     caches::{Term, implementation_names},
     driver::Scene,
     outside::Outside,
 };
 
-pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>, outside: &Outside) -> Observed {
+pub(super) fn observe(
+    scene: &Scene<'_>,
+    run: Option<Arc<AgentRun>>,
+    outside: &Outside,
+    claims: &Claims,
+) -> Observed {
     let of_run = Term::AgentRun(scene.key.name.clone());
     let references = references(scene, run.as_deref());
     let branch_rivals = run
         .as_deref()
-        .map(|run| branch_rivals(scene, run, &references))
+        .map(|run| branch_rivals(scene, run, &references, claims))
         .unwrap_or_default();
     Observed {
         outside: outside.observe(scene.key, run.as_deref()),
@@ -91,12 +97,17 @@ fn branch_rivals(
     scene: &Scene<'_>,
     run: &AgentRun,
     references: &References,
+    claims: &Claims,
 ) -> BTreeMap<WantedBranch, String> {
     let wanted = agent_run::wanted_branches(run, references);
+    // One that works has its branch already.
+    let vcs = run.status.as_ref().and_then(|status| status.vcs.as_ref());
+    let takes = vcs.is_none() && !has_ended(run) && run.metadata.deletion_timestamp.is_none();
     wanted
         .into_iter()
         .filter_map(|branch| {
-            let rival = branch_rival(scene, &branch)?;
+            let quicker = || takes.then(|| claims.take(scene.key, &branch).err()).flatten();
+            let rival = branch_rival(scene, &branch).or_else(quicker)?;
             Some((branch, rival))
         })
         .collect()
@@ -115,8 +126,7 @@ fn branch_rival(scene: &Scene<'_>, branch: &WantedBranch) -> Option<String> {
     let of_jobs = jobs.filter_map(|job| scene.caches.jobs.get(&key(job))?.labels().get(labels::AGENT_RUN));
     let alive = |name: &&String| {
         let rival = scene.caches.agent_runs.get(&key(name));
-        let phase = |run: &AgentRun| run.status.as_ref().and_then(|status| status.phase.clone());
-        rival.is_some_and(|rival| !phase(rival).is_some_and(|phase| phase.is_terminal()))
+        rival.is_some_and(|rival| !has_ended(rival))
     };
     let others = runs.chain(of_jobs).filter(|name| **name != scene.key.name);
     others.filter(alive).min().cloned()

@@ -1,24 +1,17 @@
-//! A run whose work is done outside of the cluster, kept from vanishing.
+//! A run that has something outside of the cluster, kept from vanishing.
 //!
-//! Nothing in the cluster is left of such a run that could tell what it has outside, so the run itself carries a finalizer,
-//! from before anybody is called until the work has ended.
+//! Nothing in the cluster would be left of such a run that could tell what it has outside, so the run itself carries a
+//! finalizer, from before anybody outside is asked for anything until that is over.
 
-use jangar_api::{
-    agents::agent_run::{AgentRun, RuntimeType},
-    labels::RUNTIME_CLEANUP_FINALIZER,
-};
+use jangar_api::{agents::agent_run::AgentRun, labels::RUNTIME_CLEANUP_FINALIZER};
 use kube::ResourceExt;
 
 use super::{Situation, jobs};
 use crate::decision::{Decision, Effect, Notice, Plan};
 
-/// Whether our finalizer is on a run whose work is done outside.
+/// Whether our finalizer is on a run. Whoever put it there, nobody else will take it away.
 pub(super) fn is_held(run: &AgentRun) -> bool {
-    matches!(
-        run.spec.runtime.type_,
-        RuntimeType::Custom | RuntimeType::Temporal
-    ) && run
-        .finalizers()
+    run.finalizers()
         .iter()
         .any(|name| name == RUNTIME_CLEANUP_FINALIZER)
 }

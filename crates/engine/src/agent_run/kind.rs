@@ -117,9 +117,11 @@ impl Run for AgentRun {
         run_retention(self, settings)
     }
 
-    fn hold(&self) -> Hold {
-        if hold::is_held(self) {
-            Hold::Ours(hold::let_go(self))
+    fn hold(situation: &Situation<'_>) -> Hold {
+        let run = situation.run;
+        if hold::is_held(run) {
+            let last = token::last(situation).into_iter();
+            Hold::Ours(last.chain([hold::let_go(run)]).collect())
         } else {
             Hold::Nothing
         }

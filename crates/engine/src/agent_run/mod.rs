@@ -190,11 +190,13 @@ fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
     accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
 }
 
-/// The run was deleted, and something outside may still work for it.
+/// The run was deleted, and may still have something outside.
 fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
-    if temporal::applies(situation) {
+    if custom::applies(situation) {
+        custom::farewell(situation)
+    } else if temporal::applies(situation) {
         temporal::farewell(situation)
     } else {
-        custom::farewell(situation)
+        token::farewell(situation)
     }
 }

@@ -283,7 +283,7 @@ fn build(
     let stamp = stamp(situation, task, resolved, &built, &vcs)?;
     match with_token(situation, request.place, stamp, &vcs) {
         // All else is well, so that a token is made for something.
-        Err(new) => return Ok(vec![Effect::MintToken(new)]),
+        Err(new) => return Ok(vec![token::made(situation, new)]),
         Ok(stamp) => stamp.put_on(&mut built.job),
     }
     if let Some(repository) = repository(situation, &vcs) {
@@ -344,7 +344,6 @@ fn with_token(
     };
     let token = TokenStamp {
         secret,
-        api: new.api,
         repository: new.repository,
         writes: new.writes,
         expires_at: *expires_at,

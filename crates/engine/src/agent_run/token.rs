@@ -1,16 +1,25 @@
 //! The token of a GitHub App for one attempt of a run: made before its Job, renewed while it works, taken back at its end.
 //!
 //! It lives in a Secret that the run owns, one for each attempt, and never stands in a Job. The pod gets it as a variable when
-//! it starts, and as a file that Kubernetes brings up to date when the token is renewed.
+//! it starts, and as a file that Kubernetes brings up to date when the token is renewed. Kubernetes removes the Secret as soon
+//! as the run is gone, and the token would work on; so the run is held for as long as it may have one.
 
-use jangar_api::{agents::agent_run::AgentRunStatus, labels, values};
+use jangar_api::{
+    agents::agent_run::{AgentRun, AgentRunStatus},
+    labels, values,
+};
 use jiff::{Span, Timestamp};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Secret},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::{Observed, Situation, leftovers::sooner, stamp::Stamp};
+use super::{
+    Observed, Situation, custom, hold, jobs,
+    leftovers::{self, sooner},
+    stamp::Stamp,
+    temporal,
+};
 use crate::{
     conditions::touched,
     decision::{Decision, Effect, KeyHolder, NewToken, Plan, TokenSight},
@@ -71,6 +80,7 @@ fn new_token(situation: &Situation<'_>, app: &AppKey, api: String, purpose: Purp
         name: Some(job::token_name(&situation.observed.key.name, purpose.place).into()),
         namespace: Some(situation.observed.key.namespace.clone()),
         labels: Some([(labels::AGENT_RUN.to_owned(), situation.observed.key.name.clone())].into()),
+        annotations: Some([(labels::API_BASE_URL.to_owned(), api.clone())].into()),
         owner_references: Some(vec![job::owned_by(situation.run)]),
         ..Default::default()
     };
@@ -92,6 +102,15 @@ fn new_token(situation: &Situation<'_>, app: &AppKey, api: String, purpose: Purp
             .saturating_add(Span::new().seconds(ttl))
             .unwrap_or(situation.now),
     })
+}
+
+/// Makes a token, or holds the run first that is to have it.
+pub(super) fn made(situation: &Situation<'_>, new: Box<NewToken>) -> Effect {
+    if hold::is_held(situation.run) {
+        Effect::MintToken(new)
+    } else {
+        hold::hold(situation.run)
+    }
 }
 
 /// Renews the token of a run that works, in time, and notes how long the new one lasts.
@@ -182,10 +201,37 @@ pub(super) fn revoked_with_jobs(observed: &Observed, plan: &mut Plan<AgentRunSta
         {
             effects.push(Effect::RevokeToken {
                 secret: token.secret,
-                api: token.api,
+                run: jobs::owner_run::<AgentRun>(found, &observed.key.name),
             });
         }
         effects.push(effect);
     }
     plan.effects = effects;
+}
+
+/// Takes back the token of an attempt that was to have a Job, and may have got none.
+pub(super) fn last(situation: &Situation<'_>) -> Option<Effect> {
+    let place = situation.attempt.current_place();
+    let of_job = !custom::applies(situation) && !temporal::applies(situation);
+    of_job.then(|| Effect::RevokeToken {
+        secret: job::token_name(&situation.observed.key.name, place).into(),
+        run: Some(situation.uid.clone()),
+    })
+}
+
+/// The run was deleted: it goes when its Jobs are let go, and its tokens with them.
+pub(super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    if let Some(question) = leftovers::unsure_of_job(situation) {
+        return Decision::look(question);
+    }
+    if jobs::of_run(&situation.seen, situation.run).any(|job| jobs::is_held(job)) {
+        // They are leftovers, and stopped as such.
+        return Decision::Act(Plan::nothing());
+    }
+    let mut effects: Vec<Effect> = last(situation).into_iter().collect();
+    effects.push(hold::let_go(situation.run));
+    Decision::Act(Plan {
+        effects,
+        ..Plan::nothing()
+    })
 }

@@ -118,14 +118,14 @@ pub(crate) trait Run: Resource<DynamicType = ()> + fmt::Debug + Sized {
     /// How long the run is kept after its end; `None` for good.
     fn retention(&self, settings: &Settings) -> Option<Duration>;
     /// Whether something holds the run that has ended.
-    fn hold(&self) -> Hold;
+    fn hold(situation: &Situation<'_, Self>) -> Hold;
 }
 
 /// What holds a run that has ended.
 pub(crate) enum Hold {
     Nothing,
     /// We do, and this lets it go.
-    Ours(Effect),
+    Ours(Vec<Effect>),
     /// Somebody else: its parent has not recorded its end.
     Parent,
 }

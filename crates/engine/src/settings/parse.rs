@@ -157,6 +157,7 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
             .into_iter()
             .chain(idle_limits)
             .chain(unknown_fields(&settings.runner))
+            .chain(given.0.keys().filter_map(|name| unread::gone(name)))
             .collect(),
         unknown: given
             .0

@@ -156,5 +156,5 @@ pub(super) fn legal(name: &str, field: &str) -> Result<(), Rejection> {
 
 /// Git keeps its locks under such names.
 fn has_lock_suffix(part: &str) -> bool {
-    part.ends_with(".lock")
+    part.strip_suffix(".lock").is_some()
 }

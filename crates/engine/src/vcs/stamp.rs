@@ -30,8 +30,6 @@ pub struct VcsStamp {
 #[serde(rename_all = "camelCase")]
 pub struct TokenStamp {
     pub secret: String,
-    /// Address of the forge's API.
-    pub api: String,
     pub repository: String,
     pub writes: bool,
     pub expires_at: Timestamp,

@@ -285,9 +285,6 @@ fn from_backend(request: &Request, root: &Path) -> Vec<u8> {
         answer.push_str(line);
         answer.push_str("\r\n");
     }
-    answer.push_str(&format!(
-        "Content-Length: {}\r\nConnection: close\r\n\r\n",
-        content.len()
-    ));
-    [answer.as_bytes(), content].concat()
+    let rest = format!("Content-Length: {}\r\nConnection: close\r\n\r\n", content.len());
+    [answer.as_bytes(), rest.as_bytes(), content].concat()
 }

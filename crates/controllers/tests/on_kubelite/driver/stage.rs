@@ -290,7 +290,7 @@ fn annotation() -> Value {
 }
 
 /// An API server that knows Jangar's kinds.
-pub(super) async fn cluster_with_kinds() -> Cluster {
+pub(crate) async fn cluster_with_kinds() -> Cluster {
     let cluster = Cluster::start().await;
     install_kinds(&cluster).await;
     cluster

@@ -1,11 +1,15 @@
 //! Forges and the runs that work there, on an API server.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use jangar_api::{
     agents::{agent_run::AgentRun, version_control_provider::VersionControlProvider},
     condition::ConditionType,
+    labels,
 };
 use jangar_controllers::{
     Setup, State,
@@ -20,7 +24,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+        PostParams,
+    },
 };
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -146,6 +153,32 @@ async fn a_run_on_a_branch_that_another_works_on_gets_one_of_its_own() {
         Some("fix"),
         "the first has ended"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_runs_that_start_in_the_same_moment_one_has_the_branch() {
+    let cluster = stage().await;
+    let props = Props { cluster: &cluster };
+    token(&cluster).await;
+    declare(
+        &cluster,
+        &json!({ "branchConflictSuffixTemplate": "{{ agentRun.name }}" }),
+    )
+    .await;
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        run(&props, name, &json!({ "head": "fix" })).await;
+    }
+    // They are all there when the controllers begin.
+    let _controllers = controllers(&cluster, &Tap::new(), "one");
+    settle().await;
+
+    let mut heads = BTreeSet::new();
+    for name in names {
+        heads.insert(head(&props, name).await.unwrap());
+    }
+    assert_eq!(heads.len(), names.len(), "{heads:?}");
+    assert!(heads.contains("fix"), "{heads:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -417,12 +450,20 @@ async fn a_token_of_an_app_lives_in_a_secret_of_the_run_until_its_job_is_let_go(
         "{:?}",
         props.runs().get("a").await.unwrap().status
     );
+    assert_eq!(props.runs().get("a").await.unwrap().metadata.finalizers, None);
+
+    // Another is deleted while it works: it goes, and its token first.
+    run(&props, "b", &json!({})).await;
+    settle().await;
+    let held = props.runs().get("b").await.unwrap().metadata.finalizers;
+    assert_eq!(held.unwrap(), [labels::RUNTIME_CLEANUP_FINALIZER]);
+    props.runs().delete("b", &DeleteParams::default()).await.unwrap();
+    sleep(seconds(60)).await;
+    assert!(props.runs().get_opt("b").await.unwrap().is_none());
+    assert!(secrets.get_opt("b-vcs-token").await.unwrap().is_none());
+
     let asked = forges.asked.lock().unwrap().clone();
-    assert_eq!(
-        asked,
-        [
-            ("mint example/adder".to_owned(), b"the-key".to_vec()),
-            ("revoke".to_owned(), b"made-1".to_vec())
-        ]
-    );
+    let minted = || ("mint example/adder".to_owned(), b"the-key".to_vec());
+    let revoked = |token: &str| ("revoke".to_owned(), token.as_bytes().to_vec());
+    assert_eq!(asked, [minted(), revoked("made-1"), minted(), revoked("made-3")]);
 }

@@ -5,6 +5,7 @@ use jangar_api::{
     phase::RunPhase,
     reason::Reason,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::World;
@@ -296,6 +297,9 @@ fn a_deprecated_token_is_a_warning_on_the_run() {
     );
 }
 
+const HELD: &str = "hold by [\"agents.proompteng.ai/runtime-cleanup\"]";
+const LET_GO: &str = "hold by []";
+
 /// A run whose provider is a GitHub App.
 fn with_app(policy: &Value) -> World {
     let mut world = world(policy);
@@ -314,7 +318,7 @@ fn a_token_is_made_before_the_job_renewed_in_time_and_taken_back_with_it() {
     world.settle();
     assert_eq!(
         world.deeds(),
-        ["mint mend-vcs-token for example/adder", "create mend-job"]
+        [HELD, "mint mend-vcs-token for example/adder", "create mend-job"]
     );
     let job = serde_json::to_string(world.observed.jobs["mend-job"].as_ref()).expect("JSON");
     assert!(
@@ -349,7 +353,12 @@ fn a_token_is_made_before_the_job_renewed_in_time_and_taken_back_with_it() {
     let deeds = world.deeds();
     assert_eq!(
         deeds[renewed..],
-        ["revoke mend-vcs-token", "release mend-job for 600 s"]
+        [
+            "revoke mend-vcs-token",
+            "release mend-job for 600 s",
+            "revoke mend-vcs-token",
+            LET_GO
+        ]
     );
 }
 
@@ -452,8 +461,60 @@ fn no_token_is_made_for_a_run_that_waits_for_its_turn() {
     world.settle();
     assert_eq!(
         world.deeds(),
-        ["mint mend-vcs-token for example/adder", "create mend-job"]
+        [HELD, "mint mend-vcs-token for example/adder", "create mend-job"]
     );
+}
+
+#[test]
+fn a_run_that_is_deleted_while_it_works_goes_when_its_token_is_taken_back() {
+    let mut world = with_app(&json!({}));
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    let before = world.deeds().len();
+    let now = world.now;
+    world.edit(|run| run.metadata.deletion_timestamp = Some(Time(now)));
+    world.settle();
+    assert_eq!(world.deeds()[before..], ["stop mend-job"]);
+    assert!(world.observed.run.is_some(), "its pod is there");
+
+    world.pods_vanish().settle();
+    assert_eq!(
+        world.deeds()[before + 1..],
+        [
+            "revoke mend-vcs-token",
+            "release mend-job",
+            "revoke mend-vcs-token",
+            LET_GO
+        ]
+    );
+    assert!(world.observed.run.is_none());
+}
+
+#[test]
+fn a_token_that_never_got_a_job_is_taken_back() {
+    for deleted in [false, true] {
+        let mut world = with_app(&json!({}));
+        while world.deeds().len() < 2 {
+            assert!(!world.round(), "there is more to do");
+        }
+        assert_eq!(world.deeds(), [HELD, "mint mend-vcs-token for example/adder"]);
+        let now = world.now;
+        world.edit(|run| {
+            if deleted {
+                run.metadata.deletion_timestamp = Some(Time(now));
+            } else {
+                run.spec.stop.cancel = true;
+            }
+        });
+        world.settle();
+        assert_eq!(
+            world.deeds()[2..],
+            ["revoke mend-vcs-token", LET_GO],
+            "deleted: {deleted}"
+        );
+    }
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn each_step_has_a_token_of_its_own() {
     assert_eq!(
         world.deeds(),
         [
+            "hold by [\"agents.proompteng.ai/runtime-cleanup\"]".to_owned(),
             "mint mend-vcs-token-step-1-attempt-1 for example/adder".to_owned(),
             format!("create {FIRST}"),
             "revoke mend-vcs-token-step-1-attempt-1".to_owned(),

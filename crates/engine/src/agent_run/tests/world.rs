@@ -170,27 +170,37 @@ impl World {
     pub(super) fn settle(&mut self) -> &mut Self {
         let cached = self.observed.pods.clone();
         for _ in 0..ROUNDS_MAX {
-            match plan(&self.observed, &self.settings, self.now) {
-                Decision::Look(questions) => questions.into_iter().for_each(|question| self.answer(question)),
-                Decision::Act(plan) => {
-                    self.wake_at = plan.wake_at;
-                    if self.carry_out(plan) {
-                        self.observed.live_jobs.clear();
-                        self.observed.keys.clear();
-                        self.observed.admission = None;
-                        self.observed.tokens.clear();
-                        for (uid, sight) in &mut self.observed.pods {
-                            let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
-                            if matches!(sight, PodSight::Live(_)) {
-                                *sight = PodSight::Cached(pods.to_vec());
-                            }
-                        }
-                        return self;
+            if self.round() {
+                self.observed.live_jobs.clear();
+                self.observed.keys.clear();
+                self.observed.admission = None;
+                self.observed.tokens.clear();
+                for (uid, sight) in &mut self.observed.pods {
+                    let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
+                    if matches!(sight, PodSight::Live(_)) {
+                        *sight = PodSight::Cached(pods.to_vec());
                     }
                 }
+                return self;
             }
         }
         panic!("the plan does not come to rest: {:#?}", self.done);
+    }
+
+    /// Plans once, and carries that out or answers. Whether there was nothing to do.
+    pub(super) fn round(&mut self) -> bool {
+        match plan(&self.observed, &self.settings, self.now) {
+            Decision::Look(questions) => {
+                for question in questions {
+                    self.answer(question);
+                }
+                false
+            }
+            Decision::Act(plan) => {
+                self.wake_at = plan.wake_at;
+                self.carry_out(plan)
+            }
+        }
     }
 
     /// Whether there was nothing to do.
@@ -252,7 +262,7 @@ impl World {
 
     fn execute(&mut self, effect: &Effect) {
         match effect {
-            Effect::CreateConfigMap(_) => {}
+            Effect::CreateConfigMap(_) | Effect::RevokeToken { .. } => {}
             Effect::CreateJob(new) => {
                 self.made += 1;
                 let mut job = new.job.clone();
@@ -324,7 +334,6 @@ impl World {
                 };
                 self.observed.tokens.insert(secret, token);
             }
-            Effect::RevokeToken { .. } => {}
             Effect::CallTemporal(call) => {
                 let sight = &mut self.observed.outside.workflow;
                 match &call.what {

@@ -78,7 +78,7 @@ fn the_job_for_each_forge_and_way_of_authenticating() {
     let app = json!({"method": "app", "app": {
         "appId": 17, "installationId": 42, "privateKeySecretRef": {"name": "app-key"},
     }});
-    let cases = [
+    let cases = vec![
         ("github, app", Forge::github().provider("/auth", app)),
         ("github, token, everything", everything()),
         ("github, ssh", Forge::github().provider("/auth", ssh())),

@@ -130,6 +130,7 @@ fn of_repositories() -> Vec<Case> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn of_credentials() -> Vec<Case> {
     vec![
         both(
