@@ -40,6 +40,10 @@ pub const VERSION_CONTROL: &str = "agents.proompteng.ai/version-control";
 pub const EXPIRES_AT: &str = "agents.proompteng.ai/expires-at";
 /// Annotation on the same Secret: the address of the forge's API that gave the token, and takes it back.
 pub const API_BASE_URL: &str = "agents.proompteng.ai/api-base-url";
+/// Annotation on the Job of a ToolRun: how many seconds it may take; absent, as many as it likes.
+pub const TIMEOUT_SECONDS: &str = "agents.proompteng.ai/timeout-seconds";
+/// Annotation on the Job of a ToolRun: how many seconds it is kept after its end; 0 for as long as its run.
+pub const TTL_SECONDS: &str = "agents.proompteng.ai/ttl-seconds";
 
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
@@ -93,6 +97,8 @@ mod tests {
             VERSION_CONTROL,
             EXPIRES_AT,
             API_BASE_URL,
+            TIMEOUT_SECONDS,
+            TTL_SECONDS,
             RUNTIME_CLEANUP_FINALIZER,
             JOB_STATUS_FINALIZER,
             DELIVERY_ID,

@@ -42,10 +42,10 @@ impl Controller for Agents {
             CachedKind::AgentRun
             | CachedKind::ImplementationSpec
             | CachedKind::VersionControlProvider
+            | CachedKind::Tool
+            | CachedKind::ToolRun
             | CachedKind::Job
-            | CachedKind::Pod => {
-                return BTreeSet::new();
-            }
+            | CachedKind::Pod => return BTreeSet::new(),
         };
         let key = |name: &String| Key {
             namespace: namespace.clone(),
@@ -166,7 +166,7 @@ impl Controller for VersionControlProviders {
 }
 
 /// The key of the object that changed, if it is of this kind.
-fn itself(kind: CachedKind, change: &Change) -> BTreeSet<Key> {
+pub(crate) fn itself(kind: CachedKind, change: &Change) -> BTreeSet<Key> {
     let key = (change.kind == kind).then(|| change.key.clone());
     key.into_iter().collect()
 }

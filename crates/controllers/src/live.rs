@@ -7,9 +7,12 @@ use std::{
     time::Duration,
 };
 
-use jangar_api::agents::{
-    agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
-    version_control_provider::VersionControlProvider,
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
+        version_control_provider::VersionControlProvider,
+    },
+    tools::Tool,
 };
 use jangar_engine::decision::{
     ApiCredentials, DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Owner, Question, Uid,
@@ -160,6 +163,7 @@ pub(crate) async fn answer(
         Question::VersionControlProvider(name) => {
             learn::<VersionControlProvider>(context, &key(name), learned).await
         }
+        Question::Tool(name) => learn::<Tool>(context, &key(name), learned).await,
         Question::Job(name) => learn_legible::<Job>(context, &key(name), learned).await,
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
         Question::Keys(holder) => keys_of(context, namespace, holder, learned).await,

@@ -22,6 +22,7 @@ use crate::{
     metrics::Metrics,
     outside::Outside,
     served::{Unserved, unserved},
+    tools::{ToolRuns, Tools},
 };
 
 /// How long a stop waits for what was begun: a little longer than the longest request may take.
@@ -133,6 +134,8 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
         station(ImplementationSpecs),
         station(Agents),
         runs,
+        station(Tools),
+        station(ToolRuns),
     ];
     if settings.vcs.enabled {
         stations.push(station(VersionControlProviders));

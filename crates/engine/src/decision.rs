@@ -101,6 +101,8 @@ pub enum Question {
     Memory(String),
     /// The VersionControlProvider of this name.
     VersionControlProvider(String),
+    /// The Tool of this name.
+    Tool(String),
     /// The Job of this name.
     Job(String),
     /// The pods that the Job of this UID controls.

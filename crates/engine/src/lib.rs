@@ -5,10 +5,11 @@
 //! same observation always leads to the same plan. It depends on `jangar-api`, on the data types of Kubernetes and on
 //! nothing that does input or output; a test holds it to that.
 //!
-//! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, [`job`], which makes the Job of one attempt, [`vcs`], the repository it works on, and [`custom`] and [`temporal`], the
-//! words for work that is done elsewhere. [`agent`], [`agent_provider`] and [`implementation_spec`] are small and show the shape
-//! of every kind. [`queue`] decides across runs which of them may start. What they stand on:
+//! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at `life`, the life of a run that
+//! Jobs execute, and at [`agent_run`] and [`tool_run`], which live it; [`job`] makes the Job of one attempt, [`vcs`] is about
+//! the repository it works on, and [`custom`] and [`temporal`] have the words for work that is done elsewhere. [`agent`],
+//! [`agent_provider`], [`implementation_spec`] and [`tool`] are small and show the shape of every kind. [`queue`] decides across
+//! runs which of them may start. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence;
@@ -26,12 +27,15 @@ pub mod decision;
 pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;
+mod life;
 pub mod plain_status;
 pub mod queue;
 pub mod retention;
 pub mod settings;
 pub mod template;
 pub mod temporal;
+pub mod tool;
+pub mod tool_run;
 mod validity;
 pub mod vcs;
 pub mod waiting;

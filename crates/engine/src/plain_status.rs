@@ -16,6 +16,7 @@ use jangar_api::{
     },
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
     reason::Reason,
+    tools::{ToolRunStatus, ToolStatus},
 };
 
 use crate::{conditions::says_the_same, decision::Refusal};
@@ -115,6 +116,28 @@ impl PlainStatus for ImplementationSpecStatus {
         Self {
             synced_at: self.synced_at,
             ..Self::default()
+        }
+    }
+}
+
+impl PlainStatus for ToolStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
+            phase: self.phase.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+impl PlainStatus for ToolRunStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
+            outcome: self.outcome.as_ref().map(plain_outcome),
+            ..self.clone()
         }
     }
 }

@@ -6,7 +6,7 @@ use jangar_api::phase::RunPhase;
 use jangar_controllers::outside::Outside;
 use jangar_engine::settings::LimitSettings;
 use kube::Client;
-use kubelite::store::{Key, Object, Store};
+use kubelite::store::{Collection, Key, Object, Store};
 use serde_json::json;
 use tokio::{
     sync::mpsc,
@@ -21,7 +21,7 @@ use crate::{
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
     temporal::SimTemporal,
-    world::{Definitions, NAMESPACE, Person, World, jobs, objects, pods, runs},
+    world::{Definitions, NAMESPACE, Person, World, all_runs, jobs, objects, pods, tool_runs},
 };
 
 /// The world is at rest when nothing works, nothing has changed and nothing was written for this long. Whatever still waits in a scenario
@@ -265,11 +265,11 @@ impl Story<'_> {
             Step::AwaitGone(run) => self.until(|| self.run(run).is_none()).await,
             Step::Cancel(run) => {
                 let patch = json!({"spec": {"cancel": true}});
-                self.person.merge(&run_path(run), &patch).await;
+                self.person.merge(&self.run_path(run), &patch).await;
             }
             Step::Delete(run) => {
                 let background = json!({"propagationPolicy": "Background"});
-                self.person.delete(&run_path(run), &background).await;
+                self.person.delete(&self.run_path(run), &background).await;
             }
         }
     }
@@ -282,8 +282,28 @@ impl Story<'_> {
         }
     }
 
+    /// The run of this name. No scenario has two of them, of whatever kind.
+    fn find(&self, name: &str) -> Option<(Collection, Object)> {
+        let key = Key::new(NAMESPACE, name);
+        let found = |kind: Collection| {
+            let object = self.store.get(&kind, &key)?;
+            Some((kind, object))
+        };
+        all_runs().into_iter().find_map(found)
+    }
+
+    fn run_path(&self, name: &str) -> String {
+        let is_tool = self.find(name).is_some_and(|(kind, _)| kind == tool_runs());
+        let kind = if is_tool {
+            "tools.proompteng.ai/v1alpha1/namespaces/agents/toolruns"
+        } else {
+            "agents.proompteng.ai/v1alpha1/namespaces/agents/agentruns"
+        };
+        format!("/apis/{kind}/{name}")
+    }
+
     fn run(&self, name: &str) -> Option<RunView> {
-        let object = self.store.get(&runs(), &Key::new(NAMESPACE, name))?;
+        let (_, object) = self.find(name)?;
         let mut seen = self.seen.borrow_mut();
         if let Some((revision, view)) = seen.get(name)
             && *revision == object.revision
@@ -387,10 +407,6 @@ impl Story<'_> {
         }
         found
     }
-}
-
-fn run_path(name: &str) -> String {
-    format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/agentruns/{name}")
 }
 
 fn name(object: &Object) -> String {

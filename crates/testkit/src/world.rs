@@ -37,13 +37,15 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 8] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
     Kind::ImplementationSpec,
     Kind::Memory,
     Kind::VersionControlProvider,
+    Kind::Tool,
+    Kind::ToolRun,
 ];
 
 /// A running API server with a node's controllers.
@@ -124,6 +126,15 @@ impl World {
 /// The collections that matter here.
 pub fn runs() -> Collection {
     Collection::new("agents.proompteng.ai", "agentruns")
+}
+
+pub fn tool_runs() -> Collection {
+    Collection::new("tools.proompteng.ai", "toolruns")
+}
+
+/// Whatever has work done and ends.
+pub fn all_runs() -> [Collection; 2] {
+    [runs(), tool_runs()]
 }
 
 pub fn jobs() -> Collection {

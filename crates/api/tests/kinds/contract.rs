@@ -12,6 +12,8 @@ const ADDED_OPEN: &[(Kind, &str)] = &[
     (Kind::AgentRun, "status.outcome.outputs"),
     (Kind::AgentRun, "status.outcome.usage"),
     (Kind::AgentRun, "status.workflow.steps[].outputs"),
+    (Kind::ToolRun, "status.outcome.outputs"),
+    (Kind::ToolRun, "status.outcome.usage"),
 ];
 
 /// What this implementation adds to the table, for each kind.
@@ -40,6 +42,11 @@ const ADDED: &[(&[Kind], &[&str])] = &[
             "status.retention",
             "status.workflow.steps[].outputs",
         ],
+    ),
+    (&[Kind::Tool], &["spec.secrets", "spec.resources"]),
+    (
+        &[Kind::ToolRun],
+        &["status.cancelDeadline", "status.outcome", "status.specHash"],
     ),
     (&[Kind::Orchestration], &["spec.steps[].continueOnFailure"]),
     (

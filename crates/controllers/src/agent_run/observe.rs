@@ -26,6 +26,7 @@ pub(super) fn observe(
     outside: &Outside,
     claims: &Claims,
 ) -> Observed {
+    let of_run = Term::AgentRun(scene.key.name.clone());
     let references = references(scene, run.as_deref());
     let branch_rivals = run
         .as_deref()
@@ -37,10 +38,10 @@ pub(super) fn observe(
         references,
         run,
         branch_rivals,
-        jobs: scene.jobs(),
+        jobs: scene.jobs(&of_run),
         live_jobs: scene.live_jobs(),
         departed: scene.departed_jobs(),
-        pods: scene.pods(),
+        pods: scene.pods(&of_run),
         keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),
         occupant: scene.learned.occupant.clone(),

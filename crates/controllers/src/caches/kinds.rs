@@ -15,6 +15,7 @@ use jangar_api::{
     labels,
     phase::RunPhase,
     refs::LocalRef,
+    tools::{Tool, ToolRun},
 };
 use jangar_engine::{
     last_sight::LastSight,
@@ -42,8 +43,8 @@ pub trait Cached:
     + 'static
 {
     const KIND: CachedKind;
-    /// Of which objects a copy is kept; all, if absent.
-    const LABEL_SELECTOR: Option<&'static str> = None;
+    /// Of which objects a copy is kept: those that have one of these labels; of all, if there is none.
+    const LABELS: &'static [&'static str] = &[];
 
     /// Whether a copy says who wrote to the object. It says of nobody what they wrote.
     const WRITERS: bool = false;
@@ -75,19 +76,23 @@ pub enum CachedKind {
     ImplementationSpec,
     Memory,
     VersionControlProvider,
+    Tool,
+    ToolRun,
     Job,
     Pod,
 }
 
 impl CachedKind {
     /// All of them, in the order in which their watches start.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::AgentRun,
         Self::Agent,
         Self::AgentProvider,
         Self::ImplementationSpec,
         Self::Memory,
         Self::VersionControlProvider,
+        Self::Tool,
+        Self::ToolRun,
         Self::Job,
         Self::Pod,
     ];
@@ -138,6 +143,8 @@ macro_rules! with_kind {
             ImplementationSpec = jangar_api::agents::implementation_spec::ImplementationSpec,
             Memory = jangar_api::agents::memory::Memory,
             VersionControlProvider = jangar_api::agents::version_control_provider::VersionControlProvider,
+            Tool = jangar_api::tools::Tool,
+            ToolRun = jangar_api::tools::ToolRun,
             Job = k8s_openapi::api::batch::v1::Job,
             Pod = k8s_openapi::api::core::v1::Pod,
         )
@@ -226,9 +233,31 @@ impl Cached for Memory {
     }
 }
 
+impl Cached for Tool {
+    kept_in!(Tool, tools);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for ToolRun {
+    kept_in!(ToolRun, tool_runs);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        let over = phase.is_some_and(RunPhase::is_terminal);
+        let tool = (!over).then(|| Term::Tool(name(&self.spec.tool_ref)));
+        tool.into_iter().collect()
+    }
+}
+
+/// The labels of Jobs and pods that belong to runs. No object has both.
+const RUN_LABELS: &[&str] = &[labels::AGENT_RUN, labels::TOOL_RUN];
+
 impl Cached for Job {
     kept_in!(Job, jobs);
-    const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+    const LABELS: &'static [&'static str] = RUN_LABELS;
     const WRITERS: bool = true;
 
     fn last_sight(&self) -> Option<LastSight> {
@@ -255,7 +284,7 @@ impl Cached for Job {
 
 impl Cached for Pod {
     kept_in!(Pod, pods);
-    const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+    const LABELS: &'static [&'static str] = RUN_LABELS;
 
     fn terms(&self) -> BTreeSet<Term> {
         run_in_label(self.meta())
@@ -311,6 +340,8 @@ fn branch(status: &VcsStatus) -> Option<Term> {
 
 fn run_in_label(metadata: &ObjectMeta) -> BTreeSet<Term> {
     let labels = metadata.labels.as_ref();
-    let run = labels.and_then(|labels| labels.get(labels::AGENT_RUN));
-    run.map(|name| Term::AgentRun(name.clone())).into_iter().collect()
+    let named = |label: &str| labels.and_then(|labels| labels.get(label)).cloned();
+    let agent_run = named(labels::AGENT_RUN).map(Term::AgentRun);
+    let tool_run = named(labels::TOOL_RUN).map(Term::ToolRun);
+    agent_run.into_iter().chain(tool_run).collect()
 }

@@ -13,10 +13,13 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use jangar_api::agents::{
-    agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
-    implementation_spec::ImplementationSpec, memory::Memory,
-    version_control_provider::VersionControlProvider,
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpec, memory::Memory,
+        version_control_provider::VersionControlProvider,
+    },
+    tools::{Tool, ToolRun},
 };
 use jangar_engine::{
     decision::{Key, Uid},
@@ -34,7 +37,7 @@ pub use self::{
     version::ResourceVersion,
 };
 pub(crate) use self::{
-    cache::{key_of, uid_of},
+    cache::{key_of, label_of, uid_of},
     kinds::{has_ended, implementation_names, with_kind},
     watch::spawn_watches,
 };
@@ -48,6 +51,8 @@ pub struct Caches {
     pub implementation_specs: Cache<ImplementationSpec>,
     pub memories: Cache<Memory>,
     pub version_control_providers: Cache<VersionControlProvider>,
+    pub tools: Cache<Tool>,
+    pub tool_runs: Cache<ToolRun>,
     pub jobs: Cache<Job>,
     pub pods: Cache<Pod>,
 }
@@ -68,14 +73,16 @@ impl Caches {
             implementation_specs: Cache::new(scopes),
             memories: Cache::new(scopes),
             version_control_providers: Cache::new(vcs),
+            tools: Cache::new(scopes),
+            tool_runs: Cache::new(scopes),
             jobs: Cache::new(scopes),
             pods: Cache::new(scopes),
         }
     }
 
     /// Takes in what a watch says.
-    pub(crate) fn apply<K: Cached>(&mut self, scope: &Scope, event: Event<Delivered<K>>) -> Applied {
-        K::cache_mut(self).apply(scope, event)
+    pub(crate) fn apply<K: Cached>(&mut self, feed: &Feed, event: Event<Delivered<K>>) -> Applied {
+        K::cache_mut(self).apply(feed, event)
     }
 
     /// Whether every first list is complete. Before that, nothing can be decided.
@@ -87,6 +94,8 @@ impl Caches {
             implementation_specs,
             memories,
             version_control_providers,
+            tools,
+            tool_runs,
             jobs,
             pods,
         } = self;
@@ -96,12 +105,38 @@ impl Caches {
             && implementation_specs.is_ready()
             && memories.is_ready()
             && version_control_providers.is_ready()
+            && tools.is_ready()
+            && tool_runs.is_ready()
             && jobs.is_ready()
             && pods.is_ready()
     }
 }
 
-/// What one watch covers.
+/// What one watch brings.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Feed {
+    pub scope: Scope,
+    /// Only objects that have this label. A watch cannot ask for one label or another, so that each has a watch of its own.
+    pub label: Option<&'static str>,
+}
+
+impl Feed {
+    /// The watches of a kind that cover these scopes.
+    pub(crate) fn of<K: Cached>(scopes: &BTreeSet<Scope>) -> impl Iterator<Item = Self> {
+        let labels = K::LABELS.iter().copied().map(Some);
+        let all = K::LABELS.is_empty().then_some(None);
+        let labels = labels.chain(all);
+        scopes.iter().flat_map(move |scope| {
+            let scope = scope.clone();
+            labels.clone().map(move |label| Self {
+                scope: scope.clone(),
+                label,
+            })
+        })
+    }
+}
+
+/// Where a watch looks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     All,
@@ -188,9 +223,9 @@ impl World {
     }
 
     /// Takes in what a watch says, and returns what could not be read of it.
-    fn apply<K: Cached>(&self, scope: &Scope, event: Event<Delivered<K>>) -> Vec<Unreadable> {
+    fn apply<K: Cached>(&self, feed: &Feed, event: Event<Delivered<K>>) -> Vec<Unreadable> {
         let mut caches = self.writable();
-        let Applied { changes, unreadable } = caches.apply(scope, event);
+        let Applied { changes, unreadable } = caches.apply(feed, event);
         self.tell(&caches, &changes);
         drop(caches);
         self.changed.notify_waiters();

@@ -5,10 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use jangar_api::agents::{
-    agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
-    implementation_spec::ImplementationSpec, memory::Memory,
-    version_control_provider::VersionControlProvider,
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpec, memory::Memory,
+        version_control_provider::VersionControlProvider,
+    },
+    tools::{Tool, ToolRun},
 };
 use jangar_engine::{
     decision::{
@@ -29,6 +32,8 @@ pub struct Learned {
     pub implementation_specs: Overlay<ImplementationSpec>,
     pub memories: Overlay<Memory>,
     pub version_control_providers: Overlay<VersionControlProvider>,
+    pub tools: Overlay<Tool>,
+    pub tool_runs: Overlay<ToolRun>,
     pub jobs: Overlay<Job>,
     pub pods: Overlay<Pod>,
     /// The names of the pods that a live list found for a Job, by the Job's UID.

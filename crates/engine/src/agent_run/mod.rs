@@ -4,53 +4,30 @@
 //!
 //! | the run | module |
 //! |---|---|
-//! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
-//! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
-//! | is done by an endpoint of somebody's own | `custom`, from here to its end |
-//! | is done by a workflow of a Temporal server | `temporal`, from here to its end |
-//! | is asked to stop | `cancel` |
-//! | was given up while its pod is there | `abort` |
-//! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
-//! | has none yet | `start`: `references`, `version_control`, its `admission` by the queue, and the Job of the next attempt |
+//! | is done by an endpoint of somebody's own | `custom`, to its end |
+//! | is done by a workflow of a Temporal server | `temporal`, to its end |
+//! | has no Job yet | `start`: `references`, `version_control`, its `admission` by the queue, and the Job of the next attempt |
+//! | has a Job, had one, or is being stopped | [`life`](crate::life), which it has in common with ToolRuns |
 //!
-//! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time; `task` is the piece of
-//! work that a run is at, and a run of the runtime `job` has one that is all of it. `steps` says whether steps make sense and
-//! what they get from each other, `progress` shows where they stand.
-//!
-//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
-//! known of a Job that went, `hold` keeps a run that has something outside, `next_status` writes the status, and `attempt` is
-//! what the status remembers of Jobs.
+//! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time. `steps` says whether steps
+//! make sense and what they get from each other. `hold` keeps a run that has something outside, and `kind` is what AgentRuns have
+//! of their own in all that they have in common.
 
-mod abort;
 mod admission;
 mod artifacts;
-mod attempt;
-mod cancel;
 mod custom;
-mod evidence;
-mod finished;
-mod follow;
 mod hold;
-mod jobs;
-mod leftovers;
-mod next_status;
-mod outcome;
-mod progress;
+mod kind;
 mod references;
-mod retry;
 mod spec_hash;
 mod stamp;
 mod start;
 mod steps;
-mod task;
 mod temporal;
 #[cfg(test)]
 mod tests;
 mod token;
-mod unreachable;
-mod vanished;
 mod version_control;
-mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,29 +44,30 @@ use jangar_api::{
         version_control_provider::VersionControlProvider,
     },
     phase::RunPhase,
-    reason::Reason,
 };
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
-use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
 pub use self::{
     custom::receipt,
     spec_hash::spec_hash,
     version_control::{providers_needed, wanted_branches},
 };
+pub use crate::life::Standing;
 use crate::{
     custom::call::Outside,
-    decision::{
-        Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, TokenSight, Uid,
-    },
-    job::{self, Place},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, TokenSight, Uid},
     last_sight::LastSight,
+    life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, task},
     queue::Answer,
     settings::Settings,
     vcs::WantedBranch,
-    waiting::Waiting,
 };
+
+/// An AgentRun that is there, and all that a decision about it depends on.
+type Situation<'a> = life::Situation<'a, AgentRun>;
+/// The next status of an AgentRun while it is made.
+type NextStatus<'a> = life::next_status::NextStatus<'a, AgentRun>;
 
 /// What is known about a run at the moment of a decision.
 #[derive(Clone, Debug)]
@@ -123,21 +101,6 @@ pub struct Observed {
     pub tokens: BTreeMap<String, TokenSight>,
 }
 
-impl Observed {
-    /// The pods of one Job, however they are known.
-    fn pods_of(&self, job: &Uid) -> PodSight {
-        self.pods
-            .get(job)
-            .cloned()
-            .unwrap_or_else(|| PodSight::Cached(Vec::new()))
-    }
-
-    /// Whether the API server itself said that there is no Job of this name.
-    fn is_absent(&self, job: &str) -> bool {
-        self.live_jobs.contains(job) && !self.jobs.contains_key(job)
-    }
-}
-
 /// The objects that a run refers to, directly or through another one. One that nothing refers to is `None`.
 #[derive(Clone, Debug)]
 pub struct References {
@@ -153,26 +116,11 @@ pub struct References {
     pub vcs: BTreeMap<String, Sight<VersionControlProvider>>,
 }
 
-/// A run that is there, and all that a decision about it depends on.
-struct Situation<'a> {
-    observed: &'a Observed,
-    run: &'a AgentRun,
-    uid: Uid,
-    /// The status as it was written last.
-    status: &'a AgentRunStatus,
-    /// What the status remembers of Jobs.
-    attempt: Attempt,
-    /// What the run is at.
-    task: Task<'a>,
-    settings: &'a Settings,
-    now: Timestamp,
-}
-
 /// What to do about a run.
 pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<AgentRunStatus> {
     // Finer than anybody needs, and shorter to read.
     let now = now.round(Unit::Millisecond).unwrap_or(now);
-    let leftovers = match leftovers::clean_up(observed, settings, now) {
+    let leftovers = match leftovers::clean_up(&AgentRun::seen(observed), settings, now) {
         Ok(mut plan) => {
             token::revoked_with_jobs(observed, &mut plan);
             plan
@@ -191,30 +139,24 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
     let decision = if deleting {
-        situation.farewell()
+        farewell(&situation)
+    } else if status.phase.as_ref().is_some_and(RunPhase::is_terminal) {
+        finished::plan(&situation)
+    } else if custom::applies(&situation) {
+        custom::plan(&situation)
+    } else if temporal::applies(&situation) {
+        temporal::plan(&situation)
     } else {
         situation.decide()
     };
-    match decision {
+    let decision = match decision {
         Decision::Act(mut plan) => {
             token::revoked_with_jobs(observed, &mut plan);
-            plan.effects.splice(0..0, leftovers.effects);
-            plan.notices.extend(leftovers.notices);
-            plan.wake_at = leftovers::sooner(plan.wake_at, leftovers.wake_at);
             Decision::Act(plan)
         }
         look @ Decision::Look(_) => look,
-    }
-}
-
-/// Why a run waits, as far as that can be told from what is observed.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
-    /// It cannot be told before these are answered.
-    Unsure(BTreeSet<Question>),
-    Waits(Box<Waiting>),
-    /// It works, or has ended, or is about to go on.
-    Goes,
+    };
+    life::after_leftovers(decision, leftovers)
 }
 
 /// Answers "why is it waiting?". Nothing is written for it.
@@ -229,10 +171,7 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     };
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
-    let phase = status.phase.as_ref();
-    let stopping = run.spec.stop.is_requested() && settings.runs.cancel_enabled;
-    let over = phase.is_some_and(|phase| phase.is_terminal() || *phase == RunPhase::Cancelling);
-    if over || stopping || abort::reason(&situation).is_some() {
+    if situation.is_ending() {
         return Standing::Goes;
     }
     if custom::applies(&situation) {
@@ -241,7 +180,7 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     if temporal::applies(&situation) {
         return temporal::standing(&situation);
     }
-    follow::standing(&situation)
+    situation.standing()
 }
 
 /// The runtime of a run. What it was accepted as counts, not what somebody made of its spec since.
@@ -251,148 +190,13 @@ fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
     accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
 }
 
-/// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
-/// never made twice, and a step that a later one has followed is over.
-fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Attempt {
-    let is_of_run = |place: &Place| Task::numbered(run, place.step).is_some();
-    let unbegun = || {
-        let first = Task::first(run).number();
-        Attempt::at(Place {
-            step: first,
-            attempt: 0,
-        })
-    };
-    let remembered = Some(Attempt::remembered(status))
-        .filter(|attempt| is_of_run(&attempt.place()))
-        .unwrap_or_else(unbegun);
-    let made = jobs::of_run(observed, run)
-        .filter_map(|job| jobs::place(job))
-        .filter(is_of_run)
-        .max();
-    match made {
-        Some(place) if place.step > remembered.step => Attempt::at(place),
-        Some(place) if place > remembered.place() => Attempt {
-            number: place.attempt,
-            job: None,
-            first_seen: None,
-            ..remembered
-        },
-        Some(_) | None => remembered,
-    }
-}
-
-impl<'a> Situation<'a> {
-    fn of(
-        observed: &'a Observed,
-        run: &'a AgentRun,
-        status: &'a AgentRunStatus,
-        settings: &'a Settings,
-        now: Timestamp,
-    ) -> Self {
-        let attempt = attempt(observed, run, status);
-        Self {
-            observed,
-            run,
-            uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
-            status,
-            task: Task::numbered(run, attempt.step).unwrap_or(Task::Whole),
-            attempt,
-            settings,
-            now,
-        }
-    }
-
-    fn decide(&self) -> Decision<AgentRunStatus> {
-        let phase = self.status.phase.as_ref();
-        if phase.is_some_and(RunPhase::is_terminal) {
-            return finished::plan(self);
-        }
-        if custom::applies(self) {
-            return custom::plan(self);
-        }
-        if temporal::applies(self) {
-            return temporal::plan(self);
-        }
-        let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
-        // One that has begun goes on, whatever the settings say by now.
-        if phase == Some(&RunPhase::Cancelling) || requested {
-            return cancel::plan(self);
-        }
-        if let Some(reason) = abort::reason(self) {
-            return abort::plan(self, reason);
-        }
-        follow::plan(self)
-    }
-
-    /// The run was deleted, and may still have something outside.
-    fn farewell(&self) -> Decision<AgentRunStatus> {
-        if custom::applies(self) {
-            custom::farewell(self)
-        } else if temporal::applies(self) {
-            temporal::farewell(self)
-        } else {
-            token::farewell(self)
-        }
-    }
-
-    /// The status, ready to be changed.
-    fn next_status(&self) -> NextStatus<'_> {
-        let mut next = NextStatus::of(self.run, self.status, self.settings, self.now);
-        if !self.settings.runs.immutability_enforced
-            && !next.is_warned()
-            && let Some(message) = abort::edited(self)
-        {
-            next.warn(&Reason::SpecImmutableViolation, &message);
-        }
-        self.answer_disabled_cancel(&mut next);
-        next
-    }
-
-    /// A cancel that the settings do not allow is answered, and changes nothing. It is honoured when they do.
-    fn answer_disabled_cancel(&self, next: &mut NextStatus<'_>) {
-        let stands = self.status.phase.as_ref();
-        let open = stands.is_none_or(|phase| !phase.is_terminal() && *phase != RunPhase::Cancelling);
-        if open && self.run.spec.stop.is_requested() && !self.settings.runs.cancel_enabled {
-            next.not_cancelled(
-                &Reason::CancelDisabled,
-                "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \
-                 to true, or delete the run",
-            );
-        }
-    }
-
-    /// The name of the Job of the current attempt.
-    fn job_name(&self) -> String {
-        job::name(&self.observed.key.name, self.attempt.current_place()).into()
-    }
-
-    /// The Jobs of this run whose end is not recorded.
-    fn unfinished_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
-        let current = self.job_name();
-        self.own_jobs()
-            .filter(move |job| jobs::is_held(job) || job.metadata.name.as_ref() == Some(&current))
-    }
-
-    /// The Jobs of this run, without those of earlier attempts and steps, which `leftovers` sees to.
-    fn own_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
-        jobs::of_run(self.observed, self.run)
-            .filter(|job| jobs::place(job).is_none_or(|place| place >= self.attempt.place()))
-    }
-
-    /// How many attempts the current step has in all: as it says itself, or as its Job was made for.
-    fn attempts_allowed(&self, job: Option<&Job>) -> u32 {
-        let agent = self.observed.references.agent.seen();
-        let by_settings =
-            || job::attempts_allowed(self.run, agent.map(AsRef::as_ref), self.settings).unwrap_or(1);
-        self.task
-            .attempts()
-            .unwrap_or_else(|| job.map_or_else(by_settings, |job| Stamp::of(job).attempts_allowed))
-    }
-
-    /// The Job of the current attempt, if it is there.
-    fn current_job(&self) -> Option<&Arc<Job>> {
-        let name = self.job_name();
-        self.own_jobs()
-            .find(|job| job.metadata.name.as_ref() == Some(&name))
+/// The run was deleted, and may still have something outside.
+fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    if custom::applies(situation) {
+        custom::farewell(situation)
+    } else if temporal::applies(situation) {
+        temporal::farewell(situation)
+    } else {
+        token::farewell(situation)
     }
 }

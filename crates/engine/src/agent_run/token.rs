@@ -4,7 +4,10 @@
 //! it starts, and as a file that Kubernetes brings up to date when the token is renewed. Kubernetes removes the Secret as soon
 //! as the run is gone, and the token would work on; so the run is held for as long as it may have one.
 
-use jangar_api::{agents::agent_run::AgentRunStatus, labels, values};
+use jangar_api::{
+    agents::agent_run::{AgentRun, AgentRunStatus},
+    labels, values,
+};
 use jiff::{Span, Timestamp};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Secret},
@@ -198,7 +201,7 @@ pub(super) fn revoked_with_jobs(observed: &Observed, plan: &mut Plan<AgentRunSta
         {
             effects.push(Effect::RevokeToken {
                 secret: token.secret,
-                run: jobs::owner_run(found, &observed.key.name),
+                run: jobs::owner_run::<AgentRun>(found, &observed.key.name),
             });
         }
         effects.push(effect);
@@ -221,7 +224,7 @@ pub(super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     if let Some(question) = leftovers::unsure_of_job(situation) {
         return Decision::look(question);
     }
-    if jobs::of_run(situation.observed, situation.run).any(|job| jobs::is_held(job)) {
+    if jobs::of_run(&situation.seen, situation.run).any(|job| jobs::is_held(job)) {
         // They are leftovers, and stopped as such.
         return Decision::Act(Plan::nothing());
     }

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     decision::{Rejection, Sight, TokenSight},
     job::{self, Place},
+    life,
     vcs::{self, Begun, Credentials, Request, Resolution, Unclear, VcsStamp, WantedBranch},
     waiting::Remedy,
 };
@@ -61,7 +62,7 @@ pub fn wanted_branches(run: &AgentRun, references: &References) -> BTreeSet<Want
 }
 
 fn tasks(run: &AgentRun) -> impl Iterator<Item = Task<'_>> {
-    Task::first(run).onwards(run)
+    life::first_task(run).onwards(run)
 }
 
 /// What a task is about, as far as it is known.

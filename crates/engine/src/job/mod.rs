@@ -18,6 +18,7 @@
 //! | `volumes` | what is mounted where |
 //! | `scheduling` | where the pod may run |
 //! | `pod` | the pod itself |
+//! | `tool` | the Job of a ToolRun, which needs less |
 //!
 //! What the pod is told about its repository comes from [`vcs`](crate::vcs).
 
@@ -34,6 +35,7 @@ mod prompt;
 mod scheduling;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tool;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -78,6 +80,7 @@ pub use self::{
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
+    tool::{CONTAINER as TOOL_CONTAINER, ToolJobRequest, build as build_tool, check_tool, tool_attempts},
 };
 pub(crate) use self::{
     contract::Metadata,
@@ -160,8 +163,8 @@ struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    fn of(run: &'a AgentRun) -> Result<Self, Rejection> {
-        let metadata = &run.metadata;
+    fn of(run: &'a impl Resource) -> Result<Self, Rejection> {
+        let metadata = run.meta();
         let (Some(name), Some(uid), Some(namespace)) = (&metadata.name, &metadata.uid, &metadata.namespace)
         else {
             return Err(Rejection::new(
@@ -220,7 +223,7 @@ pub fn check_run(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
 
 /// Says what is wrong with a run by itself, whatever executes it.
 pub fn check_any_runtime(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
-    policy::parameters(run)?;
+    policy::parameters(&run.spec.parameters, "the implementation")?;
     policy::labels(run, &settings.policy)
 }
 
@@ -239,7 +242,7 @@ pub fn check_contract(
 fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, RuntimeConfig), Rejection> {
     check_any_runtime(run, settings)?;
     let image = policy::image(run, settings)?;
-    let config = RuntimeConfig::read(run)?;
+    let config = RuntimeConfig::of_run(run)?;
     privilege::check(&config, &settings.policy)?;
     Ok((image, config))
 }
@@ -251,7 +254,7 @@ pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result
         RuntimeType::Temporal | RuntimeType::Custom
     ) {
         // Without a pod there is neither an image nor a service account.
-        return policy::secrets_allowed(run, agent, &RuntimeConfig::read(run)?);
+        return policy::secrets_allowed(run, agent, &RuntimeConfig::of_run(run)?);
     }
     let (_, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
@@ -323,21 +326,29 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let (pod, pod_fields) = pod::spec(request, identity.name, parts, &settings.runner)?;
     let (annotations, config_map) = match store {
         Store::Annotations(annotations) => (Some(annotations), None),
-        Store::ConfigMap(data) => (None, Some(config_map_of(request, identity, config_map, data))),
+        Store::ConfigMap(data) => {
+            let metadata = object_metadata(request, identity, config_map);
+            (None, Some(config_map_of(metadata, data)))
+        }
     };
     let mut metadata = object_metadata(request, identity, name(identity.name, request.place));
-    metadata.finalizers = settings
-        .safeguards
-        .job_finalizer
-        .then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()]);
+    metadata.finalizers = finalizers(settings);
+    let too_large =
+        "shorten spec.envTemplate of the AgentProvider or spec.env of the Agent, and let the agent";
     Ok(BuiltJob {
-        job: bounded(job(metadata, annotations, pod))?,
+        job: bounded(job(metadata, annotations, pod), too_large)?,
         pod_fields,
         config_map,
         contract,
         system_prompt_hash: prompt.hash(),
         system_prompt_source: prompt.source(),
     })
+}
+
+/// What holds a Job until its end is recorded.
+fn finalizers(settings: &Settings) -> Option<Vec<String>> {
+    let held = settings.safeguards.job_finalizer;
+    held.then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()])
 }
 
 /// Where the implementation stands, for messages.
@@ -390,11 +401,11 @@ fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) 
 }
 
 /// What an object says that belongs to a run.
-pub(crate) fn owned_by(run: &AgentRun) -> OwnerReference {
-    let metadata = &run.metadata;
+pub(crate) fn owned_by<R: Resource<DynamicType = ()>>(run: &R) -> OwnerReference {
+    let metadata = run.meta();
     OwnerReference {
-        api_version: AgentRun::api_version(&()).into_owned(),
-        kind: AgentRun::kind(&()).into_owned(),
+        api_version: R::api_version(&()).into_owned(),
+        kind: R::kind(&()).into_owned(),
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         controller: Some(true),
@@ -426,14 +437,9 @@ fn object_labels(request: &JobRequest<'_>, run: Identity<'_>) -> BTreeMap<String
     labels
 }
 
-fn config_map_of(
-    request: &JobRequest<'_>,
-    run: Identity<'_>,
-    name: DnsLabel,
-    data: BTreeMap<String, String>,
-) -> ConfigMap {
+fn config_map_of(metadata: ObjectMeta, data: BTreeMap<String, String>) -> ConfigMap {
     ConfigMap {
-        metadata: object_metadata(request, run, name),
+        metadata,
         data: Some(data),
         // It belongs to one attempt, and nodes need not watch what cannot change.
         immutable: Some(true),
@@ -480,7 +486,7 @@ fn job(metadata: ObjectMeta, annotations: Option<BTreeMap<String, String>>, pod:
 }
 
 /// Refuses a Job that the API server could not store.
-fn bounded(job: Job) -> Result<Job, Rejection> {
+fn bounded(job: Job, remedy: &str) -> Result<Job, Rejection> {
     let bytes = serde_json::to_vec(&job).map(|json| json.len()).map_err(|error| {
         Rejection::new(
             Reason::SubmitFailed,
@@ -491,8 +497,7 @@ fn bounded(job: Job) -> Result<Job, Rejection> {
         return Err(Rejection::new(
             Reason::InputsTooLarge,
             format!(
-                "the Job would have {bytes} bytes, and {JOB_MAX_BYTES} are allowed: shorten spec.envTemplate of the \
-                 AgentProvider or spec.env of the Agent, and let the agent read large values from {}",
+                "the Job would have {bytes} bytes, and {JOB_MAX_BYTES} are allowed: {remedy} read large values from {}",
                 paths::RUN_DOCUMENT
             ),
         ));

@@ -20,5 +20,6 @@ mod pods;
 mod process;
 mod release_jobs;
 mod start;
+mod tools;
 mod version_control;
 mod workflows;

@@ -5,6 +5,7 @@ mod queue;
 mod retention;
 mod runs;
 mod temporal;
+mod tools;
 mod version_control;
 mod workflows;
 
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Scenario> {
         custom::all(),
         temporal::all(),
         version_control::all(),
+        tools::all(),
     ]
     .concat()
 }
@@ -74,7 +76,7 @@ impl Place {
 /// One thing that somebody does, or waits for.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Creates an object, given the plural of its kind.
+    /// Creates an object, given the plural of its kind. Runs have names of their own, whatever their kind.
     Create(&'static str, Value),
     Wait(Duration),
     /// Waits until the work of an attempt has started.

@@ -44,6 +44,8 @@ async fn they_wait_for_their_kinds_and_say_which() {
             "implementationspecs.agents.proompteng.ai",
             "memories.agents.proompteng.ai",
             "versioncontrolproviders.agents.proompteng.ai",
+            "tools.tools.proompteng.ai",
+            "toolruns.tools.proompteng.ai",
         ]
     );
     install_kinds(&cluster).await;

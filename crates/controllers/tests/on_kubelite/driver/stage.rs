@@ -306,6 +306,8 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
         Kind::ImplementationSpec,
         Kind::Memory,
         Kind::VersionControlProvider,
+        Kind::Tool,
+        Kind::ToolRun,
     ] {
         definitions
             .create(&PostParams::default(), &kind.crd())

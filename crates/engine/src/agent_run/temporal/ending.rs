@@ -117,6 +117,7 @@ fn succeed(situation: &Situation<'_>, record: &Record, returned: &Returned) -> D
         report,
         artifacts,
         delivery: None,
+        words: None,
     };
     follow::succeed(situation, next, &ending)
 }

@@ -244,6 +244,7 @@ impl World {
                 self.observed.references.vcs.insert(name.clone(), Sight::Absent);
             }
             Question::Delivery(_) => panic!("no run waits for a forge"),
+            Question::Tool(name) => panic!("an AgentRun asks for Tool {name}"),
             Question::Slot { .. } => {
                 let granted = Answer::Granted { at: self.now };
                 let answer = self.answers.pop_front().unwrap_or(granted);
