@@ -194,6 +194,16 @@ string_enum! {
         MissingDependency,
         InvalidDependency,
         DependencyCycle,
+        /// A field of a step has the wrong form; the message names it.
+        InvalidStep,
+        /// The condition of a step cannot be read, or not be evaluated.
+        InvalidCondition,
+        /// The steps are more than the status of a run can hold; the message has the numbers.
+        OrchestrationTooLarge,
+        /// The Orchestration that a run refers to is there, and is wrong.
+        InvalidOrchestration,
+        /// An orchestration runs itself, directly or through another one, or they are nested too deeply.
+        RecursionRefused,
 
         // How a step of an orchestration ended.
         StepFailed,
@@ -215,6 +225,23 @@ string_enum! {
         DependencySkipped,
         /// Skipped: a step it depends on was cancelled.
         DependencyCancelled,
+        /// Skipped: its own condition is false.
+        ConditionFalse,
+        /// Skipped or cancelled: another step failed, and the run is to fail fast, or has run out of time.
+        RunStopping,
+        /// Skipped or cancelled: the run was cancelled.
+        RunCancelled,
+        /// What the step gave back is more than the status can hold.
+        OutputsTooLarge,
+        /// The API server refused the child of the step; the message has its words.
+        ChildRejected,
+        /// The step waits for an approval.
+        ApprovalPending,
+        /// The gate was decided because nobody did in time.
+        ApprovalExpired,
+        MissingApprovalPolicy,
+        /// The step waits for a signal.
+        SignalPending,
 
         // Cancel.
         /// The deadline passed with pods still alive; the message names them, and their removal goes on.

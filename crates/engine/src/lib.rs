@@ -8,7 +8,7 @@
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
 //! run, [`job`], which makes the Job of one attempt, and [`custom`], the words for work that is done elsewhere. [`agent`],
 //! [`agent_provider`] and [`implementation_spec`] are small and show the shape of every kind. [`queue`] decides across runs which
-//! of them may start. What they stand on:
+//! of them may start. [`orchestration`] says what a graph of steps means. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence;
@@ -26,6 +26,7 @@ pub mod decision;
 pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;
+pub mod orchestration;
 pub mod plain_status;
 pub mod queue;
 pub mod retention;

@@ -12,6 +12,7 @@ const ADDED_OPEN: &[(Kind, &str)] = &[
     (Kind::AgentRun, "status.outcome.outputs"),
     (Kind::AgentRun, "status.outcome.usage"),
     (Kind::AgentRun, "status.workflow.steps[].outputs"),
+    (Kind::OrchestrationRun, "status.definition.steps[]"),
 ];
 
 /// What this implementation adds to the table, for each kind.
@@ -41,11 +42,33 @@ const ADDED: &[(&[Kind], &[&str])] = &[
             "status.workflow.steps[].outputs",
         ],
     ),
-    (&[Kind::Orchestration], &["spec.steps[].continueOnFailure"]),
+    (
+        &[Kind::Orchestration],
+        &["spec.steps[].continueOnFailure", "spec.steps[].when"],
+    ),
     (
         &[Kind::OrchestrationRun],
-        &["status.stepStatuses[].reason", "status.stepStatuses[].causedBy"],
+        &[
+            "spec.failurePolicy",
+            "spec.timeoutSeconds",
+            "status.approvals",
+            "status.cancelDeadline",
+            "status.cancelReceipt",
+            "status.definition",
+            "status.stepStatuses[].reason",
+            "status.stepStatuses[].causedBy",
+            "status.stepStatuses[].waitsFor",
+        ],
     ),
+    (
+        &[Kind::ApprovalPolicy],
+        &[
+            "spec.requiredApprovals",
+            "spec.allowCreator",
+            "spec.expiresAfterSeconds",
+        ],
+    ),
+    (&[Kind::SignalDelivery], &["status.consumedBy"]),
 ];
 
 struct Row<'a> {
