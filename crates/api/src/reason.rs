@@ -200,8 +200,6 @@ string_enum! {
         InvalidCondition,
         /// The steps are more than the status of a run can hold; the message has the numbers.
         OrchestrationTooLarge,
-        /// The Orchestration that a run refers to is there, and is wrong.
-        InvalidOrchestration,
         /// An orchestration runs itself, directly or through another one, or they are nested too deeply.
         RecursionRefused,
 
@@ -231,8 +229,6 @@ string_enum! {
         RunStopping,
         /// Skipped or cancelled: the run was cancelled.
         RunCancelled,
-        /// What the step gave back is more than the status can hold.
-        OutputsTooLarge,
         /// The API server refused the child of the step; the message has its words.
         ChildRejected,
         /// The step waits for an approval.

@@ -19,6 +19,7 @@
 pub mod agent;
 pub mod agent_provider;
 pub mod agent_run;
+pub mod approval;
 pub mod as_given;
 pub mod conditions;
 pub mod custom;
@@ -27,6 +28,8 @@ pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;
 pub mod orchestration;
+pub mod orchestration_run;
+pub mod parent;
 pub mod plain_status;
 pub mod queue;
 pub mod retention;

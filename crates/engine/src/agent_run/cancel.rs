@@ -11,7 +11,10 @@ use super::{
     NextStatus, Situation, follow, jobs,
     leftovers::{self, Stopping, after, sooner},
 };
-use crate::decision::{Decision, Effect, Plan};
+use crate::{
+    decision::{Decision, Effect, Plan},
+    parent,
+};
 
 /// What is kept of the time for a cancel, so that a pod that was killed can also be seen to be gone.
 const CONFIRMATION: Duration = Duration::from_secs(10);
@@ -28,7 +31,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     let deadline = situation
         .status
         .cancel_deadline
-        .map_or_else(|| after(situation.now, timeout), |at| at.0);
+        .map_or_else(
+            || parent::cancel_deadline(&situation.run.metadata, timeout, situation.now),
+            |at| at.0,
+        );
     match leftovers::stop_run(situation) {
         Stopping::Unsure(question) => Decision::look(question),
         Stopping::Stopped => cancelled(

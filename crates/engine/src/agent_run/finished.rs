@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     decision::{Decision, Effect, Plan},
+    parent,
     retention::{Retain, run_retention},
 };
 
@@ -52,7 +53,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
                 .push(leftovers::let_go(job, situation.run, situation.settings)),
         }
     }
-    if custom::is_held(situation.run) && plan.status.is_none() {
+    if parent::is_held(&situation.run.metadata) {
+        // The controller of its parent lets it go.
+        held = true;
+    } else if custom::is_held(situation.run) && plan.status.is_none() {
         held = true;
         plan.effects.push(custom::let_go(situation.run));
     }

@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use super::{Observed, Situation, attempt::Attempt, jobs};
 use crate::{
     decision::{Effect, Notice, Plan, PodSight, Question, Severity, Uid},
-    job,
+    job, parent,
     settings::Settings,
 };
 
@@ -39,7 +39,7 @@ pub(super) fn clean_up(
     let alive = observed
         .run
         .as_ref()
-        .filter(|run| !jobs::is_deleting(run.as_ref()));
+        .filter(|run| !jobs::is_deleting(run.as_ref()) || parent::is_held(&run.metadata));
     let mut plan = Plan::nothing();
     for job in observed.jobs.values().filter(|job| jobs::is_held(job)) {
         let owner = jobs::owner_run(job, &observed.key.name);

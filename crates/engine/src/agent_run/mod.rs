@@ -72,6 +72,7 @@ use crate::{
     decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, Uid},
     job::{self, Place},
     last_sight::LastSight,
+    parent,
     queue::Answer,
     settings::Settings,
     waiting::Waiting,
@@ -159,14 +160,15 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         return Decision::Act(leftovers);
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
-    if deleting && !custom::is_held(run) {
+    let under_parent = parent::is_deleted_under_parent(&run.metadata);
+    if deleting && !custom::is_held(run) && !under_parent {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
-    let decision = if deleting {
+    let decision = if deleting && !under_parent {
         custom::farewell(&situation)
     } else {
         situation.decide()
@@ -276,6 +278,7 @@ impl<'a> Situation<'a> {
             return custom::plan(self);
         }
         let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
+        let requested = requested || parent::is_deleted_under_parent(&self.run.metadata);
         // One that has begun goes on, whatever the settings say by now.
         if phase == Some(&RunPhase::Cancelling) || requested {
             return cancel::plan(self);

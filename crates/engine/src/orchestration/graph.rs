@@ -1,6 +1,6 @@
 //! The steps of an orchestration as a graph. There is no way to make one that is wrong: [`read`](super::read) makes it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jangar_api::orchestration::Step;
 
@@ -37,6 +37,7 @@ pub struct Graph {
     /// Every step after all that it depends on; of several that could come next, the first in the list.
     order: Vec<StepId>,
     above: Vec<Bits>,
+    by_name: BTreeMap<String, StepId>,
 }
 
 impl Graph {
@@ -47,7 +48,17 @@ impl Graph {
                 .get(step.0)
                 .map_or(&[][..], |node| node.dependencies.as_slice())
         });
-        Self { nodes, order, above }
+        let by_name = nodes
+            .iter()
+            .enumerate()
+            .map(|(position, node)| (node.name.clone(), StepId(position)))
+            .collect();
+        Self {
+            nodes,
+            order,
+            above,
+            by_name,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -82,7 +93,7 @@ impl Graph {
     }
 
     pub fn find(&self, name: &str) -> Option<StepId> {
-        self.nodes.iter().position(|node| node.name == name).map(StepId)
+        self.by_name.get(name).copied()
     }
 
     /// The steps that this one depends on, directly or further up, in the order of the list.

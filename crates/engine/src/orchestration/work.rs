@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jangar_api::{
-    agents::agent_run::{AgentRunSpec, RuntimeType},
+    agents::agent_run::{AgentRunSpec, RuntimeType, Workflow, WorkflowStep},
     orchestration::{Step, StepKind},
     refs::OptionalRef,
 };
@@ -200,6 +200,14 @@ fn agent_run(step: &Step) -> Result<Work, Vec<String>> {
              implementation.inline"
                 .to_owned(),
         );
+    }
+    let mut spec = spec;
+    if spec.runtime.type_ == RuntimeType::Workflow && spec.workflow.is_none() {
+        let main = WorkflowStep {
+            name: "main".to_owned(),
+            ..WorkflowStep::default()
+        };
+        spec.workflow = Some(Workflow { steps: vec![main] });
     }
     if mistakes.is_empty() {
         Ok(Work::AgentRun(Box::new(spec)))

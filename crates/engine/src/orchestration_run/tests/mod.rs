@@ -1,0 +1,1 @@
+//! The decisions about a run, as plans.
