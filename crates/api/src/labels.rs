@@ -34,6 +34,10 @@ pub const ATTEMPTS: &str = "agents.proompteng.ai/attempts";
 pub const SYSTEM_PROMPT_HASH: &str = "agents.proompteng.ai/system-prompt-hash";
 /// Annotation on a Job: what the implementation asked the run to know, as JSON.
 pub const CONTRACT: &str = "agents.proompteng.ai/contract";
+/// Annotation on the Job of a ToolRun: how many seconds it may take; absent, as many as it likes.
+pub const TIMEOUT_SECONDS: &str = "agents.proompteng.ai/timeout-seconds";
+/// Annotation on the Job of a ToolRun: how many seconds it is kept after its end; 0 for as long as its run.
+pub const TTL_SECONDS: &str = "agents.proompteng.ai/ttl-seconds";
 
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
@@ -94,6 +98,8 @@ mod tests {
             ATTEMPTS,
             SYSTEM_PROMPT_HASH,
             CONTRACT,
+            TIMEOUT_SECONDS,
+            TTL_SECONDS,
             RUNTIME_CLEANUP_FINALIZER,
             JOB_STATUS_FINALIZER,
             DELIVERY_ID,

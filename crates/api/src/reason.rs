@@ -251,6 +251,12 @@ string_enum! {
 
         // Tools and signals.
         MissingTool,
+        /// The Tool that a run refers to is there and cannot be run as it is written.
+        InvalidTool,
+        /// The tool wrote more to its termination message than Kubernetes keeps of one.
+        OutputsTooLarge,
+        /// What the tool wrote to its termination message is not `{"outputs": {…}}`.
+        InvalidOutputs,
         SignalMissing,
         Delivered,
     }

@@ -7,12 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    agents::{agent_run_status::RunOutcome, workload::WorkloadResources},
     cancel::CancelRequest,
     condition::CommonStatus,
     phase::{ObjectPhase, RunPhase},
     refs::{EnvVar, LocalRef},
     rules,
-    values::{FreeForm, Int32, Timestamp, absent_as_default, if_legible},
+    values::{AnyMap, FreeForm, Int32, Timestamp, absent_as_default, if_legible},
 };
 
 /// Which program runs, in which image, with which arguments.
@@ -48,13 +49,21 @@ pub struct ToolSpec {
     /// Service account of the pod. Absent: that of the namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
-    /// Directory to start in.
+    /// Directory to start in. Absent: `/workspace`, which is empty but for `run.json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
-    /// How long a run may take, in seconds; absent or 0 means no limit.
+    /// Names of Secrets whose keys become environment variables of the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// What the container asks for and may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<WorkloadResources>,
+    /// How long a run may take from the creation of its Job, in seconds; absent or 0 means no limit. When the time is up, the
+    /// pod is stopped, and the run has failed once it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Int32>,
-    /// How long the Job of a finished run is kept, in seconds.
+    /// How long the Job of a finished run is kept, in seconds; 0 means until the run is deleted. Absent: as the controllers are
+    /// configured. It counts from the recording of the run's end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds_after_finished: Option<Int32>,
 }
@@ -67,7 +76,7 @@ absent_as_default!(ToolSpec);
 pub struct ToolStatus {
     #[serde(flatten)]
     pub common: CommonStatus,
-    /// `Ready`, or `Invalid` if the image is missing, or both command and arguments.
+    /// `Ready`, or `Invalid`: the condition `Ready` tells everything that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<ObjectPhase>,
 }
@@ -105,7 +114,8 @@ pub struct ToolRunSpec {
     /// Idempotency key of the request that created the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<String>,
-    /// Settings of the runtime, accepted for compatibility. Any keys.
+    /// Settings of the runtime. Of `config`, the keys that an AgentRun of the runtime `job` knows are read; any others are
+    /// accepted for compatibility.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<FreeForm>,
     #[serde(flatten)]
@@ -128,7 +138,7 @@ pub struct ToolRunStatus {
     pub run_id: Option<String>,
     /// The Job that executes the run: type, name, namespace and uid.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub runtime_ref: Option<FreeForm>,
+    pub runtime_ref: Option<AnyMap>,
     /// When the run started.
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,4 +147,15 @@ pub struct ToolRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
+    /// What the run came to: the exit code, and in `outputs` what the tool wrote as `{"outputs": {…}}` to its termination
+    /// message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<RunOutcome>,
+    /// When a cancel that is under way is given up and reported as timed out.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_deadline: Option<Timestamp>,
+    /// Hash of the spec as it was accepted. An edit that gets past the API server is recognised by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spec_hash: Option<String>,
 }

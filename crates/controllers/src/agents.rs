@@ -37,9 +37,12 @@ impl Controller for Agents {
             CachedKind::Agent => return BTreeSet::from([change.key.clone()]),
             CachedKind::AgentProvider => Term::AgentProvider(name.clone()),
             CachedKind::Memory => Term::Memory(name.clone()),
-            CachedKind::AgentRun | CachedKind::ImplementationSpec | CachedKind::Job | CachedKind::Pod => {
-                return BTreeSet::new();
-            }
+            CachedKind::AgentRun
+            | CachedKind::ImplementationSpec
+            | CachedKind::Tool
+            | CachedKind::ToolRun
+            | CachedKind::Job
+            | CachedKind::Pod => return BTreeSet::new(),
         };
         let key = |name: &String| Key {
             namespace: namespace.clone(),
@@ -126,7 +129,7 @@ impl Controller for ImplementationSpecs {
 }
 
 /// The key of the object that changed, if it is of this kind.
-fn itself(kind: CachedKind, change: &Change) -> BTreeSet<Key> {
+pub(crate) fn itself(kind: CachedKind, change: &Change) -> BTreeSet<Key> {
     let key = (change.kind == kind).then(|| change.key.clone());
     key.into_iter().collect()
 }

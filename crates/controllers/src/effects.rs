@@ -1,7 +1,7 @@
 //! Carries effects out. Each is one request that is safe to repeat, and its answer is learned; a call of somebody's endpoint
 //! is only begun here.
 
-use jangar_api::{agents::agent_run::AgentRun, labels};
+use jangar_api::labels;
 use jangar_engine::decision::{Effect, Key, NewJob, ObjectId, Refusal};
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -44,14 +44,14 @@ impl From<Outcome> for EffectResult {
     }
 }
 
-/// Carries one effect out, in the namespace of the key.
-pub(crate) async fn carry_out(
+/// Carries one effect out, in the namespace of the key. `R` is the kind that the key is one of.
+pub(crate) async fn carry_out<R: Cached>(
     context: &Context,
     key: &Key,
     effect: &Effect,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
-    let result = send(context, key, effect, work).await;
+    let result = send::<R>(context, key, effect, work).await;
     let counted = result
         .as_ref()
         .map_or(EffectResult::Failed, |outcome| EffectResult::from(*outcome));
@@ -60,7 +60,7 @@ pub(crate) async fn carry_out(
     result
 }
 
-async fn send(
+async fn send<R: Cached>(
     context: &Context,
     key: &Key,
     effect: &Effect,
@@ -91,13 +91,13 @@ async fn send(
             release_job(context, namespace, job, patch, work).await
         }
         Effect::DeleteRun { run } => {
-            delete::<AgentRun>(context, namespace, run, DeleteParams::background(), work).await
+            delete::<R>(context, namespace, run, DeleteParams::background(), work).await
         }
         Effect::SetFinalizers {
             run,
             version,
             finalizers,
-        } => set_finalizers(context, namespace, run, version, finalizers, work).await,
+        } => set_finalizers::<R>(context, namespace, run, version, finalizers, work).await,
         Effect::PostCustom(post) => {
             // No write to the cluster, but only who may write begins it.
             if !context.gate.is_open() {
@@ -289,7 +289,7 @@ async fn release_job(
 }
 
 /// Makes these the finalizers of a run, if it is still the version that was looked at.
-async fn set_finalizers(
+async fn set_finalizers<R: Cached>(
     context: &Context,
     namespace: &str,
     id: &ObjectId,
@@ -297,28 +297,28 @@ async fn set_finalizers(
     finalizers: &[String],
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
-    let api = Api::<AgentRun>::namespaced(context.client.clone(), namespace);
+    let api = Api::<R>::namespaced(context.client.clone(), namespace);
     let metadata = json!({"uid": id.uid, "resourceVersion": version, "finalizers": finalizers});
     let patch = Patch::Merge(json!({"metadata": metadata}));
     match context
-        .write::<AgentRun, _>(Verb::Patch, api.patch(&id.name, &patching(), &patch))
+        .write::<R, _>(Verb::Patch, api.patch(&id.name, &patching(), &patch))
         .await
     {
         Ok(run) => {
-            if run.metadata.deletion_timestamp.is_some() && finalizers.is_empty() {
+            if run.meta().deletion_timestamp.is_some() && finalizers.is_empty() {
                 // Ours was the last finalizer on a run that was deleted: this patch made it go.
-                work.went::<AgentRun>(namespace, id);
+                work.went::<R>(namespace, id);
             } else {
                 work.wrote(run);
             }
             Ok(Outcome::Done)
         }
         Err(error) if status(&error).is_some_and(Status::is_not_found) => {
-            work.went::<AgentRun>(namespace, id);
+            work.went::<R>(namespace, id);
             Ok(Outcome::Otherwise)
         }
         Err(error) if status(&error).is_some_and(Status::is_conflict) => {
-            find_out::<AgentRun>(context, namespace, &id.name, work).await
+            find_out::<R>(context, namespace, &id.name, work).await
         }
         Err(error) => Err(ReconcileError::write("hold a run or let it go".to_owned(), error)),
     }

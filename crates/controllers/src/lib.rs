@@ -5,7 +5,7 @@
 //! process at a time does so: the one that holds the Lease.
 //!
 //! Start reading at [`driver`]: what a controller supplies, and one reconcile from beginning to end. Then at
-//! [`agents`] and [`agent_run`], the controllers. What they stand on:
+//! [`agents`], [`agent_run`] and [`tools`], the controllers. What they stand on:
 //!
 //! - [`caches`]: what is known of the cluster, and which change concerns whom;
 //! - [`Admissions`]: which runs may start;
@@ -36,10 +36,12 @@ pub mod metrics;
 pub mod outside;
 pub mod queue;
 pub mod release_jobs;
+mod report;
 mod served;
 mod signal;
 mod start;
 mod status;
+pub mod tools;
 
 pub use admissions::Admissions;
 pub use served::Unserved;

@@ -7,8 +7,11 @@ use std::{
     time::Duration,
 };
 
-use jangar_api::agents::{
-    agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
+    },
+    tools::Tool,
 };
 use jangar_engine::decision::{Key, KeyHolder, Keys, Occupant, Owner, Question, Uid};
 use k8s_openapi::api::{
@@ -146,6 +149,7 @@ pub(crate) async fn answer(
         Question::AgentProvider(name) => learn::<AgentProvider>(context, &key(name), learned).await,
         Question::ImplementationSpec(name) => learn::<ImplementationSpec>(context, &key(name), learned).await,
         Question::Memory(name) => learn::<Memory>(context, &key(name), learned).await,
+        Question::Tool(name) => learn::<Tool>(context, &key(name), learned).await,
         Question::Job(name) => learn_legible::<Job>(context, &key(name), learned).await,
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
         Question::Keys(holder) => keys_of(context, namespace, holder, learned).await,

@@ -20,6 +20,7 @@ use crate::{
     metrics::Metrics,
     outside::Outside,
     served::{Unserved, unserved},
+    tools::{ToolRuns, Tools},
 };
 
 /// How long a stop waits for what was begun: a little longer than the longest request may take.
@@ -125,6 +126,8 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
         station(ImplementationSpecs),
         station(Agents),
         runs,
+        station(Tools),
+        station(ToolRuns),
     ]
 }
 

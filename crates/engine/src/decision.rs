@@ -108,6 +108,8 @@ pub enum Question {
     ApprovalPolicy(String),
     /// The run of this kind and name, which may be the child of another one.
     Child(ChildKind, String),
+    /// The Tool of this name.
+    Tool(String),
     /// The Job of this name.
     Job(String),
     /// The pods that the Job of this UID controls.

@@ -5,10 +5,11 @@
 //! same observation always leads to the same plan. It depends on `jangar-api`, on the data types of Kubernetes and on
 //! nothing that does input or output; a test holds it to that.
 //!
-//! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at [`agent_run`], the life of a
-//! run, [`job`], which makes the Job of one attempt, and [`custom`], the words for work that is done elsewhere. [`agent`],
-//! [`agent_provider`] and [`implementation_spec`] are small and show the shape of every kind. [`queue`] decides across runs which
-//! of them may start. [`orchestration`] says what a graph of steps means. What they stand on:
+//! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at `life`, the life of a run that
+//! Jobs execute, and at [`agent_run`] and [`tool_run`], which live it; [`job`] makes the Job of one attempt, and [`custom`] has
+//! the words for work that is done elsewhere. [`agent`], [`agent_provider`], [`implementation_spec`] and [`tool`] are small and
+//! show the shape of every kind. [`queue`] decides across runs which of them may start. [`orchestration`] says
+//! what a graph of steps means, and [`orchestration_run`] runs it. What they stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence;
@@ -27,6 +28,7 @@ pub mod decision;
 pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;
+mod life;
 pub mod orchestration;
 pub mod orchestration_run;
 pub mod parent;
@@ -35,5 +37,7 @@ pub mod queue;
 pub mod retention;
 pub mod settings;
 pub mod template;
+pub mod tool;
+pub mod tool_run;
 mod validity;
 pub mod waiting;

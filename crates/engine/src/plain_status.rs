@@ -19,6 +19,7 @@ use jangar_api::{
         orchestration_run::{OrchestrationRunStatus, StepStatus},
     },
     reason::Reason,
+    tools::{ToolRunStatus, ToolStatus},
 };
 
 use crate::{conditions::says_the_same, decision::Refusal};
@@ -131,6 +132,28 @@ impl PlainStatus for OrchestrationRunStatus {
         };
         Self {
             step_statuses: self.step_statuses.iter().map(step).collect(),
+            ..self.clone()
+        }
+    }
+}
+
+impl PlainStatus for ToolStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
+            phase: self.phase.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+impl PlainStatus for ToolRunStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
+            outcome: self.outcome.as_ref().map(plain_outcome),
             ..self.clone()
         }
     }

@@ -181,7 +181,7 @@ fn is_path(path: &str) -> bool {
     })
 }
 
-fn lookup<'a>(context: &'a Value, path: &str) -> Option<&'a Value> {
+pub(crate) fn lookup<'a>(context: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(context, |value, name| match value {
         Value::Object(fields) => fields.get(name),
         Value::Array(items) => items.get(name.parse::<usize>().ok()?),

@@ -84,12 +84,16 @@ pub enum Gate {
         pod: String,
         cause: String,
         words: Option<String>,
+        /// The field that names it.
+        field: &'static str,
     },
     /// A Secret, a ConfigMap or a volume cannot be had, or the container cannot be made as it is described.
     Configuration {
         pod: String,
         cause: String,
         words: Option<String>,
+        /// Who names it.
+        named_by: &'static str,
     },
     /// The endpoint that is to do the work did not take it.
     Endpoint {
@@ -291,15 +295,24 @@ impl Gate {
                 f,
                 "pod {pod} is being started by its node: kubectl describe pod {pod} shows what it waits for"
             ),
-            Self::Image { pod, cause, words } => write!(
+            Self::Image {
+                pod,
+                cause,
+                words,
+                field,
+            } => write!(
                 f,
-                "pod {pod} cannot start ({cause}): {}; check spec.workload.image, and the Secrets that the image is pulled with",
+                "pod {pod} cannot start ({cause}): {}; check {field}, and the Secrets that the image is pulled with",
                 words.as_deref().unwrap_or(unknown)
             ),
-            Self::Configuration { pod, cause, words } => write!(
+            Self::Configuration {
+                pod,
+                cause,
+                words,
+                named_by,
+            } => write!(
                 f,
-                "pod {pod} cannot start ({cause}): {}; check the Secrets, ConfigMaps and volumes that the run and its provider \
-                 name",
+                "pod {pod} cannot start ({cause}): {}; check the Secrets, ConfigMaps and volumes that {named_by} name",
                 words.as_deref().unwrap_or(unknown)
             ),
             _ => Ok(()),

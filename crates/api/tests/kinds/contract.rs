@@ -13,6 +13,8 @@ const ADDED_OPEN: &[(Kind, &str)] = &[
     (Kind::AgentRun, "status.outcome.usage"),
     (Kind::AgentRun, "status.workflow.steps[].outputs"),
     (Kind::OrchestrationRun, "status.definition.steps[]"),
+    (Kind::ToolRun, "status.outcome.outputs"),
+    (Kind::ToolRun, "status.outcome.usage"),
 ];
 
 /// What this implementation adds to the table, for each kind.
@@ -45,6 +47,11 @@ const ADDED: &[(&[Kind], &[&str])] = &[
     (
         &[Kind::Orchestration],
         &["spec.steps[].continueOnFailure", "spec.steps[].when"],
+    ),
+    (&[Kind::Tool], &["spec.secrets", "spec.resources"]),
+    (
+        &[Kind::ToolRun],
+        &["status.cancelDeadline", "status.outcome", "status.specHash"],
     ),
     (
         &[Kind::OrchestrationRun],

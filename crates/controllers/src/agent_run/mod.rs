@@ -4,12 +4,7 @@ mod observe;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use jangar_api::{
-    agents::agent_run::{AgentRun, AgentRunStatus},
-    condition::{Condition, ConditionStatus, ConditionType},
-    phase::RunPhase,
-    reason::Reason,
-};
+use jangar_api::agents::agent_run::{AgentRun, AgentRunStatus};
 use jangar_engine::{
     agent_run::{self, Observed},
     decision::{Decision, Key},
@@ -22,8 +17,9 @@ use crate::{
     admissions::Admissions,
     caches::{CachedKind, Caches, Change, Term},
     driver::{Controller, Scene},
-    metrics::{Metrics, ObjectKind},
+    metrics::Metrics,
     outside::Outside,
+    report::{self, Told},
 };
 
 /// Looks after AgentRuns, and after what is left of those that are gone.
@@ -62,6 +58,7 @@ impl Controller for AgentRuns {
         let names: BTreeSet<String> = match change.kind {
             CachedKind::AgentRun => BTreeSet::from([name]),
             CachedKind::Job | CachedKind::Pod => labelled(change),
+            CachedKind::Tool | CachedKind::ToolRun => BTreeSet::new(),
             CachedKind::Agent => runs(Term::Agent(name)).cloned().collect(),
             CachedKind::AgentProvider => runs_of_agents(Term::AgentProvider(name)).cloned().collect(),
             CachedKind::ImplementationSpec => runs(Term::ImplementationSpec(name)).cloned().collect(),
@@ -94,7 +91,8 @@ impl Controller for AgentRuns {
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
-        !scene.jobs().is_empty() || self.outside.is_asked_about(scene.key)
+        !scene.jobs(&Term::AgentRun(scene.key.name.clone())).is_empty()
+            || self.outside.is_asked_about(scene.key)
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Option<Observed> {
@@ -112,25 +110,11 @@ impl Controller for AgentRuns {
         before: Option<&AgentRunStatus>,
         after: &AgentRunStatus,
     ) {
-        if let Some(phase) = &after.phase
-            && before.and_then(|before| before.phase.as_ref()) != Some(phase)
-        {
-            let told = explanation(after);
-            let reason = told.map_or("", |told| told.reason.as_str());
-            let message = told.map_or("", |told| told.message.as_str());
-            tracing::info!(run = %key, %phase, reason, "{message}");
-        }
-        if let Some((phase, reason)) = end(after)
-            && before.and_then(end).is_none()
-        {
-            metrics.run_finished(ObjectKind::of::<AgentRun>(), phase, reason);
-        }
-        // A run can end well although its Job vanished, and need not have ended when it is noticed: the warning tells of all.
-        if let Some(reason) = vanished_job(after)
-            && before.and_then(vanished_job) != Some(reason)
-        {
-            metrics.job_missing(after.phase.as_ref().unwrap_or(&RunPhase::Pending), reason);
-        }
+        let told = |status: &AgentRunStatus| Told {
+            phase: status.phase.clone(),
+            common: status.common.clone(),
+        };
+        report::changed::<AgentRun>(key, metrics, before.map(told).as_ref(), &told(after));
     }
 
     fn plan(&self, observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<AgentRunStatus> {
@@ -138,39 +122,13 @@ impl Controller for AgentRuns {
     }
 }
 
-/// The condition that says why a run stands where it does.
-fn explanation(status: &AgentRunStatus) -> Option<&Condition> {
-    let blocked = status.common.condition(&ConditionType::Blocked);
-    blocked
-        .filter(|blocked| blocked.status == ConditionStatus::True)
-        .or_else(|| status.common.condition(&ConditionType::Succeeded))
-}
-
-/// Why the Job of a run was not there when it should have been, if that is so.
-fn vanished_job(status: &AgentRunStatus) -> Option<&Reason> {
-    let warning = status.common.condition(&ConditionType::Warning)?;
-    let vanished = matches!(
-        warning.reason,
-        Reason::JobMissing | Reason::WorkflowJobMissing | Reason::WorkflowJobDeleted
-    );
-    (warning.status == ConditionStatus::True && vanished).then_some(&warning.reason)
-}
-
-/// The phase of a run that has ended, with the reason.
-fn end(status: &AgentRunStatus) -> Option<(&RunPhase, &Reason)> {
-    let phase = status.phase.as_ref().filter(|phase| phase.is_terminal())?;
-    let condition = status.common.condition(&ConditionType::Succeeded);
-    Some((
-        phase,
-        condition.map_or(&Reason::Reconciled, |condition| &condition.reason),
-    ))
-}
-
 /// The runs that a Job or a pod belongs to: one, or two if somebody changed the label.
 fn labelled(change: &Change) -> BTreeSet<String> {
     let names = change.terms.iter().filter_map(|term| match term {
         Term::AgentRun(name) => Some(name.clone()),
-        Term::Agent(_)
+        Term::ToolRun(_)
+        | Term::Tool(_)
+        | Term::Agent(_)
         | Term::AgentProvider(_)
         | Term::ImplementationSpec(_)
         | Term::Memory(_)

@@ -15,15 +15,16 @@ use crate::{
 };
 
 pub(super) fn observe(scene: &Scene<'_>, run: Option<Arc<AgentRun>>, outside: &Outside) -> Observed {
+    let of_run = Term::AgentRun(scene.key.name.clone());
     Observed {
         outside: outside.observe(scene.key, run.as_deref()),
         key: scene.key.clone(),
         references: references(scene, run.as_deref()),
         run,
-        jobs: scene.jobs(),
+        jobs: scene.jobs(&of_run),
         live_jobs: scene.live_jobs(),
         departed: scene.departed_jobs(),
-        pods: scene.pods(),
+        pods: scene.pods(&of_run),
         keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),
         occupant: scene.learned.occupant.clone(),

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 
 use super::{
-    CachedKind, Scope,
+    CachedKind, Feed, Scope,
     delivered::{Delivered, Illegible},
     departed::Departed,
     index::{Index, Term},
@@ -30,10 +30,11 @@ use super::{
 pub struct Cache<K> {
     entries: BTreeMap<Key, Entry<K>>,
     index: Index,
-    streams: BTreeMap<Scope, Stream<K>>,
+    streams: BTreeMap<Feed, Stream<K>>,
     /// Objects that a live read found gone before the watch told so. A UID never comes back, so what the watch still has
     /// to say about them is old. Each entry goes when the watch has caught up.
-    gone: BTreeSet<(Key, Uid)>,
+    /// The label tells whose watch that is, if it is known.
+    gone: BTreeMap<(Key, Uid), Option<&'static str>>,
     /// What was last seen of those that went, where the kind leaves evidence.
     departed: Departed,
     /// How many are over, and wait for us to record how.
@@ -49,6 +50,8 @@ struct Entry<K> {
     uid: Uid,
     version: ResourceVersion,
     terms: BTreeSet<Term>,
+    /// The label by which its watch finds it.
+    label: Option<&'static str>,
     /// It came from a live read, so it can be newer than what the watch says next.
     live: bool,
 }
@@ -90,19 +93,19 @@ pub struct Applied {
 
 impl<K: Cached> Cache<K> {
     pub(super) fn new(scopes: &BTreeSet<Scope>) -> Self {
-        let stream = |scope: &Scope| {
+        let stream = |feed: Feed| {
             let stream = Stream {
                 seen: ResourceVersion::default(),
                 listed: false,
                 listing: BTreeMap::new(),
             };
-            (scope.clone(), stream)
+            (feed, stream)
         };
         Self {
             entries: BTreeMap::new(),
             index: Index::default(),
-            streams: scopes.iter().map(stream).collect(),
-            gone: BTreeSet::new(),
+            streams: Feed::of::<K>(scopes).map(stream).collect(),
+            gone: BTreeMap::new(),
             departed: Departed::default(),
             uncaptured: 0,
         }
@@ -138,11 +141,12 @@ impl<K: Cached> Cache<K> {
         self.streams.values().all(|stream| stream.listed)
     }
 
-    /// Whether a write of this version is known here: the object has come that far, or the watch has gone past it.
-    pub fn has_reached(&self, key: &Key, version: ResourceVersion) -> bool {
+    /// Whether a write of this version is known here: the object has come that far, or the watch that finds it by this label
+    /// has gone past it.
+    pub fn has_reached(&self, key: &Key, label: Option<&'static str>, version: ResourceVersion) -> bool {
         let object = self.entries.get(key).map(|entry| entry.version);
-        let watch = self.streams.get(&Scope::All);
-        let watch = watch.or_else(|| self.streams.get(&Scope::Namespace(key.namespace.clone())));
+        let watch = |scope| self.streams.get(&Feed { scope, label });
+        let watch = watch(Scope::All).or_else(|| watch(Scope::Namespace(key.namespace.clone())));
         object >= Some(version) || watch.is_some_and(|stream| stream.seen >= version)
     }
 
@@ -152,10 +156,10 @@ impl<K: Cached> Cache<K> {
     }
 
     /// Takes in what a watch says.
-    pub(super) fn apply(&mut self, scope: &Scope, event: Event<Delivered<K>>) -> Applied {
+    pub(super) fn apply(&mut self, feed: &Feed, event: Event<Delivered<K>>) -> Applied {
         let mut applied = Applied::default();
         match event {
-            Event::Init => self.stream(scope).listing = BTreeMap::new(),
+            Event::Init => self.stream(feed).listing = BTreeMap::new(),
             Event::InitApply(object) => {
                 let (key, entry) = Entry::of(object);
                 if let Err(error) = &entry.object
@@ -166,9 +170,9 @@ impl<K: Cached> Cache<K> {
                         error: error.clone(),
                     });
                 }
-                self.stream(scope).listing.insert(key, entry);
+                self.stream(feed).listing.insert(key, entry);
             }
-            Event::InitDone => self.complete_list(scope, &mut applied.changes),
+            Event::InitDone => self.complete_list(feed, &mut applied.changes),
             Event::Apply(object) => {
                 let (key, entry) = Entry::of(object);
                 applied
@@ -177,12 +181,12 @@ impl<K: Cached> Cache<K> {
                         key: key.clone(),
                         error: error.clone(),
                     }));
-                self.progress(scope, entry.version);
+                self.progress(feed, entry.version);
                 applied.changes.extend(self.put(key, entry));
             }
             Event::Delete(object) => {
                 let (key, entry) = Entry::of(object);
-                self.progress(scope, entry.version);
+                self.progress(feed, entry.version);
                 self.gone.remove(&(key.clone(), entry.uid.clone()));
                 if self.holds(&key, &entry.uid) {
                     applied.changes.extend(self.remove(&key));
@@ -203,23 +207,27 @@ impl<K: Cached> Cache<K> {
 
     /// Takes in that a live read found nothing where this object was written.
     pub(super) fn forget(&mut self, key: &Key, uid: &Uid) -> Option<Change> {
-        let known = self.entries.get(key).map(|entry| entry.uid.clone());
-        for uid in known.into_iter().chain([uid.clone()]) {
-            self.gone.insert((key.clone(), uid));
+        let known = self
+            .entries
+            .get(key)
+            .map(|entry| (entry.uid.clone(), entry.label));
+        self.gone.entry((key.clone(), uid.clone())).or_default();
+        if let Some((uid, label)) = known {
+            self.gone.insert((key.clone(), uid), label);
         }
         self.remove(key)
     }
 
-    fn stream(&mut self, scope: &Scope) -> &mut Stream<K> {
-        self.streams.entry(scope.clone()).or_insert_with(|| Stream {
+    fn stream(&mut self, feed: &Feed) -> &mut Stream<K> {
+        self.streams.entry(feed.clone()).or_insert_with(|| Stream {
             seen: ResourceVersion::default(),
             listed: false,
             listing: BTreeMap::new(),
         })
     }
 
-    fn progress(&mut self, scope: &Scope, version: ResourceVersion) {
-        let stream = self.stream(scope);
+    fn progress(&mut self, feed: &Feed, version: ResourceVersion) {
+        let stream = self.stream(feed);
         stream.seen = stream.seen.max(version);
     }
 
@@ -227,20 +235,24 @@ impl<K: Cached> Cache<K> {
     ///
     /// Something that a live read brought while the list was under way can be newer than the list. If the list has the
     /// object, the newer one stays; if not, it goes, and the watch that starts at the list brings it back.
-    fn complete_list(&mut self, scope: &Scope, changes: &mut Vec<Change>) {
-        let stream = self.stream(scope);
+    fn complete_list(&mut self, feed: &Feed, changes: &mut Vec<Change>) {
+        let stream = self.stream(feed);
         let listing = std::mem::take(&mut stream.listing);
         stream.listed = true;
         let newest = listing.values().map(|entry| entry.version).max();
         stream.seen = stream.seen.max(newest.unwrap_or_default());
 
         let listed = |key: &Key, uid: &Uid| listing.get(key).is_some_and(|entry| entry.uid == *uid);
-        self.gone
-            .retain(|(key, uid)| !scope.covers(key) || listed(key, uid));
+        self.gone.retain(|(key, uid), label| {
+            let covered = feed.scope.covers(key) && (label.is_none() || *label == feed.label);
+            !covered || listed(key, uid)
+        });
         let missing: Vec<Key> = self
             .entries
-            .keys()
-            .filter(|key| scope.covers(key) && !listing.contains_key(key))
+            .iter()
+            .filter(|(key, entry)| feed.scope.covers(key) && entry.label == feed.label)
+            .map(|(key, _)| key)
+            .filter(|key| !listing.contains_key(key))
             .cloned()
             .collect();
         for key in missing {
@@ -259,7 +271,7 @@ impl<K: Cached> Cache<K> {
 
     /// Puts an object in, unless what is known is newer.
     fn put(&mut self, key: Key, entry: Entry<K>) -> Option<Change> {
-        if self.gone.contains(&(key.clone(), entry.uid.clone())) {
+        if self.gone.contains_key(&(key.clone(), entry.uid.clone())) {
             return None;
         }
         let known = self.entries.get(&key);
@@ -319,6 +331,7 @@ impl<K: Cached> Entry<K> {
             uid: uid_of(&metadata),
             version: ResourceVersion::of(&metadata),
             terms: object.as_ref().map(K::terms).unwrap_or_default(),
+            label: label_of::<K>(&metadata),
             object: object.map(Arc::new),
             live: false,
         };
@@ -334,6 +347,15 @@ pub(crate) fn key_of(metadata: &ObjectMeta) -> Key {
     }
 }
 
+/// The label by which the watch of an object finds it, where there is one for each.
+pub(crate) fn label_of<K: Cached>(metadata: &ObjectMeta) -> Option<&'static str> {
+    let has = |label: &&&'static str| {
+        let labels = metadata.labels.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(**label))
+    };
+    K::LABELS.iter().find(has).copied()
+}
+
 /// The UID of an object that came from an API server.
 pub(crate) fn uid_of(metadata: &ObjectMeta) -> Uid {
     Uid(metadata.uid.clone().unwrap_or_default())
@@ -343,12 +365,22 @@ pub(crate) fn uid_of(metadata: &ObjectMeta) -> Uid {
 mod tests {
     use std::sync::LazyLock;
 
+    use jangar_api::labels;
     use k8s_openapi::api::batch::v1::Job;
     use serde_json::{Value, json};
 
     use super::*;
 
     static AGENTS: LazyLock<Scope> = LazyLock::new(|| Scope::Namespace("agents".to_owned()));
+    static OF_AGENTS: LazyLock<Feed> = LazyLock::new(|| feed(labels::AGENT_RUN));
+    static OF_TOOLS: LazyLock<Feed> = LazyLock::new(|| feed(labels::TOOL_RUN));
+
+    fn feed(label: &'static str) -> Feed {
+        Feed {
+            scope: AGENTS.clone(),
+            label: Some(label),
+        }
+    }
 
     fn key(name: &str) -> Key {
         Key {
@@ -391,16 +423,18 @@ mod tests {
     fn listed(jobs: Vec<Delivered<Job>>) -> Cache<Job> {
         let mut cache = Cache::new(&BTreeSet::from([AGENTS.clone()]));
         list(&mut cache, jobs);
+        cache.apply(&OF_TOOLS, Event::Init);
+        cache.apply(&OF_TOOLS, Event::InitDone);
         cache
     }
 
     fn list(cache: &mut Cache<Job>, jobs: Vec<Delivered<Job>>) -> Applied {
-        let mut all = cache.apply(&AGENTS, Event::Init);
+        let mut all = cache.apply(&OF_AGENTS, Event::Init);
         for job in jobs {
-            let applied = cache.apply(&AGENTS, Event::InitApply(job));
+            let applied = cache.apply(&OF_AGENTS, Event::InitApply(job));
             all.unreadable.extend(applied.unreadable);
         }
-        let done = cache.apply(&AGENTS, Event::InitDone);
+        let done = cache.apply(&OF_AGENTS, Event::InitDone);
         all.changes.extend(done.changes);
         all
     }
@@ -421,15 +455,17 @@ mod tests {
     #[test]
     fn it_is_ready_when_the_first_list_is_complete() {
         let mut cache = Cache::<Job>::new(&BTreeSet::from([AGENTS.clone()]));
-        cache.apply(&AGENTS, Event::Init);
-        cache.apply(&AGENTS, Event::InitApply(job("a", "u1", 3)));
+        cache.apply(&OF_AGENTS, Event::Init);
+        cache.apply(&OF_AGENTS, Event::InitApply(job("a", "u1", 3)));
         assert!(!cache.is_ready());
         assert!(
             cache.get(&key("a")).is_none(),
             "a list counts when it is complete"
         );
 
-        cache.apply(&AGENTS, Event::InitDone);
+        cache.apply(&OF_AGENTS, Event::InitDone);
+        assert!(!cache.is_ready(), "Jobs of tools have a list of their own");
+        cache.apply(&OF_TOOLS, Event::InitDone);
 
         assert!(cache.is_ready());
         assert!(cache.get(&key("a")).is_some());
@@ -460,7 +496,7 @@ mod tests {
         };
         assert_eq!(found(&cache), 1);
 
-        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 4)));
+        cache.apply(&OF_AGENTS, Event::Delete(job("a", "u1", 4)));
 
         assert_eq!(found(&cache), 0);
     }
@@ -472,7 +508,7 @@ mod tests {
         relabelled.metadata.labels =
             Some([("agents.proompteng.ai/agent-run".to_owned(), "other".to_owned())].into());
 
-        let applied = cache.apply(&AGENTS, Event::Apply(Delivered(Ok(relabelled))));
+        let applied = cache.apply(&OF_AGENTS, Event::Apply(Delivered(Ok(relabelled))));
 
         let terms: Vec<_> = applied.changes[0].terms.iter().cloned().collect();
         assert_eq!(
@@ -488,7 +524,7 @@ mod tests {
     fn an_object_that_cannot_be_read_is_told_once_and_is_not_taken_for_gone() {
         let mut cache = listed(vec![]);
 
-        let first = cache.apply(&AGENTS, Event::Apply(broken("a", "u1", 3)));
+        let first = cache.apply(&OF_AGENTS, Event::Apply(broken("a", "u1", 3)));
         let second = list(&mut cache, vec![broken("a", "u1", 3), job("b", "u2", 4)]);
 
         assert_eq!(first.unreadable.len(), 1);
@@ -500,13 +536,13 @@ mod tests {
     #[test]
     fn a_write_is_reached_when_its_watch_has_gone_past_it() {
         let mut cache = listed(vec![job("a", "u1", 3)]);
-        assert!(cache.has_reached(&key("a"), version(3)));
-        assert!(!cache.has_reached(&key("a"), version(7)));
+        assert!(cache.has_reached(&key("a"), Some(labels::AGENT_RUN), version(3)));
+        assert!(!cache.has_reached(&key("a"), Some(labels::AGENT_RUN), version(7)));
 
-        cache.apply(&AGENTS, Event::Apply(job("b", "u2", 8)));
+        cache.apply(&OF_AGENTS, Event::Apply(job("b", "u2", 8)));
 
         assert!(
-            cache.has_reached(&key("a"), version(7)),
+            cache.has_reached(&key("a"), Some(labels::AGENT_RUN), version(7)),
             "events come in the order of versions"
         );
         let elsewhere = Key {
@@ -514,18 +550,35 @@ mod tests {
             name: "a".to_owned(),
         };
         assert!(
-            !cache.has_reached(&elsewhere, version(7)),
+            !cache.has_reached(&elsewhere, Some(labels::AGENT_RUN), version(7)),
             "every namespace has its own watch"
         );
     }
 
     #[test]
+    fn what_one_watch_lists_says_nothing_about_what_another_one_finds() {
+        let of_tool = |version: u64| {
+            let mut job = read(job("t", "u9", version));
+            job.metadata.labels = Some([(labels::TOOL_RUN.to_owned(), "t".to_owned())].into());
+            Delivered(Ok(job))
+        };
+        let mut cache = listed(vec![job("a", "u1", 3)]);
+        cache.apply(&OF_TOOLS, Event::Apply(of_tool(8)));
+
+        assert!(cache.has_reached(&key("b"), Some(labels::TOOL_RUN), version(7)));
+        assert!(!cache.has_reached(&key("b"), Some(labels::AGENT_RUN), version(7)));
+        list(&mut cache, vec![]);
+        assert!(cache.get(&key("t")).is_some(), "it is not the one to list it");
+        assert!(cache.get(&key("a")).is_none());
+    }
+
+    #[test]
     fn an_unfinished_list_reaches_nothing() {
         let mut cache = listed(vec![]);
-        cache.apply(&AGENTS, Event::Init);
-        cache.apply(&AGENTS, Event::InitApply(job("b", "u2", 8)));
+        cache.apply(&OF_AGENTS, Event::Init);
+        cache.apply(&OF_AGENTS, Event::InitApply(job("b", "u2", 8)));
 
-        assert!(!cache.has_reached(&key("a"), version(7)));
+        assert!(!cache.has_reached(&key("a"), Some(labels::AGENT_RUN), version(7)));
     }
 
     #[test]
@@ -533,7 +586,7 @@ mod tests {
         let mut cache = listed(vec![job("a", "u1", 3)]);
         cache.learn(job("a", "u1", 9));
 
-        let late = cache.apply(&AGENTS, Event::Apply(job("a", "u1", 5)));
+        let late = cache.apply(&OF_AGENTS, Event::Apply(job("a", "u1", 5)));
 
         assert_eq!(changed(&late), [] as [&str; 0]);
         assert_eq!(cached_version(&cache, "a"), Some(version(9)));
@@ -554,10 +607,10 @@ mod tests {
         let mut cache = listed(vec![job("a", "u1", 3)]);
         cache.forget(&key("a"), &uid("u1"));
 
-        let late = cache.apply(&AGENTS, Event::Apply(job("a", "u1", 5)));
+        let late = cache.apply(&OF_AGENTS, Event::Apply(job("a", "u1", 5)));
         assert_eq!(changed(&late), [] as [&str; 0]);
-        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 6)));
-        let successor = cache.apply(&AGENTS, Event::Apply(job("a", "u2", 7)));
+        cache.apply(&OF_AGENTS, Event::Delete(job("a", "u1", 6)));
+        let successor = cache.apply(&OF_AGENTS, Event::Apply(job("a", "u2", 7)));
 
         assert_eq!(changed(&successor), ["a"]);
         assert!(
@@ -581,7 +634,7 @@ mod tests {
         let mut cache = listed(vec![job("a", "u1", 3)]);
         cache.learn(job("a", "u2", 9));
 
-        cache.apply(&AGENTS, Event::Delete(job("a", "u1", 5)));
+        cache.apply(&OF_AGENTS, Event::Delete(job("a", "u1", 5)));
 
         assert!(cache.holds(&key("a"), &uid("u2")));
     }

@@ -9,6 +9,9 @@ use jangar_engine::decision::Key;
 pub enum Term {
     /// The AgentRun that a Job or a pod belongs to, as its label says.
     AgentRun(String),
+    /// The ToolRun that a Job or a pod belongs to, as its label says.
+    ToolRun(String),
+    Tool(String),
     Agent(String),
     AgentProvider(String),
     ImplementationSpec(String),

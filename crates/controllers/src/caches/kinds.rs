@@ -13,6 +13,7 @@ use jangar_api::{
     labels,
     phase::RunPhase,
     refs::LocalRef,
+    tools::{Tool, ToolRun},
 };
 use jangar_engine::last_sight::LastSight;
 use k8s_openapi::{
@@ -36,8 +37,8 @@ pub trait Cached:
     + 'static
 {
     const KIND: CachedKind;
-    /// Of which objects a copy is kept; all, if absent.
-    const LABEL_SELECTOR: Option<&'static str> = None;
+    /// Of which objects a copy is kept: those that have one of these labels; of all, if there is none.
+    const LABELS: &'static [&'static str] = &[];
 
     /// Whether a copy says who wrote to the object. It says of nobody what they wrote.
     const WRITERS: bool = false;
@@ -68,18 +69,22 @@ pub enum CachedKind {
     AgentProvider,
     ImplementationSpec,
     Memory,
+    Tool,
+    ToolRun,
     Job,
     Pod,
 }
 
 impl CachedKind {
     /// All of them, in the order in which their watches start.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::AgentRun,
         Self::Agent,
         Self::AgentProvider,
         Self::ImplementationSpec,
         Self::Memory,
+        Self::Tool,
+        Self::ToolRun,
         Self::Job,
         Self::Pod,
     ];
@@ -123,6 +128,8 @@ macro_rules! with_kind {
             AgentProvider = jangar_api::agents::agent_provider::AgentProvider,
             ImplementationSpec = jangar_api::agents::implementation_spec::ImplementationSpec,
             Memory = jangar_api::agents::memory::Memory,
+            Tool = jangar_api::tools::Tool,
+            ToolRun = jangar_api::tools::ToolRun,
             Job = k8s_openapi::api::batch::v1::Job,
             Pod = k8s_openapi::api::core::v1::Pod,
         )
@@ -194,9 +201,31 @@ impl Cached for Memory {
     }
 }
 
+impl Cached for Tool {
+    kept_in!(Tool, tools);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for ToolRun {
+    kept_in!(ToolRun, tool_runs);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        let over = phase.is_some_and(RunPhase::is_terminal);
+        let tool = (!over).then(|| Term::Tool(name(&self.spec.tool_ref)));
+        tool.into_iter().collect()
+    }
+}
+
+/// The labels of Jobs and pods that belong to runs. No object has both.
+const RUN_LABELS: &[&str] = &[labels::AGENT_RUN, labels::TOOL_RUN];
+
 impl Cached for Job {
     kept_in!(Job, jobs);
-    const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+    const LABELS: &'static [&'static str] = RUN_LABELS;
     const WRITERS: bool = true;
 
     fn last_sight(&self) -> Option<LastSight> {
@@ -218,7 +247,7 @@ impl Cached for Job {
 
 impl Cached for Pod {
     kept_in!(Pod, pods);
-    const LABEL_SELECTOR: Option<&'static str> = Some(labels::AGENT_RUN);
+    const LABELS: &'static [&'static str] = RUN_LABELS;
 
     fn terms(&self) -> BTreeSet<Term> {
         run_in_label(self.meta())
@@ -252,6 +281,8 @@ fn name(reference: &LocalRef) -> String {
 
 fn run_in_label(metadata: &ObjectMeta) -> BTreeSet<Term> {
     let labels = metadata.labels.as_ref();
-    let run = labels.and_then(|labels| labels.get(labels::AGENT_RUN));
-    run.map(|name| Term::AgentRun(name.clone())).into_iter().collect()
+    let named = |label: &str| labels.and_then(|labels| labels.get(label)).cloned();
+    let agent_run = named(labels::AGENT_RUN).map(Term::AgentRun);
+    let tool_run = named(labels::TOOL_RUN).map(Term::ToolRun);
+    agent_run.into_iter().chain(tool_run).collect()
 }

@@ -13,9 +13,12 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use jangar_api::agents::{
-    agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
-    implementation_spec::ImplementationSpec, memory::Memory,
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpec, memory::Memory,
+    },
+    tools::{Tool, ToolRun},
 };
 use jangar_engine::{
     decision::{Key, Uid},
@@ -33,7 +36,7 @@ pub use self::{
     version::ResourceVersion,
 };
 pub(crate) use self::{
-    cache::{key_of, uid_of},
+    cache::{key_of, label_of, uid_of},
     kinds::{has_ended, implementation_names, with_kind},
     watch::spawn_watches,
 };
@@ -46,6 +49,8 @@ pub struct Caches {
     pub agent_providers: Cache<AgentProvider>,
     pub implementation_specs: Cache<ImplementationSpec>,
     pub memories: Cache<Memory>,
+    pub tools: Cache<Tool>,
+    pub tool_runs: Cache<ToolRun>,
     pub jobs: Cache<Job>,
     pub pods: Cache<Pod>,
 }
@@ -58,14 +63,16 @@ impl Caches {
             agent_providers: Cache::new(scopes),
             implementation_specs: Cache::new(scopes),
             memories: Cache::new(scopes),
+            tools: Cache::new(scopes),
+            tool_runs: Cache::new(scopes),
             jobs: Cache::new(scopes),
             pods: Cache::new(scopes),
         }
     }
 
     /// Takes in what a watch says.
-    pub(crate) fn apply<K: Cached>(&mut self, scope: &Scope, event: Event<Delivered<K>>) -> Applied {
-        K::cache_mut(self).apply(scope, event)
+    pub(crate) fn apply<K: Cached>(&mut self, feed: &Feed, event: Event<Delivered<K>>) -> Applied {
+        K::cache_mut(self).apply(feed, event)
     }
 
     /// Whether every first list is complete. Before that, nothing can be decided.
@@ -76,6 +83,8 @@ impl Caches {
             agent_providers,
             implementation_specs,
             memories,
+            tools,
+            tool_runs,
             jobs,
             pods,
         } = self;
@@ -84,12 +93,38 @@ impl Caches {
             && agent_providers.is_ready()
             && implementation_specs.is_ready()
             && memories.is_ready()
+            && tools.is_ready()
+            && tool_runs.is_ready()
             && jobs.is_ready()
             && pods.is_ready()
     }
 }
 
-/// What one watch covers.
+/// What one watch brings.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Feed {
+    pub scope: Scope,
+    /// Only objects that have this label. A watch cannot ask for one label or another, so that each has a watch of its own.
+    pub label: Option<&'static str>,
+}
+
+impl Feed {
+    /// The watches of a kind that cover these scopes.
+    pub(crate) fn of<K: Cached>(scopes: &BTreeSet<Scope>) -> impl Iterator<Item = Self> {
+        let labels = K::LABELS.iter().copied().map(Some);
+        let all = K::LABELS.is_empty().then_some(None);
+        let labels = labels.chain(all);
+        scopes.iter().flat_map(move |scope| {
+            let scope = scope.clone();
+            labels.clone().map(move |label| Self {
+                scope: scope.clone(),
+                label,
+            })
+        })
+    }
+}
+
+/// Where a watch looks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     All,
@@ -172,9 +207,9 @@ impl World {
     }
 
     /// Takes in what a watch says, and returns what could not be read of it.
-    fn apply<K: Cached>(&self, scope: &Scope, event: Event<Delivered<K>>) -> Vec<Unreadable> {
+    fn apply<K: Cached>(&self, feed: &Feed, event: Event<Delivered<K>>) -> Vec<Unreadable> {
         let mut caches = self.writable();
-        let Applied { changes, unreadable } = caches.apply(scope, event);
+        let Applied { changes, unreadable } = caches.apply(feed, event);
         self.tell(&caches, &changes);
         drop(caches);
         self.changed.notify_waiters();

@@ -1,4 +1,5 @@
-//! Keeps the caches filled: one watch for each kind and namespace, or for each kind if all namespaces are looked after.
+//! Keeps the caches filled: one watch for each kind and namespace, or for each kind if all namespaces are looked
+//! after. Jobs and pods have one for each label by which ours are told from others.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
@@ -10,7 +11,7 @@ use kube::{
 use tokio::task::JoinSet;
 
 use super::{
-    Scope, World,
+    Feed, Scope, World,
     delivered::Delivered,
     kinds::{Cached, CachedKind, with_kind},
 };
@@ -38,18 +39,18 @@ pub(crate) fn spawn_watches(
     scopes: &BTreeSet<Scope>,
     metrics: &Arc<Metrics>,
 ) {
-    for scope in scopes {
-        for kind in CachedKind::ALL {
+    for kind in CachedKind::ALL {
+        with_kind!(kind, K => for feed in Feed::of::<K>(scopes) {
             let (client, world, metrics) = (client.clone(), Arc::clone(world), Arc::clone(metrics));
-            with_kind!(kind, K => tasks.spawn(watch::<K>(client, world, scope.clone(), metrics)));
-        }
+            tasks.spawn(watch::<K>(client, world, feed, metrics));
+        });
     }
 }
 
-async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metrics: Arc<Metrics>) {
-    let api = scope.api::<Delivered<K>>(&client);
+async fn watch<K: Cached>(client: Client, world: Arc<World>, feed: Feed, metrics: Arc<Metrics>) {
+    let api = feed.scope.api::<Delivered<K>>(&client);
     let config = watcher::Config {
-        label_selector: K::LABEL_SELECTOR.map(str::to_owned),
+        label_selector: feed.label.map(str::to_owned),
         timeout: Some(WATCH_SECONDS),
         ..watcher::Config::default()
     };
@@ -65,7 +66,7 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
                 if let Some(delivered) = delivered(&event) {
                     metrics.watch_event(ObjectKind::of::<K>(), delivered);
                 }
-                let unreadable = world.apply(&scope, event);
+                let unreadable = world.apply(&feed, event);
                 if K::KIND == CachedKind::Job {
                     metrics.jobs_uncaptured(world.caches().jobs.uncaptured());
                 }
@@ -83,7 +84,7 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, scope: Scope, metri
                 failures += 1;
                 let pause = WATCH_BACKOFF.delay(failures);
                 metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Failed);
-                tracing::warn!(kind = %K::KIND, ?scope, %error, ?pause, "a watch failed and starts again");
+                tracing::warn!(kind = %K::KIND, ?feed, %error, ?pause, "a watch failed and starts again");
                 tokio::time::sleep(pause).await;
             }
         }

@@ -24,6 +24,8 @@ pub struct Written {
     pub kind: CachedKind,
     pub key: Key,
     pub uid: Uid,
+    /// The label by which its watch finds the object, where there is one for each.
+    pub label: Option<&'static str>,
     pub mark: Mark,
 }
 
@@ -42,7 +44,7 @@ impl Written {
         with_kind!(self.kind, K => {
             let cache = K::cache(caches);
             match self.mark {
-                Mark::Version(version) => cache.has_reached(&self.key, version),
+                Mark::Version(version) => cache.has_reached(&self.key, self.label, version),
                 Mark::Gone => !cache.holds(&self.key, &self.uid),
             }
         })
@@ -99,12 +101,13 @@ async fn refresh(context: &Context, write: &Written) -> Result<(), ReadError> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use jangar_api::labels;
     use k8s_openapi::api::batch::v1::Job;
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
     use super::*;
-    use crate::caches::{Delivered, Scope};
+    use crate::caches::{Delivered, Feed, Scope};
 
     fn key() -> Key {
         Key {
@@ -118,6 +121,7 @@ mod tests {
             kind,
             key: key(),
             uid: Uid("u1".to_owned()),
+            label: Some(labels::AGENT_RUN),
             mark,
         }
     }
@@ -127,16 +131,17 @@ mod tests {
     }
 
     fn job(name: &str, version: &str) -> Delivered<Job> {
-        let metadata =
-            json!({ "namespace": "agents", "name": name, "uid": "u1", "resourceVersion": version });
+        let metadata = json!({ "namespace": "agents", "name": name, "uid": "u1", "resourceVersion": version, "labels": { labels::AGENT_RUN: "r" } });
         serde_json::from_value(json!({ "metadata": metadata })).unwrap()
     }
 
     fn caches(events: Vec<Event<Delivered<Job>>>) -> Caches {
         let scope = Scope::All;
         let mut caches = Caches::new(&BTreeSet::from([scope.clone()]));
+        let label = Some(labels::AGENT_RUN);
+        let feed = Feed { scope, label };
         for event in events {
-            caches.apply(&scope, event);
+            caches.apply(&feed, event);
         }
         caches
     }

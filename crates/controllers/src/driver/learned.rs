@@ -5,9 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use jangar_api::agents::{
-    agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
-    implementation_spec::ImplementationSpec, memory::Memory,
+use jangar_api::{
+    agents::{
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpec, memory::Memory,
+    },
+    tools::{Tool, ToolRun},
 };
 use jangar_engine::{
     decision::{Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid},
@@ -25,6 +28,8 @@ pub struct Learned {
     pub agent_providers: Overlay<AgentProvider>,
     pub implementation_specs: Overlay<ImplementationSpec>,
     pub memories: Overlay<Memory>,
+    pub tools: Overlay<Tool>,
+    pub tool_runs: Overlay<ToolRun>,
     pub jobs: Overlay<Job>,
     pub pods: Overlay<Pod>,
     /// The names of the pods that a live list found for a Job, by the Job's UID.

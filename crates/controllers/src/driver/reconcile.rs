@@ -229,7 +229,7 @@ async fn act<C: Controller>(
         {
             return Ok(Acted::NotYet(wait));
         }
-        match effects::carry_out(context, key, effect, work).await? {
+        match effects::carry_out::<C::Object>(context, key, effect, work).await? {
             Outcome::Done | Outcome::Already => {}
             Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),
         }

@@ -29,9 +29,9 @@ impl Scene<'_> {
         K::overlay(self.learned).sight(self.caches, &self.beside(name.trim()))
     }
 
-    /// The Jobs that carry the label of the run of this key, and those that this reconcile asked for or made, by name.
-    pub fn jobs(&self) -> BTreeMap<String, Arc<Job>> {
-        let labelled = self.labelled::<Job>();
+    /// The Jobs that carry the label of this run, and those that this reconcile asked for or made, by name.
+    pub fn jobs(&self, run: &Term) -> BTreeMap<String, Arc<Job>> {
+        let labelled = self.labelled::<Job>(run);
         let names = labelled.iter().chain(self.learned.jobs.names());
         let known = names.filter_map(|name| match self.sight(name) {
             Sight::Seen(job) => Some((name.clone(), job)),
@@ -55,11 +55,10 @@ impl Scene<'_> {
         departed.collect()
     }
 
-    /// The pods that carry the label of the run of this key, and those that were listed live, by the UID of the Job that
-    /// controls them.
-    pub fn pods(&self) -> BTreeMap<Uid, PodSight> {
+    /// The pods that carry the label of this run, and those that were listed live, by the UID of the Job that controls them.
+    pub fn pods(&self, run: &Term) -> BTreeMap<Uid, PodSight> {
         let mut cached: BTreeMap<Uid, Vec<Arc<Pod>>> = BTreeMap::new();
-        for pod in self.labelled::<Pod>().iter().filter_map(|name| self.pod(name)) {
+        for pod in self.labelled::<Pod>(run).iter().filter_map(|name| self.pod(name)) {
             if let Some(owner) = controller_of(&pod) {
                 cached.entry(owner).or_default().push(pod);
             }
@@ -79,10 +78,9 @@ impl Scene<'_> {
         self.sight::<Pod>(name).seen().cloned()
     }
 
-    fn labelled<K: Cached>(&self) -> BTreeSet<String> {
-        let run = Term::AgentRun(self.key.name.clone());
+    fn labelled<K: Cached>(&self, run: &Term) -> BTreeSet<String> {
         K::cache(self.caches)
-            .naming(&self.key.namespace, run)
+            .naming(&self.key.namespace, run.clone())
             .cloned()
             .collect()
     }

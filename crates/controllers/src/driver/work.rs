@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     admissions::Asked,
-    caches::{Cached, ResourceVersion, key_of, uid_of},
+    caches::{Cached, ResourceVersion, key_of, label_of, uid_of},
 };
 
 /// What one reconcile has done and learned. Writes stay in here also if the reconcile fails later: the caches have to show
@@ -32,6 +32,7 @@ impl Work {
             kind: K::KIND,
             key: key_of(metadata),
             uid: uid_of(metadata),
+            label: label_of::<K>(metadata),
             mark: Mark::Version(ResourceVersion::of(metadata)),
         });
         self.learned.seen(Arc::new(object));
@@ -46,6 +47,7 @@ impl Work {
                 name: object.name.clone(),
             },
             uid: object.uid.clone(),
+            label: None,
             mark: Mark::Gone,
         });
         self.learned.absent::<K>(&object.name);

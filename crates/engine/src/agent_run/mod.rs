@@ -4,47 +4,24 @@
 //!
 //! | the run | module |
 //! |---|---|
-//! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
-//! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
-//! | is done by an endpoint of somebody's own | `custom`, from here to its end |
-//! | is asked to stop | `cancel` |
-//! | was given up while its pod is there | `abort` |
-//! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
-//! | has none yet | `start`: `references`, its `admission` by the queue, and the Job of the next attempt |
+//! | is done by an endpoint of somebody's own | `custom`, to its end |
+//! | has no Job yet | `start`: `references`, its `admission` by the queue, and the Job of the next attempt |
+//! | has a Job, had one, or is being stopped | [`life`](crate::life), which it has in common with ToolRuns |
 //!
-//! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time; `task` is the piece of
-//! work that a run is at, and a run of the runtime `job` has one that is all of it. `steps` says whether steps make sense and
-//! what they get from each other, `progress` shows where they stand.
-//!
-//! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
-//! known of a Job that went, `next_status` writes the status, and `attempt` is what the status remembers of Jobs.
+//! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time. `steps` says whether steps
+//! make sense and what they get from each other. `kind` is what AgentRuns have of their own in all that they have in common.
 
-mod abort;
 mod admission;
 mod artifacts;
-mod attempt;
-mod cancel;
 mod custom;
-mod evidence;
-mod finished;
-mod follow;
-mod jobs;
-mod leftovers;
-mod next_status;
-mod outcome;
-mod progress;
+mod kind;
 mod references;
-mod retry;
 mod spec_hash;
 mod stamp;
 mod start;
 mod steps;
-mod task;
 #[cfg(test)]
 mod tests;
-mod unreachable;
-mod vanished;
-mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,23 +37,26 @@ use jangar_api::{
         memory::Memory,
     },
     phase::RunPhase,
-    reason::Reason,
 };
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
-use self::{attempt::Attempt, next_status::NextStatus, stamp::Stamp, task::Task};
 pub use self::{custom::receipt, spec_hash::spec_hash};
+pub use crate::life::Standing;
 use crate::{
     custom::call::Outside,
-    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Question, Refusal, Sight, Uid},
-    job::{self, Place},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, Uid},
     last_sight::LastSight,
+    life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, task},
     parent,
     queue::Answer,
     settings::Settings,
-    waiting::Waiting,
 };
+
+/// An AgentRun that is there, and all that a decision about it depends on.
+type Situation<'a> = life::Situation<'a, AgentRun>;
+/// The next status of an AgentRun while it is made.
+type NextStatus<'a> = life::next_status::NextStatus<'a, AgentRun>;
 
 /// What is known about a run at the moment of a decision.
 #[derive(Clone, Debug)]
@@ -106,21 +86,6 @@ pub struct Observed {
     pub outside: Outside,
 }
 
-impl Observed {
-    /// The pods of one Job, however they are known.
-    fn pods_of(&self, job: &Uid) -> PodSight {
-        self.pods
-            .get(job)
-            .cloned()
-            .unwrap_or_else(|| PodSight::Cached(Vec::new()))
-    }
-
-    /// Whether the API server itself said that there is no Job of this name.
-    fn is_absent(&self, job: &str) -> bool {
-        self.live_jobs.contains(job) && !self.jobs.contains_key(job)
-    }
-}
-
 /// The objects that a run refers to, directly or through another one. One that nothing refers to is `None`.
 #[derive(Clone, Debug)]
 pub struct References {
@@ -133,26 +98,11 @@ pub struct References {
     pub memory: Option<Sight<Memory>>,
 }
 
-/// A run that is there, and all that a decision about it depends on.
-struct Situation<'a> {
-    observed: &'a Observed,
-    run: &'a AgentRun,
-    uid: Uid,
-    /// The status as it was written last.
-    status: &'a AgentRunStatus,
-    /// What the status remembers of Jobs.
-    attempt: Attempt,
-    /// What the run is at.
-    task: Task<'a>,
-    settings: &'a Settings,
-    now: Timestamp,
-}
-
 /// What to do about a run.
 pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<AgentRunStatus> {
     // Finer than anybody needs, and shorter to read.
     let now = now.round(Unit::Millisecond).unwrap_or(now);
-    let leftovers = match leftovers::clean_up(observed, settings, now) {
+    let leftovers = match leftovers::clean_up(&AgentRun::seen(observed), settings, now) {
         Ok(plan) => plan,
         Err(question) => return Decision::look(question),
     };
@@ -160,38 +110,30 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         return Decision::Act(leftovers);
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
-    let under_parent = parent::is_deleted_under_parent(&run.metadata);
-    if deleting && !custom::is_held(run) && !under_parent {
+    let has_parent = parent::is_held(&run.metadata);
+    if deleting && !custom::is_held(run) && !has_parent {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
-    let decision = if deleting && !under_parent {
+    let over = status.phase.as_ref().is_some_and(RunPhase::is_terminal);
+    let decision = if deleting && has_parent && over {
+        // Its parent lets it go.
+        Decision::Act(Plan::nothing())
+    } else if deleting && has_parent && !custom::applies(&situation) {
+        leftovers::farewell(&situation)
+    } else if deleting && !has_parent {
         custom::farewell(&situation)
+    } else if over {
+        finished::plan(&situation)
+    } else if custom::applies(&situation) {
+        custom::plan(&situation)
     } else {
         situation.decide()
     };
-    match decision {
-        Decision::Act(mut plan) => {
-            plan.effects.splice(0..0, leftovers.effects);
-            plan.notices.extend(leftovers.notices);
-            plan.wake_at = leftovers::sooner(plan.wake_at, leftovers.wake_at);
-            Decision::Act(plan)
-        }
-        look @ Decision::Look(_) => look,
-    }
-}
-
-/// Why a run waits, as far as that can be told from what is observed.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
-    /// It cannot be told before these are answered.
-    Unsure(BTreeSet<Question>),
-    Waits(Box<Waiting>),
-    /// It works, or has ended, or is about to go on.
-    Goes,
+    life::after_leftovers(decision, leftovers)
 }
 
 /// Answers "why is it waiting?". Nothing is written for it.
@@ -206,147 +148,11 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     };
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
-    let phase = status.phase.as_ref();
-    let stopping = run.spec.stop.is_requested() && settings.runs.cancel_enabled;
-    let over = phase.is_some_and(|phase| phase.is_terminal() || *phase == RunPhase::Cancelling);
-    if over || stopping || abort::reason(&situation).is_some() {
+    if situation.is_ending() {
         return Standing::Goes;
     }
     if custom::applies(&situation) {
         return custom::standing(&situation);
     }
-    follow::standing(&situation)
-}
-
-/// What the status remembers of Jobs. If it was lost, the Jobs themselves tell how far the run had come: an attempt is
-/// never made twice, and a step that a later one has followed is over.
-fn attempt(observed: &Observed, run: &AgentRun, status: &AgentRunStatus) -> Attempt {
-    let is_of_run = |place: &Place| Task::numbered(run, place.step).is_some();
-    let unbegun = || {
-        let first = Task::first(run).number();
-        Attempt::at(Place {
-            step: first,
-            attempt: 0,
-        })
-    };
-    let remembered = Some(Attempt::remembered(status))
-        .filter(|attempt| is_of_run(&attempt.place()))
-        .unwrap_or_else(unbegun);
-    let made = jobs::of_run(observed, run)
-        .filter_map(|job| jobs::place(job))
-        .filter(is_of_run)
-        .max();
-    match made {
-        Some(place) if place.step > remembered.step => Attempt::at(place),
-        Some(place) if place > remembered.place() => Attempt {
-            number: place.attempt,
-            job: None,
-            first_seen: None,
-            ..remembered
-        },
-        Some(_) | None => remembered,
-    }
-}
-
-impl<'a> Situation<'a> {
-    fn of(
-        observed: &'a Observed,
-        run: &'a AgentRun,
-        status: &'a AgentRunStatus,
-        settings: &'a Settings,
-        now: Timestamp,
-    ) -> Self {
-        let attempt = attempt(observed, run, status);
-        Self {
-            observed,
-            run,
-            uid: Uid(run.metadata.uid.clone().unwrap_or_default()),
-            status,
-            task: Task::numbered(run, attempt.step).unwrap_or(Task::Whole),
-            attempt,
-            settings,
-            now,
-        }
-    }
-
-    fn decide(&self) -> Decision<AgentRunStatus> {
-        let phase = self.status.phase.as_ref();
-        if phase.is_some_and(RunPhase::is_terminal) {
-            return finished::plan(self);
-        }
-        if custom::applies(self) {
-            return custom::plan(self);
-        }
-        let requested = self.run.spec.stop.is_requested() && self.settings.runs.cancel_enabled;
-        let requested = requested || parent::is_deleted_under_parent(&self.run.metadata);
-        // One that has begun goes on, whatever the settings say by now.
-        if phase == Some(&RunPhase::Cancelling) || requested {
-            return cancel::plan(self);
-        }
-        if let Some(reason) = abort::reason(self) {
-            return abort::plan(self, reason);
-        }
-        follow::plan(self)
-    }
-
-    /// The status, ready to be changed.
-    fn next_status(&self) -> NextStatus<'_> {
-        let mut next = NextStatus::of(self.run, self.status, self.settings, self.now);
-        if !self.settings.runs.immutability_enforced
-            && !next.is_warned()
-            && let Some(message) = abort::edited(self)
-        {
-            next.warn(&Reason::SpecImmutableViolation, &message);
-        }
-        self.answer_disabled_cancel(&mut next);
-        next
-    }
-
-    /// A cancel that the settings do not allow is answered, and changes nothing. It is honoured when they do.
-    fn answer_disabled_cancel(&self, next: &mut NextStatus<'_>) {
-        let stands = self.status.phase.as_ref();
-        let open = stands.is_none_or(|phase| !phase.is_terminal() && *phase != RunPhase::Cancelling);
-        if open && self.run.spec.stop.is_requested() && !self.settings.runs.cancel_enabled {
-            next.not_cancelled(
-                &Reason::CancelDisabled,
-                "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \
-                 to true, or delete the run",
-            );
-        }
-    }
-
-    /// The name of the Job of the current attempt.
-    fn job_name(&self) -> String {
-        job::name(&self.observed.key.name, self.attempt.current_place()).into()
-    }
-
-    /// The Jobs of this run whose end is not recorded.
-    fn unfinished_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
-        let current = self.job_name();
-        self.own_jobs()
-            .filter(move |job| jobs::is_held(job) || job.metadata.name.as_ref() == Some(&current))
-    }
-
-    /// The Jobs of this run, without those of earlier attempts and steps, which `leftovers` sees to.
-    fn own_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
-        jobs::of_run(self.observed, self.run)
-            .filter(|job| jobs::place(job).is_none_or(|place| place >= self.attempt.place()))
-    }
-
-    /// How many attempts the current step has in all: as it says itself, or as its Job was made for.
-    fn attempts_allowed(&self, job: Option<&Job>) -> u32 {
-        let agent = self.observed.references.agent.seen();
-        let by_settings =
-            || job::attempts_allowed(self.run, agent.map(AsRef::as_ref), self.settings).unwrap_or(1);
-        self.task
-            .attempts()
-            .unwrap_or_else(|| job.map_or_else(by_settings, |job| Stamp::of(job).attempts_allowed))
-    }
-
-    /// The Job of the current attempt, if it is there.
-    fn current_job(&self) -> Option<&Arc<Job>> {
-        let name = self.job_name();
-        self.own_jobs()
-            .find(|job| job.metadata.name.as_ref() == Some(&name))
-    }
+    situation.standing()
 }

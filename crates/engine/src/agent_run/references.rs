@@ -16,6 +16,7 @@ use crate::{
     decision::{KeyHolder, Keys, Question, Rejection, Sight},
     implementation_spec,
     job::{self, PromptSource},
+    life::start::{Lacking, NotFound, found},
     settings::NatsAuth,
     waiting::Remedy,
 };
@@ -59,14 +60,13 @@ impl Unresolved {
     }
 }
 
-/// Something that a run refers to and cannot have yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lacking {
-    pub why: Rejection,
-    /// What whoever reads it is told to do.
-    pub remedy: Remedy,
-    /// Whether an event tells when it is there.
-    pub watched: bool,
+impl From<NotFound> for Unresolved {
+    fn from(not_found: NotFound) -> Self {
+        match not_found {
+            NotFound::Unsure(question) => Self::Unsure(question),
+            NotFound::Lacking(lacking) => Self::Lacking(lacking),
+        }
+    }
 }
 
 /// Finds what a task of the run refers to.
@@ -171,36 +171,6 @@ fn named<'a>(kind: &str, field: &str, name: &'a str, reason: Reason) -> Result<&
         )));
     }
     Ok(name)
-}
-
-fn found<'a, K>(
-    sight: Option<&'a Sight<K>>,
-    reason: Reason,
-    kind: &str,
-    name: &str,
-    field: &str,
-    question: impl FnOnce(String) -> Question,
-) -> Result<&'a K, Unresolved> {
-    match sight {
-        Some(Sight::Seen(object)) => Ok(object),
-        Some(Sight::Unseen) | None => Err(Unresolved::Unsure(question(name.to_owned()))),
-        Some(Sight::Absent) => Err(Unresolved::Lacking(Lacking {
-            why: Rejection::new(
-                reason,
-                format!("{field} is {name}, and there is no {kind} of that name in this namespace"),
-            ),
-            remedy: Remedy::Create,
-            watched: true,
-        })),
-        Some(Sight::Illegible(words)) => Err(Unresolved::Lacking(Lacking {
-            why: Rejection::new(
-                Reason::UnreadableReference,
-                format!("{field} is {name}, and {kind} {name} cannot be read ({words})"),
-            ),
-            remedy: Remedy::Mend,
-            watched: true,
-        })),
-    }
 }
 
 /// The user and password for NATS, if the run may have them and both are there.

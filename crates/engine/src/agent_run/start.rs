@@ -1,55 +1,36 @@
 //! The Job of the next attempt: what it needs before it can be made.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use jangar_api::{
     agents::agent_run::{AgentRun, AgentRunStatus, RuntimeType, VcsMode},
-    condition::{ConditionStatus, ConditionType},
     labels,
     reason::Reason,
 };
-use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{
     References, Situation, Standing,
     admission::{self, Admission},
-    jobs,
-    leftovers::after,
-    references::{self, Lacking, Resolved, Unresolved},
-    retry, spec_hash,
+    references::{self, Resolved, Unresolved},
+    spec_hash,
     stamp::Stamp,
     steps::{self, Earlier},
     task::{self, Description, Task},
 };
+pub(super) use crate::life::start::{fail, reject};
 use crate::{
-    decision::{Decision, Effect, NewJob, Occupant, Plan, Question, Refusal, Rejection, Sight},
+    decision::{Decision, Effect, NewJob, Plan, Question, Rejection, Sight},
     job::{self, JobRequest, Place, StepOfRun},
+    life::start::{Held, held_up, lacking, waits},
     queue,
-    waiting::{Gate, Waiting},
 };
-
-/// How long after a refusal that may pass, such as a quota, the Job is tried again. No event tells when it has.
-const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
-/// How long until a Job that has the name and is going away is looked for again. It need not be one that is watched.
-const TERMINATING_RETRY: Duration = Duration::from_secs(5);
-/// How long until a ConfigMap that has the name and stays until somebody deletes it is looked for again. ConfigMaps are not
-/// watched, so that no event tells.
-const OCCUPIED_RETRY: Duration = Duration::from_secs(30);
-
-/// How long until something that is not watched and is missing is looked for again, for as long as the grace lasts.
-const UNWATCHED_RETRY: Duration = Duration::from_secs(5);
 
 /// What can be done about a run that has not started.
 pub(super) enum Next {
     Unsure(Question),
-    Waits {
-        waiting: Box<Waiting>,
-        /// When to look again although nothing happened.
-        look_at: Option<Timestamp>,
-    },
+    Waits(Held),
     /// It can never start as it was written.
     Wrong(Rejection),
     /// It cannot go on, because an earlier step did not report what this one needs.
@@ -72,7 +53,7 @@ pub(super) fn unresolved(situation: &Situation<'_>, unresolved: Unresolved) -> D
 pub(super) fn carry_on(situation: &Situation<'_>, next: Next) -> Decision<AgentRunStatus> {
     match next {
         Next::Unsure(question) => Decision::look(question),
-        Next::Waits { waiting, look_at } => waits(situation, &waiting, look_at),
+        Next::Waits(held) => waits(situation, &held),
         Next::Wrong(rejection) => reject(situation, &rejection),
         Next::Fails(why) => fail(situation, &why),
         Next::Duplicate(of) => admission::duplicate(situation, &of),
@@ -92,25 +73,17 @@ impl From<Next> for Standing {
     fn from(next: Next) -> Self {
         match next {
             Next::Unsure(question) => Self::Unsure(BTreeSet::from([question])),
-            Next::Waits { waiting, .. } => Self::Waits(waiting),
+            Next::Waits(Held { waiting, .. }) => Self::Waits(waiting),
             Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Self::Goes,
         }
     }
 }
 
 fn next(situation: &Situation<'_>) -> Next {
-    if let Some(due) = retry::waits_until(&situation.attempt, situation.task, situation.now) {
-        let attempt = situation.attempt.current();
-        return Next::Waits {
-            waiting: Box::new(Waiting::at(Gate::Retry { attempt, due }).until(due)),
-            look_at: Some(due),
-        };
-    }
-    if let Some(refusal) = &situation.observed.refusal {
-        return refused(situation, refusal);
-    }
-    if let Some(occupant) = &situation.observed.occupant {
-        return occupied(situation, occupant);
+    match held_up(situation) {
+        Ok(None) => {}
+        Ok(Some(held)) => return Next::Waits(held),
+        Err(rejection) => return Next::Wrong(rejection),
     }
     match first_effects(situation) {
         Err(unresolved) => lacks(situation, unresolved),
@@ -125,7 +98,10 @@ fn next(situation: &Situation<'_>) -> Next {
 pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
     match unresolved {
         Unresolved::Unsure(question) => Next::Unsure(question),
-        Unresolved::Lacking(lacking) => lacking_reference(situation, lacking),
+        Unresolved::Lacking(what) => match lacking(situation, what) {
+            Ok(held) => Next::Waits(held),
+            Err(rejection) => Next::Wrong(rejection),
+        },
         Unresolved::Wrong(rejection) => Next::Wrong(rejection),
         Unresolved::NotReported(why) => Next::Fails(why),
     }
@@ -135,30 +111,13 @@ pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
 pub(super) fn slot(situation: &Situation<'_>, job: Option<String>) -> Option<Next> {
     match admission::of(situation, job) {
         Admission::Unasked(question) => Some(Next::Unsure(question)),
-        Admission::Waits(waiting) => Some(Next::Waits {
+        Admission::Waits(waiting) => Some(Next::Waits(Held {
             waiting: Box::new(waiting),
             look_at: None,
-        }),
+        })),
         Admission::Duplicate(of) => Some(Next::Duplicate(of)),
         Admission::Granted => None,
     }
-}
-
-/// Says what the run waits for. Between two attempts its other conditions say so already.
-fn waits(
-    situation: &Situation<'_>,
-    waiting: &Waiting,
-    look_at: Option<Timestamp>,
-) -> Decision<AgentRunStatus> {
-    let mut next = situation.next_status();
-    if !matches!(waiting.gate, Gate::Retry { .. }) {
-        next.waits(waiting);
-    }
-    Decision::Act(Plan {
-        status: next.into_status(),
-        wake_at: look_at,
-        ..Plan::nothing()
-    })
 }
 
 /// The Job and what it needs, once all that the run refers to is there and allows it.
@@ -317,120 +276,4 @@ fn build(
         pod_fields: built.pod_fields,
     }));
     Ok(files.into_iter().chain([job]).collect())
-}
-
-/// Something the run refers to is not there, or cannot be read: it has the grace to come, or to be mended.
-fn lacking_reference(situation: &Situation<'_>, lacking: Lacking) -> Next {
-    let Lacking { why, remedy, watched } = lacking;
-    let grace = situation.settings.runs.reference_grace;
-    let since = waiting_since(situation, &why.reason).unwrap_or(situation.now);
-    let deadline = since.saturating_add(grace).unwrap_or(Timestamp::MAX);
-    if situation.now >= deadline {
-        let message = format!(
-            "{}, which did not change within {} s: {remedy} and submit the run again",
-            why.message,
-            grace.as_secs()
-        );
-        return Next::Wrong(Rejection::new(why.reason, message));
-    }
-    let look_again = after(situation.now, UNWATCHED_RETRY).min(deadline);
-    Next::Waits {
-        waiting: Box::new(Waiting::at(Gate::Reference { why, remedy }).until(deadline)),
-        look_at: Some(if watched { deadline } else { look_again }),
-    }
-}
-
-/// Since when the run has been blocked for this reason.
-fn waiting_since(situation: &Situation<'_>, reason: &Reason) -> Option<Timestamp> {
-    situation
-        .status
-        .common
-        .condition(&ConditionType::Blocked)
-        .filter(|blocked| blocked.status == ConditionStatus::True && blocked.reason == *reason)
-        .and_then(|blocked| blocked.last_transition_time)
-        .map(|time| time.0)
-}
-
-/// The API server does not take the Job.
-fn refused(situation: &Situation<'_>, refusal: &Refusal) -> Next {
-    if refusal.code != 403 {
-        let message = format!(
-            "the API server refused the Job of the run or its files: {}",
-            refusal.message
-        );
-        return Next::Wrong(Rejection::new(Reason::JobRejected, message));
-    }
-    Next::Waits {
-        waiting: Box::new(Waiting::at(Gate::Forbidden {
-            words: refusal.message.clone(),
-            retry: FORBIDDEN_RETRY,
-        })),
-        look_at: situation.now.checked_add(FORBIDDEN_RETRY).ok(),
-    }
-}
-
-/// Another ConfigMap has the name of the one with the run's files. What is in it is not ours, so the Job must not mount it.
-fn occupied(situation: &Situation<'_>, occupant: &Occupant) -> Next {
-    let Occupant { name, owner } = occupant;
-    let of_earlier_run = owner
-        .as_ref()
-        .is_some_and(|owner| owner.kind == "AgentRun" && owner.name == situation.observed.key.name);
-    let config_map = name.clone();
-    let (gate, retry) = if of_earlier_run {
-        (Gate::PreviousFiles { config_map }, TERMINATING_RETRY)
-    } else {
-        let gate = Gate::FilesTaken {
-            config_map,
-            owner: owner.clone(),
-            retry: OCCUPIED_RETRY,
-        };
-        (gate, OCCUPIED_RETRY)
-    };
-    Next::Waits {
-        waiting: Box::new(Waiting::at(gate)),
-        look_at: situation.now.checked_add(retry).ok(),
-    }
-}
-
-/// What the run waits for while another Job has the name of its own, if that one is going away.
-pub(super) fn previous_job(situation: &Situation<'_>, job: &Job) -> Option<Waiting> {
-    let of_earlier_run = jobs::owner_run(job, &situation.observed.key.name).is_some();
-    let going = of_earlier_run || jobs::is_deleting(job);
-    going.then(|| Waiting::at(Gate::PreviousJob { job: job.name_any() }))
-}
-
-/// Another Job has the name.
-pub(super) fn name_taken(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
-    if let Some(waiting) = previous_job(situation, job) {
-        let look_at = situation.now.checked_add(TERMINATING_RETRY).ok();
-        return waits(situation, &waiting, look_at);
-    }
-    let name = job.name_any();
-    let message = format!(
-        "the run needs a Job called {name}, and there is one that does not belong to it: delete that Job, or choose another \
-         name for the run"
-    );
-    fail(situation, &Rejection::new(Reason::NameTaken, message))
-}
-
-/// The run has failed, although it was written as it should be.
-fn fail(situation: &Situation<'_>, why: &Rejection) -> Decision<AgentRunStatus> {
-    let mut next = situation.next_status();
-    next.failed(situation.now, &why.reason, &why.message);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        notices: vec![situation.warning(why.reason.clone(), why.message.clone())],
-        ..Plan::nothing()
-    })
-}
-
-/// The run can never start as it was written.
-pub(super) fn reject(situation: &Situation<'_>, rejection: &Rejection) -> Decision<AgentRunStatus> {
-    let mut next = situation.next_status();
-    next.rejected(rejection);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        notices: vec![situation.warning(rejection.reason.clone(), rejection.message.clone())],
-        ..Plan::nothing()
-    })
 }

@@ -14,7 +14,7 @@ use jangar_api::{
 };
 use k8s_openapi::api::core::v1::{Affinity, PodSecurityContext, Toleration, TopologySpreadConstraint};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     as_given::{AsGiven, Unfit, topology_spread_constraint},
@@ -43,14 +43,21 @@ pub(super) struct RuntimeConfig {
     pub(super) priority_class_name: Option<String>,
     pub(super) scheduler_name: Option<String>,
     pub(super) image_pull_secrets: Option<Vec<String>>,
-    backoff_limit: Option<u32>,
-    ttl_seconds_after_finished: Option<u32>,
+    pub(super) backoff_limit: Option<u32>,
+    pub(super) ttl_seconds_after_finished: Option<u32>,
     pub(super) log_retention_seconds: Option<u32>,
 }
 
 impl RuntimeConfig {
-    pub(super) fn read(run: &AgentRun) -> Result<Self, Rejection> {
-        let fields = Fields { run };
+    /// What an AgentRun says.
+    pub(super) fn of_run(run: &AgentRun) -> Result<Self, Rejection> {
+        let config = run.spec.runtime.config.as_ref();
+        Self::read(config.map(|config| &config.0))
+    }
+
+    /// Reads the map.
+    pub(super) fn read(map: Option<&Map<String, Value>>) -> Result<Self, Rejection> {
+        let fields = Fields { map };
         Ok(Self {
             service_account: fields.text("serviceAccount")?,
             node_selector: fields.strings("nodeSelector")?,
@@ -75,7 +82,7 @@ pub fn attempts_allowed(
     agent: Option<&Agent>,
     settings: &Settings,
 ) -> Result<u32, Rejection> {
-    let config = RuntimeConfig::read(run)?;
+    let config = RuntimeConfig::of_run(run)?;
     let defaults = agent.and_then(|agent| agent.spec.defaults.as_ref());
     let of_agent = defaults
         .and_then(|defaults| defaults.retry_limit)
@@ -91,6 +98,11 @@ pub fn attempts_allowed(
             "JANGAR_AGENT_RUNNER_BACKOFF_LIMIT".to_owned(),
         ),
     };
+    attempts(retries, &place)
+}
+
+/// How many attempts so many retries make; `place` is what says so.
+pub(super) fn attempts(retries: u32, place: &str) -> Result<u32, Rejection> {
     if retries > RETRIES_MAX {
         return Err(Rejection::new(
             Reason::InvalidRuntimeConfig,
@@ -104,33 +116,38 @@ pub fn attempts_allowed(
 
 /// How long the finished Job of a run is kept, within sensible bounds; `None` until the run is deleted.
 pub fn ttl_seconds(run: &AgentRun, settings: &Settings) -> Result<Option<u32>, Rejection> {
-    let asked = RuntimeConfig::read(run)?
+    let asked = RuntimeConfig::of_run(run)?
         .ttl_seconds_after_finished
         .or(settings.runner.job_ttl_seconds);
-    Ok(asked
+    Ok(bounded_ttl(asked))
+}
+
+/// How long a finished Job is kept for which so many seconds are asked; 0 is for as long as its run.
+pub(super) fn bounded_ttl(asked: Option<u32>) -> Option<u32> {
+    asked
         .filter(|seconds| *seconds > 0)
-        .map(|seconds| seconds.clamp(TTL_MIN_SECONDS, TTL_MAX_SECONDS)))
+        .map(|seconds| seconds.clamp(TTL_MIN_SECONDS, TTL_MAX_SECONDS))
 }
 
 /// How long the archived logs of a run are kept. It has nothing to do with how long its Job is.
 pub fn log_retention_seconds(run: &AgentRun, settings: &Settings) -> Result<u32, Rejection> {
-    let asked = RuntimeConfig::read(run)?.log_retention_seconds;
+    let asked = RuntimeConfig::of_run(run)?.log_retention_seconds;
     Ok(asked.unwrap_or(settings.runner.log_retention_seconds))
 }
 
-fn not_negative(number: Int32) -> u32 {
+pub(super) fn not_negative(number: Int32) -> u32 {
     u32::try_from(number.get()).unwrap_or(0)
 }
 
 /// The fields of the map, each read as what it must be.
 struct Fields<'a> {
-    run: &'a AgentRun,
+    map: Option<&'a Map<String, Value>>,
 }
 
 impl<'a> Fields<'a> {
     /// Where a field stands and what it says, if it says anything.
     fn get(&self, name: &str) -> Option<(String, &'a Value)> {
-        let value = self.run.spec.runtime.config.as_ref()?.0.get(name)?;
+        let value = self.map?.get(name)?;
         (!value.is_null()).then(|| (format!("spec.runtime.config.{name}"), value))
     }
 

@@ -13,7 +13,7 @@ use super::{
     JobRequest,
     documents::{bad_template, provider_name},
     paths,
-    policy::{self, present},
+    policy::present,
     prompt::SystemPrompt,
 };
 use crate::{
@@ -86,8 +86,8 @@ impl Environment {
 }
 
 /// The Secrets whose keys become variables.
-pub(super) fn from_secrets(request: &JobRequest<'_>) -> Vec<EnvFromSource> {
-    policy::run_secrets(request.run)
+pub(super) fn from_secrets<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Vec<EnvFromSource> {
+    secrets
         .into_iter()
         .map(|name| EnvFromSource {
             secret_ref: Some(SecretEnvSource {
@@ -99,7 +99,7 @@ pub(super) fn from_secrets(request: &JobRequest<'_>) -> Vec<EnvFromSource> {
         .collect()
 }
 
-fn variable(name: &str, value: impl Into<String>) -> EnvVar {
+pub(super) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
         value: Some(value.into()),
@@ -171,7 +171,7 @@ fn last_of_each(variables: Vec<EnvVar>, reserved: &BTreeSet<&str>) -> Vec<EnvVar
 
 /// Joins the pieces of a template so that Kubernetes replaces `$(NAME)` in what the author wrote, and leaves alone what was
 /// looked up. There, `$$` stands for a dollar.
-fn joined(pieces: &[Piece<'_>]) -> String {
+pub(super) fn joined(pieces: &[Piece<'_>]) -> String {
     let mut text = String::new();
     for piece in pieces {
         match piece {

@@ -18,6 +18,7 @@
 //! | `volumes` | what is mounted where |
 //! | `scheduling` | where the pod may run |
 //! | `pod` | the pod itself |
+//! | `tool` | the Job of a ToolRun, which needs less |
 //!
 //! Version control is not part of it yet: neither the documents nor the environment speak of a repository's credentials.
 
@@ -34,6 +35,7 @@ mod prompt;
 mod scheduling;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tool;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -75,6 +77,7 @@ pub use self::{
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
+    tool::{CONTAINER as TOOL_CONTAINER, ToolJobRequest, build as build_tool, check_tool, tool_attempts},
 };
 use crate::{
     decision::{PodFields, Rejection},
@@ -150,8 +153,8 @@ struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    fn of(run: &'a AgentRun) -> Result<Self, Rejection> {
-        let metadata = &run.metadata;
+    fn of(run: &'a impl Resource) -> Result<Self, Rejection> {
+        let metadata = run.meta();
         let (Some(name), Some(uid), Some(namespace)) = (&metadata.name, &metadata.uid, &metadata.namespace)
         else {
             return Err(Rejection::new(
@@ -202,7 +205,7 @@ pub fn check_run(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
 
 /// Says what is wrong with a run by itself, whatever executes it.
 pub fn check_any_runtime(run: &AgentRun, settings: &Settings) -> Result<(), Rejection> {
-    policy::parameters(run)?;
+    policy::parameters(&run.spec.parameters, "the implementation")?;
     policy::labels(run, &settings.policy)
 }
 
@@ -221,7 +224,7 @@ pub fn check_contract(
 fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, RuntimeConfig), Rejection> {
     check_any_runtime(run, settings)?;
     let image = policy::image(run, settings)?;
-    let config = RuntimeConfig::read(run)?;
+    let config = RuntimeConfig::of_run(run)?;
     privilege::check(&config, &settings.policy)?;
     Ok((image, config))
 }
@@ -273,21 +276,29 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let (pod, pod_fields) = pod::spec(request, identity.name, parts, &settings.runner)?;
     let (annotations, config_map) = match store {
         Store::Annotations(annotations) => (Some(annotations), None),
-        Store::ConfigMap(data) => (None, Some(config_map_of(request, identity, config_map, data))),
+        Store::ConfigMap(data) => {
+            let metadata = object_metadata(request, identity, config_map);
+            (None, Some(config_map_of(metadata, data)))
+        }
     };
     let mut metadata = object_metadata(request, identity, name(identity.name, request.place));
-    metadata.finalizers = settings
-        .safeguards
-        .job_finalizer
-        .then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()]);
+    metadata.finalizers = finalizers(settings);
+    let too_large =
+        "shorten spec.envTemplate of the AgentProvider or spec.env of the Agent, and let the agent";
     Ok(BuiltJob {
-        job: bounded(job(metadata, annotations, pod))?,
+        job: bounded(job(metadata, annotations, pod), too_large)?,
         pod_fields,
         config_map,
         contract,
         system_prompt_hash: prompt.hash(),
         system_prompt_source: prompt.source(),
     })
+}
+
+/// What holds a Job until its end is recorded.
+fn finalizers(settings: &Settings) -> Option<Vec<String>> {
+    let held = settings.safeguards.job_finalizer;
+    held.then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()])
 }
 
 /// Where the implementation stands, for messages.
@@ -334,15 +345,20 @@ fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) 
         namespace: Some(run.namespace.to_owned()),
         labels: Some(object_labels(request, run)),
         annotations: Some(annotations.map(|(key, value)| (key.to_owned(), value)).into()),
-        owner_references: Some(vec![OwnerReference {
-            api_version: AgentRun::api_version(&()).into_owned(),
-            kind: AgentRun::kind(&()).into_owned(),
-            name: run.name.to_owned(),
-            uid: run.uid.to_owned(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }]),
+        owner_references: Some(vec![owned_by::<AgentRun>(run)]),
         ..Default::default()
+    }
+}
+
+/// What an object says that belongs to a run.
+fn owned_by<R: Resource<DynamicType = ()>>(run: Identity<'_>) -> OwnerReference {
+    OwnerReference {
+        api_version: R::api_version(&()).into_owned(),
+        kind: R::kind(&()).into_owned(),
+        name: run.name.to_owned(),
+        uid: run.uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
     }
 }
 
@@ -370,14 +386,9 @@ fn object_labels(request: &JobRequest<'_>, run: Identity<'_>) -> BTreeMap<String
     labels
 }
 
-fn config_map_of(
-    request: &JobRequest<'_>,
-    run: Identity<'_>,
-    name: DnsLabel,
-    data: BTreeMap<String, String>,
-) -> ConfigMap {
+fn config_map_of(metadata: ObjectMeta, data: BTreeMap<String, String>) -> ConfigMap {
     ConfigMap {
-        metadata: object_metadata(request, run, name),
+        metadata,
         data: Some(data),
         // It belongs to one attempt, and nodes need not watch what cannot change.
         immutable: Some(true),
@@ -424,7 +435,7 @@ fn job(metadata: ObjectMeta, annotations: Option<BTreeMap<String, String>>, pod:
 }
 
 /// Refuses a Job that the API server could not store.
-fn bounded(job: Job) -> Result<Job, Rejection> {
+fn bounded(job: Job, remedy: &str) -> Result<Job, Rejection> {
     let bytes = serde_json::to_vec(&job).map(|json| json.len()).map_err(|error| {
         Rejection::new(
             Reason::SubmitFailed,
@@ -435,8 +446,7 @@ fn bounded(job: Job) -> Result<Job, Rejection> {
         return Err(Rejection::new(
             Reason::InputsTooLarge,
             format!(
-                "the Job would have {bytes} bytes, and {JOB_MAX_BYTES} are allowed: shorten spec.envTemplate of the \
-                 AgentProvider or spec.env of the Agent, and let the agent read large values from {}",
+                "the Job would have {bytes} bytes, and {JOB_MAX_BYTES} are allowed: {remedy} read large values from {}",
                 paths::RUN_DOCUMENT
             ),
         ));

@@ -1,7 +1,10 @@
 //! The pod of one attempt: an init container that brings agent-runner, unless the node does, and the container in which it
 //! runs the agent.
 
-use jangar_api::agents::workload::Workload;
+use jangar_api::{
+    agents::workload::{Workload, WorkloadResources},
+    labels,
+};
 use k8s_openapi::{
     api::core::v1::{
         Capabilities, Container, LocalObjectReference, PodSecurityContext, PodSpec, ResourceRequirements,
@@ -17,6 +20,7 @@ use super::{
     env::{self, Environment},
     files::{File, Store},
     paths::{self, VolumeNames},
+    policy,
     prompt::{self, SystemPrompt},
     scheduling,
     volumes::{self, Below, Layout},
@@ -62,8 +66,10 @@ pub(super) fn spec(
     let workload = request.run.spec.workload.as_ref();
     let installs = settings.install.as_ref();
     let (volumes, mounts) = layout(&names, workload, &parts, installs.is_some())?.finish();
-    let resources = workload.and_then(resources);
-    let env_from = env::from_secrets(request);
+    let resources = workload
+        .and_then(|workload| workload.resources.as_ref())
+        .map(resources);
+    let env_from = env::from_secrets(policy::run_secrets(request.run));
     let main = Container {
         name: CONTAINER.to_owned(),
         image: Some(parts.image),
@@ -93,7 +99,7 @@ pub(super) fn spec(
         enable_service_links: Some(false),
         ..Default::default()
     };
-    let pod = scheduling::place(pod, parts.config, settings, &mut fields);
+    let pod = scheduling::place(pod, parts.config, settings, labels::AGENT_RUN, &mut fields);
     Ok((pod, fields))
 }
 
@@ -162,20 +168,22 @@ fn install(install: &Install, names: &VolumeNames, resources: Option<ResourceReq
     }
 }
 
-fn resources(workload: &Workload) -> Option<ResourceRequirements> {
-    let resources = workload.resources.as_ref()?;
+pub(super) fn resources(resources: &WorkloadResources) -> ResourceRequirements {
     let quantities = |map: &std::collections::BTreeMap<String, String>| {
         let quantity = |(name, value): (&String, &String)| (name.clone(), Quantity(value.clone()));
         map.iter().map(quantity).collect()
     };
-    Some(ResourceRequirements {
+    ResourceRequirements {
         limits: resources.limits.as_ref().map(quantities),
         requests: resources.requests.as_ref().map(quantities),
         claims: None,
-    })
+    }
 }
 
-fn pull_secrets(config: &RuntimeConfig, settings: &RunnerSettings) -> Option<Vec<LocalObjectReference>> {
+pub(super) fn pull_secrets(
+    config: &RuntimeConfig,
+    settings: &RunnerSettings,
+) -> Option<Vec<LocalObjectReference>> {
     let names = config
         .image_pull_secrets
         .as_ref()
@@ -185,7 +193,7 @@ fn pull_secrets(config: &RuntimeConfig, settings: &RunnerSettings) -> Option<Vec
 }
 
 /// What the run says, else what the settings say, else the restricted one. An empty one means none at all.
-fn pod_security_context(
+pub(super) fn pod_security_context(
     config: &RuntimeConfig,
     settings: &RunnerSettings,
     fields: &mut PodFields,
@@ -218,7 +226,7 @@ fn restricted_pod() -> PodSecurityContext {
 }
 
 /// What the Pod Security Standard `restricted` asks of a container.
-fn restricted_container() -> SecurityContext {
+pub(super) fn restricted_container() -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities {

@@ -1,6 +1,6 @@
 //! What a run may ask for: its parameters, labels, image, secrets and service account.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jangar_api::{
     agents::{
@@ -11,6 +11,7 @@ use jangar_api::{
     },
     reason::Reason,
 };
+use kube::ResourceExt;
 
 use super::config::RuntimeConfig;
 use crate::{
@@ -26,9 +27,9 @@ const PARAMETER_MAX_BYTES: usize = 2048;
 const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 
 /// A Secret that a run uses, and the field that says so.
-struct SecretUse<'a> {
-    field: String,
-    name: &'a str,
+pub(super) struct SecretUse<'a> {
+    pub(super) field: String,
+    pub(super) name: &'a str,
 }
 
 /// The text without the blanks around it; `None` if nothing is left.
@@ -36,8 +37,8 @@ pub(super) fn present(text: &str) -> Option<&str> {
     Some(text.trim()).filter(|text| !text.is_empty())
 }
 
-pub(super) fn parameters(run: &AgentRun) -> Result<(), Rejection> {
-    let parameters = &run.spec.parameters;
+/// Whether the parameters are within their bounds. `elsewhere` is where long texts belong.
+pub(super) fn parameters(parameters: &BTreeMap<String, String>, elsewhere: &str) -> Result<(), Rejection> {
     if parameters.len() > PARAMETERS_MAX {
         return Err(Rejection::new(
             Reason::ParametersTooLarge,
@@ -55,17 +56,16 @@ pub(super) fn parameters(run: &AgentRun) -> Result<(), Rejection> {
         Some((name, value)) => Err(Rejection::new(
             Reason::ParameterValueTooLarge,
             format!(
-                "spec.parameters.{name} has {} bytes, and {PARAMETER_MAX_BYTES} are allowed: put long texts into the \
-                 implementation",
+                "spec.parameters.{name} has {} bytes, and {PARAMETER_MAX_BYTES} are allowed: put long texts into \
+                 {elsewhere}",
                 value.len()
             ),
         )),
     }
 }
 
-pub(super) fn labels(run: &AgentRun, policy: &PolicySettings) -> Result<(), Rejection> {
-    let none = std::collections::BTreeMap::new();
-    let labels = run.metadata.labels.as_ref().unwrap_or(&none);
+pub(super) fn labels(run: &impl ResourceExt, policy: &PolicySettings) -> Result<(), Rejection> {
+    let labels = run.labels();
     let has = |key: &str| labels.get(key).is_some_and(|value| present(value).is_some());
     let missing: Vec<&str> = policy
         .labels_required
@@ -125,7 +125,12 @@ pub(super) fn image(run: &AgentRun, settings: &Settings) -> Result<String, Rejec
             ));
         }
     };
-    let policy = &settings.policy;
+    image_allowed(image, place, &settings.policy)?;
+    Ok(image.to_owned())
+}
+
+/// Whether runs may use an image; `place` is what names it.
+pub(super) fn image_allowed(image: &str, place: &str, policy: &PolicySettings) -> Result<(), Rejection> {
     if let Some(pattern) = policy
         .images_denied
         .iter()
@@ -147,7 +152,7 @@ pub(super) fn image(run: &AgentRun, settings: &Settings) -> Result<String, Rejec
             ),
         ));
     }
-    Ok(image.to_owned())
+    Ok(())
 }
 
 /// The names of the Secrets whose keys become variables, each once.
@@ -238,7 +243,7 @@ pub(super) fn secrets_allowed(
 }
 
 /// The Secrets that the run wants its image to be pulled with.
-fn for_pulling(config: &RuntimeConfig) -> impl Iterator<Item = SecretUse<'_>> {
+pub(super) fn for_pulling(config: &RuntimeConfig) -> impl Iterator<Item = SecretUse<'_>> {
     let names = config.image_pull_secrets.iter().flatten().enumerate();
     names.map(|(index, name)| SecretUse {
         field: format!("spec.runtime.config.imagePullSecrets[{index}]"),
@@ -285,14 +290,21 @@ pub(super) fn secrets_blocked(
         .find(|used| blocked.contains(used.name));
     match found {
         None => Ok(()),
-        Some(used) => Err(Rejection::new(
-            Reason::SecretBlocked,
-            format!(
-                "{} is {:?}, which no run may use (JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS): use another Secret",
-                used.field, used.name
-            ),
-        )),
+        Some(used) => secret_blocked(&used.field, used.name, &settings.policy),
     }
+}
+
+/// Whether a Secret is kept from all runs; `field` is what names it.
+pub(crate) fn secret_blocked(field: &str, name: &str, policy: &PolicySettings) -> Result<(), Rejection> {
+    if !policy.blocked_secrets.contains(name) {
+        return Ok(());
+    }
+    Err(Rejection::new(
+        Reason::SecretBlocked,
+        format!(
+            "{field} is {name:?}, which no run may use (JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS): use another Secret"
+        ),
+    ))
 }
 
 /// Whether the agent allows the Secret with the credentials of all agents.

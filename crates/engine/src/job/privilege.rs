@@ -25,15 +25,13 @@ const SAFE_SYSCTLS: &[&str] = &[
 
 /// Whether the operator lets runs say what this one says.
 pub(super) fn check(config: &RuntimeConfig, policy: &PolicySettings) -> Result<(), Rejection> {
-    named(
-        "serviceAccount",
+    service_account(
+        "spec.runtime.config.serviceAccount",
         config.service_account.as_deref(),
-        &policy.service_accounts_allowed,
-        "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
-        Reason::ServiceAccountNotAllowed,
+        policy,
     )?;
     named(
-        "priorityClassName",
+        "spec.runtime.config.priorityClassName",
         config.priority_class_name.as_deref(),
         &policy.priority_classes_allowed,
         "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
@@ -54,6 +52,21 @@ pub(super) fn check(config: &RuntimeConfig, policy: &PolicySettings) -> Result<(
     }
 }
 
+/// Whether the operator lets runs choose this service account; `field` is what names it.
+pub(super) fn service_account(
+    field: &str,
+    name: Option<&str>,
+    policy: &PolicySettings,
+) -> Result<(), Rejection> {
+    named(
+        field,
+        name,
+        &policy.service_accounts_allowed,
+        "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+        Reason::ServiceAccountNotAllowed,
+    )
+}
+
 fn named(
     field: &str,
     name: Option<&str>,
@@ -66,7 +79,7 @@ fn named(
             Err(Rejection::new(
                 reason,
                 format!(
-                    "spec.runtime.config.{field} is {name:?}, and runs may only choose {} ({variable}): choose one of those, or \
+                    "{field} is {name:?}, and runs may only choose {} ({variable}): choose one of those, or \
                  leave it out",
                     allowed.join(", ")
                 ),

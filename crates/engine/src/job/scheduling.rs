@@ -1,6 +1,5 @@
 //! Where the pod may run: what the run says, else what the settings say. Only what is not empty is written.
 
-use jangar_api::labels;
 use k8s_openapi::{
     api::core::v1::{PodSpec, TopologySpreadConstraint},
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
@@ -11,18 +10,21 @@ use serde_json::Value;
 use super::config::RuntimeConfig;
 use crate::{as_given::AsGiven, decision::PodFields, settings::RunnerSettings};
 
-/// Writes where the pod may run into its spec, and into `fields` what its types do not know.
+/// Writes where the pod may run into its spec, and into `fields` what its types do not know. `all_runs` is the label that the
+/// pods of all runs of the kind have.
 pub(super) fn place(
     pod: PodSpec,
     config: &RuntimeConfig,
     settings: &RunnerSettings,
+    all_runs: &str,
     fields: &mut PodFields,
 ) -> PodSpec {
     let node_selector = config.node_selector.as_ref().unwrap_or(&settings.node_selector);
     let tolerations = config.tolerations.as_ref().unwrap_or(&settings.tolerations);
     let constraints = config.topology_spread_constraints.as_ref();
     let constraints = constraints.unwrap_or(&settings.topology_spread_constraints);
-    let constraints: Vec<_> = constraints.iter().cloned().map(counting_runs).collect();
+    let counting = |constraint: &AsGiven<_>| counting_runs(constraint.clone(), all_runs);
+    let constraints: Vec<_> = constraints.iter().map(counting).collect();
     let affinity = config.affinity.as_ref().or(settings.affinity.as_ref());
     PodSpec {
         node_selector: Some(node_selector.clone()).filter(|selector| !selector.is_empty()),
@@ -69,7 +71,10 @@ where
 
 /// A constraint without a selector counts no pods at all, and so spreads nothing. Whoever leaves the selector out means the
 /// pods of all runs.
-fn counting_runs(mut constraint: AsGiven<TopologySpreadConstraint>) -> AsGiven<TopologySpreadConstraint> {
+fn counting_runs(
+    mut constraint: AsGiven<TopologySpreadConstraint>,
+    all_runs: &str,
+) -> AsGiven<TopologySpreadConstraint> {
     let selects = |selector: &LabelSelector| {
         selector
             .match_labels
@@ -85,7 +90,7 @@ fn counting_runs(mut constraint: AsGiven<TopologySpreadConstraint>) -> AsGiven<T
     }
     let all_runs = LabelSelector {
         match_expressions: Some(vec![LabelSelectorRequirement {
-            key: labels::AGENT_RUN.to_owned(),
+            key: all_runs.to_owned(),
             operator: "Exists".to_owned(),
             values: None,
         }]),

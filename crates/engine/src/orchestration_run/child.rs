@@ -128,7 +128,7 @@ impl Child {
     pub(super) fn outputs(&self) -> Option<FreeForm> {
         match self {
             Self::AgentRun(run) => run.status.as_ref()?.outcome.as_ref()?.outputs.clone(),
-            Self::ToolRun(_) => None,
+            Self::ToolRun(run) => run.status.as_ref()?.outcome.as_ref()?.outputs.clone(),
             Self::OrchestrationRun(run) => {
                 let steps = run.status.as_ref()?.step_statuses.iter();
                 let outputs: Map<String, Value> = steps

@@ -1,6 +1,6 @@
 //! Whether a person wants to keep a run: `agents.proompteng.ai/retain`, as a label or as an annotation.
 
-use jangar_api::{agents::agent_run::AgentRun, labels};
+use jangar_api::labels;
 use kube::ResourceExt;
 
 /// The longest piece of a value that a message repeats. A label has at most 63 characters, an annotation many more.
@@ -19,7 +19,7 @@ pub enum Retain {
 
 impl Retain {
     /// What a run says. If its label and its annotation differ, the one that keeps it counts.
-    pub fn of(run: &AgentRun) -> Self {
+    pub fn of(run: &impl ResourceExt) -> Self {
         let said = [run.labels(), run.annotations()].map(|keys| {
             keys.get(labels::RETAIN)
                 .map_or(Self::No, |value| Self::read(value))
@@ -42,6 +42,7 @@ impl Retain {
 
 #[cfg(test)]
 mod tests {
+    use jangar_api::agents::agent_run::AgentRun;
     use serde_json::json;
 
     use super::*;

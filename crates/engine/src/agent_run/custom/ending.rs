@@ -34,6 +34,7 @@ pub(super) fn conclude(situation: &Situation<'_>, record: &Record, end: &End) ->
                 message: end.outcome.summary.clone().unwrap_or_default(),
                 report: end.outcome.clone(),
                 artifacts: end.artifacts.clone(),
+                words: None,
             };
             return follow::succeed(situation, next, &ending);
         }

@@ -220,6 +220,7 @@ impl World {
                 known.insert(name.clone(), Sight::Absent);
             }
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
+            Question::Tool(name) => panic!("an AgentRun asks for Tool {name}"),
             Question::Slot { .. } => {
                 let granted = Answer::Granted { at: self.now };
                 let answer = self.answers.pop_front().unwrap_or(granted);

@@ -2,19 +2,17 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason, values};
+use jangar_api::{labels, reason::Reason};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, Standing, artifacts,
+    NextStatus, Run, RunStatus, Situation, Standing,
     attempt::{Attempt, FirstSight},
-    jobs,
+    following, jobs,
     leftovers::{self, Gone},
     outcome::{self, Ending, Verdict},
-    retry, spec_hash,
-    stamp::Stamp,
-    start,
+    retry, start,
     task::Task,
     vanished, waiting,
 };
@@ -36,18 +34,18 @@ enum Located<'a> {
     Nowhere,
 }
 
-pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
     match locate(situation) {
         Located::Ours(job) => attend(situation, job),
         Located::Lost(job) => vanished::lost(situation, job),
         Located::Unsure(question) => Decision::look(question),
         Located::Taken(job) => start::name_taken(situation, job),
-        Located::Nowhere => start::plan(situation),
+        Located::Nowhere => R::start(situation),
     }
 }
 
 /// Why the run does not work.
-pub(super) fn standing(situation: &Situation<'_>) -> Standing {
+pub(crate) fn standing<R: Run>(situation: &Situation<'_, R>) -> Standing {
     match locate(situation) {
         Located::Ours(job) => waiting::standing(situation, job),
         Located::Lost(_) => Standing::Goes,
@@ -56,40 +54,40 @@ pub(super) fn standing(situation: &Situation<'_>) -> Standing {
             Some(waiting) => Standing::Waits(Box::new(waiting)),
             None => Standing::Goes,
         },
-        Located::Nowhere => start::standing(situation),
+        Located::Nowhere => R::start_standing(situation),
     }
 }
 
-fn locate<'a>(situation: &'a Situation<'_>) -> Located<'a> {
-    let observed = situation.observed;
+fn locate<'a, R: Run>(situation: &'a Situation<'_, R>) -> Located<'a> {
+    let seen = &situation.seen;
     let Some(recorded) = &situation.attempt.job else {
-        return match observed.jobs.get(&situation.job_name()) {
+        return match seen.jobs.get(&situation.job_name()) {
             Some(job) if is_own(situation, job) => Located::Ours(job),
             Some(job) => Located::Taken(job),
             None => Located::Nowhere,
         };
     };
-    match observed.jobs.get(&recorded.name) {
+    match seen.jobs.get(&recorded.name) {
         Some(job) if jobs::uid(job.as_ref()) == recorded.uid => Located::Ours(job),
-        Some(_) | None if observed.live_jobs.contains(&recorded.name) => Located::Lost(recorded),
+        Some(_) | None if seen.live_jobs.contains(&recorded.name) => Located::Lost(recorded),
         Some(_) | None => Located::Unsure(Question::Job(recorded.name.clone())),
     }
 }
 
 /// Whether a Job that has the right name was made for this run. One that was made for an earlier version of the spec is
 /// ours as well; `abort` sees to it.
-fn is_own(situation: &Situation<'_>, job: &Job) -> bool {
+fn is_own<R: Run>(situation: &Situation<'_, R>, job: &Job) -> bool {
     !situation.settings.safeguards.adoption_check
-        || jobs::owner_run(job, &situation.observed.key.name).as_ref() == Some(&situation.uid)
+        || jobs::owner_run::<R>(job, &situation.seen.key.name).as_ref() == Some(&situation.uid)
 }
 
 /// The Job is there: its pod tells what comes next.
-fn attend(situation: &Situation<'_>, job: &Job) -> Decision<AgentRunStatus> {
+fn attend<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Decision<R::Status> {
     let uid = jobs::uid(job);
-    let sight = situation.observed.pods_of(&uid);
+    let sight = situation.seen.pods_of(&uid);
     if let Some(pod) = sight.pods().iter().find(|pod| jobs::has_ended(pod)) {
-        let ending = outcome::of_pod(pod);
-        if ending.verdict == Verdict::Succeeded || !was_stopped(job, pod) {
+        let ending = outcome::of_pod(pod, &R::WORKER);
+        if ending.verdict == Verdict::Succeeded || !was_stopped::<R>(job, pod) {
             return conclude(situation, job, &ending);
         }
     }
@@ -116,18 +114,18 @@ fn own_end(job: &Job) -> Option<Ending> {
 }
 
 /// Whether a pod ended because its Job was deleted, and not by itself before that.
-pub(super) fn was_stopped(job: &Job, pod: &Pod) -> bool {
+pub(crate) fn was_stopped<R: Run>(job: &Job, pod: &Pod) -> bool {
     let Some(deleted_at) = &job.metadata.deletion_timestamp else {
         return false;
     };
     jobs::is_deleting(pod)
-        && outcome::of_pod(pod)
+        && outcome::of_pod(pod, &R::WORKER)
             .at
             .is_none_or(|ended_at| ended_at >= deleted_at.0)
 }
 
 /// The status of a run whose Job is there, recorded if it was not yet.
-pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatus<'a> {
+pub(crate) fn recorded<'a, R: Run>(situation: &'a Situation<'_, R>, job: &Job) -> NextStatus<'a, R> {
     let mut next = situation.next_status();
     if situation.attempt.job.is_some() {
         return next;
@@ -147,26 +145,18 @@ pub(super) fn recorded<'a>(situation: &'a Situation<'_>, job: &Job) -> NextStatu
     let name = job.name_any();
     let message = format!("attempt {} runs as Job {name}", attempt.number);
     next.running(admitted, &task.says(message));
-    next.step_running(task, situation.run, &attempt, admitted);
-    next.status.admitted_at = Some(values::Timestamp(admitted));
-    next.status.runtime_ref = Some(attempt.stored(&situation.observed.key, task, &name));
-    next.status
-        .spec_hash
-        .get_or_insert_with(|| spec_hash(&situation.run.spec));
-    let stamp = Stamp::of(job);
-    next.status.system_prompt_hash = stamp.system_prompt_hash;
-    next.status.contract = stamp.contract;
-    if start::wants_version_control(situation) {
-        next.without_version_control();
-    }
+    let course = next.status.course();
+    *course.runtime_ref = Some(attempt.stored(situation.seen.key, task, &name));
+    course.spec_hash.get_or_insert_with(|| situation.run.spec_hash());
+    R::begun(situation, &mut next, job, &attempt);
     next
 }
 
 /// The Job ended: so does the run, unless another attempt is allowed or another step follows.
-fn conclude(situation: &Situation<'_>, job: &Job, ending: &Ending) -> Decision<AgentRunStatus> {
+fn conclude<R: Run>(situation: &Situation<'_, R>, job: &Job, ending: &Ending) -> Decision<R::Status> {
     let mut next = recorded(situation, job);
     let task = situation.task;
-    let allowed = situation.attempts_allowed(Some(job));
+    let allowed = R::attempts_allowed(situation, Some(job));
     let timed_out = task.step().is_some() && ending.ran_out_of_time();
     let (of_job, of_attempt) = match ending.verdict {
         Verdict::Succeeded | Verdict::SucceededUnseen => return succeed(situation, next, ending),
@@ -188,8 +178,8 @@ fn conclude(situation: &Situation<'_>, job: &Job, ending: &Ending) -> Decision<A
         1 => ending.message.clone(),
         number => format!("{}; that was attempt {number}, the last", ending.message),
     });
-    // The run has failed for a reason of its own, so that too many artifacts change nothing.
-    let _ = artifacts::record(&mut next, &ending.artifacts, &situation.settings.runs);
+    // The run has failed for a reason of its own, so that what is wrong with what it left changes nothing.
+    let _ = R::take_over(situation, &mut next, ending);
     next.failed(ending.at.unwrap_or(situation.now), &reason, &message);
     Decision::Act(Plan {
         status: next.into_status(),
@@ -199,14 +189,14 @@ fn conclude(situation: &Situation<'_>, job: &Job, ending: &Ending) -> Decision<A
 }
 
 /// The work is done: so is the run, unless another step follows.
-pub(super) fn succeed(
-    situation: &Situation<'_>,
-    mut next: NextStatus<'_>,
+pub(crate) fn succeed<R: Run>(
+    situation: &Situation<'_, R>,
+    mut next: NextStatus<'_, R>,
     ending: &Ending,
-) -> Decision<AgentRunStatus> {
+) -> Decision<R::Status> {
     let at = ending.at.unwrap_or(situation.now);
     let task = situation.task;
-    let within = artifacts::record(&mut next, &ending.artifacts, &situation.settings.runs);
+    let within = R::take_over(situation, &mut next, ending);
     let unseen = ending.verdict == Verdict::SucceededUnseen;
     let told = match within {
         Err(exceeded) => {
@@ -221,7 +211,7 @@ pub(super) fn succeed(
             if unseen {
                 next.without_result(&message);
             }
-            let following = task.following(situation.run);
+            let following = following(situation.run, task);
             match following {
                 Some(following) => go_on(situation, &mut next, following),
                 None => {
@@ -234,7 +224,7 @@ pub(super) fn succeed(
                 // A run has one Event for its start and one for its end.
                 Some(_) => None,
                 None if ending.message.is_empty() => {
-                    Some(situation.normal(Reason::Completed, "the agent has done its work"))
+                    Some(situation.normal(Reason::Completed, R::WORKER.done))
                 }
                 None => Some(situation.normal(Reason::Completed, ending.message.clone())),
             }
@@ -248,27 +238,27 @@ pub(super) fn succeed(
 }
 
 /// Goes on to the next step. Its Job is made, and the one of this step let go, once the status says so.
-fn go_on(situation: &Situation<'_>, next: &mut NextStatus<'_>, following: Task<'_>) {
+fn go_on<R: Run>(situation: &Situation<'_, R>, next: &mut NextStatus<'_, R>, following: Task<'_>) {
     let attempt = Attempt::at(Place {
         step: following.number(),
         attempt: 1,
     });
-    let key = &situation.observed.key;
+    let key = situation.seen.key;
     let name: String = job::name(&key.name, attempt.place()).into();
-    next.status.runtime_ref = Some(attempt.stored(key, following, &name));
+    *next.status.course().runtime_ref = Some(attempt.stored(key, following, &name));
     next.going_on(&Reason::Running, &following.says("it is the next"));
 }
 
-/// Takes over what the agent reported.
-fn report(next: &mut NextStatus<'_>, ending: &Ending) {
-    next.status.outcome = Some(ending.report.clone());
+/// Takes over what the agent or the tool reported.
+pub(crate) fn report<R: Run>(next: &mut NextStatus<'_, R>, ending: &Ending) {
+    *next.status.course().outcome = Some(ending.report.clone());
 }
 
 /// Whether the current attempt came to an end of its own, before anybody stopped it.
-pub(super) fn ended_by_itself(situation: &Situation<'_>) -> bool {
+pub(crate) fn ended_by_itself<R: Run>(situation: &Situation<'_, R>) -> bool {
     situation.current_job().is_some_and(|job| {
-        let pods = situation.observed.pods_of(&jobs::uid(job.as_ref()));
-        let by_itself = |pod: &Arc<Pod>| jobs::has_ended(pod) && !was_stopped(job, pod);
+        let pods = situation.seen.pods_of(&jobs::uid(job.as_ref()));
+        let by_itself = |pod: &Arc<Pod>| jobs::has_ended(pod) && !was_stopped::<R>(job, pod);
         pods.pods().iter().any(by_itself) || (pods.pods().is_empty() && own_end(job).is_some())
     })
 }

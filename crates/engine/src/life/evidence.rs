@@ -2,18 +2,18 @@
 
 use k8s_openapi::api::batch::v1::Job;
 
-use super::Situation;
+use super::{Run, Situation};
 use crate::{decision::ObjectId, last_sight::LastSight};
 
 /// What a Job shows that is being deleted, and that our finalizer still holds.
-pub(super) fn of_deleted(job: &Job) -> String {
+pub(crate) fn of_deleted(job: &Job) -> String {
     LastSight::of(job).to_string()
 }
 
 /// What is known of a Job that is gone. A watch tells the last state of what goes; who was not watching then knows what the
 /// run's status has of the first.
-pub(super) fn of_missing(situation: &Situation<'_>, job: &ObjectId) -> String {
-    let departed = situation.observed.departed.get(&job.name);
+pub(crate) fn of_missing<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> String {
+    let departed = situation.seen.departed.get(&job.name);
     if let Some(sight) = departed.filter(|sight| sight.uid == job.uid) {
         return sight.to_string();
     }

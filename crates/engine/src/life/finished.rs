@@ -2,28 +2,25 @@
 
 use std::time::Duration;
 
-use jangar_api::{
-    agents::agent_run::AgentRunStatus, condition::ConditionType, labels, phase::RunPhase, reason::Reason,
-    values,
-};
+use jangar_api::{condition::ConditionType, labels, phase::RunPhase, reason::Reason, values};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{
-    NextStatus, Situation, custom, jobs,
+    Hold, NextStatus, Run, RunStatus, Situation, jobs,
     leftovers::{self, Stopping, sooner},
 };
 use crate::{
     decision::{Decision, Effect, Plan},
-    parent,
-    retention::{Retain, run_retention},
+    plain_status::PlainStatus,
+    retention::Retain,
 };
 
 /// How long the Job controller may take to write that a Job has ended before the Job is let go without that. It waits for one
 /// second by itself, and for more where it has much to do.
 const JOB_END_PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
     let mut plan = Plan {
         status: settled_status(situation),
         ..Plan::nothing()
@@ -41,7 +38,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
             continue;
         }
         // Something of it may still be there, whatever the phase says.
-        match leftovers::stop(job, situation.observed, situation.now) {
+        match leftovers::stop(job, &situation.seen, situation.now) {
             Stopping::Unsure(question) => return Decision::look(question),
             Stopping::Going { effects, wake_at } => {
                 plan.effects.extend(effects);
@@ -53,12 +50,13 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
                 .push(leftovers::let_go(job, situation.run, situation.settings)),
         }
     }
-    if parent::is_held(&situation.run.metadata) {
-        // The controller of its parent lets it go.
-        held = true;
-    } else if custom::is_held(situation.run) && plan.status.is_none() {
-        held = true;
-        plan.effects.push(custom::let_go(situation.run));
+    match situation.run.hold() {
+        Hold::Ours(let_go) if plan.status.is_none() => {
+            held = true;
+            plan.effects.push(let_go);
+        }
+        Hold::Parent => held = true,
+        Hold::Ours(_) | Hold::Nothing => {}
     }
     if !held
         && plan.status.is_none()
@@ -76,16 +74,16 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
 }
 
 /// What is missing in the status of a run that has ended.
-fn settled_status(situation: &Situation<'_>) -> Option<AgentRunStatus> {
+fn settled_status<R: Run>(situation: &Situation<'_, R>) -> Option<R::Status> {
     let mut next = situation.next_status();
-    if next.status.finished_at.is_none() {
+    if next.status.finished_at().is_none() {
         // Somebody else wrote the phase. Without a time the run would be kept for ever.
-        next.status.finished_at = Some(values::Timestamp(situation.now));
+        *next.status.course().finished_at = Some(values::Timestamp(situation.now));
     }
     too_late_to_cancel(situation, &mut next);
     unclear_retain(situation, &mut next);
     // A change of the settings does not count: it would be a write for every run there is.
-    let edited = situation.run.metadata.generation != observed_generation(situation.status);
+    let edited = situation.run.meta().generation != observed_generation(situation.status);
     if edited {
         next.keeps();
     }
@@ -93,40 +91,40 @@ fn settled_status(situation: &Situation<'_>) -> Option<AgentRunStatus> {
 }
 
 /// The version of the spec that the status speaks about.
-fn observed_generation(status: &AgentRunStatus) -> Option<i64> {
-    status.common.observed_generation.map(values::Int64::get)
+fn observed_generation(status: &impl PlainStatus) -> Option<i64> {
+    status.common().observed_generation.map(values::Int64::get)
 }
 
 /// Whether a Job is over without anybody having stopped it. That no pod is known proves nothing: the first may be on its way.
-fn ended_by_itself(situation: &Situation<'_>, job: &Job) -> bool {
-    let sight = situation.observed.pods_of(&jobs::uid(job));
+fn ended_by_itself<R: Run>(situation: &Situation<'_, R>, job: &Job) -> bool {
+    let sight = situation.seen.pods_of(&jobs::uid(job));
     let pods = sight.pods();
-    situation.status.phase != Some(RunPhase::Cancelled)
+    situation.status.phase() != Some(&RunPhase::Cancelled)
         && pods.iter().all(|pod| jobs::has_ended(pod))
         && (!pods.is_empty() || jobs::end(job).is_some())
 }
 
 /// Until when the Job controller may still be writing the end of a Job whose pod has ended. Letting the Job go meanwhile would
 /// make its own writes fail, and cost the API server two more for each Job; the Job's condition tells when it is done.
-fn still_written_until(situation: &Situation<'_>, job: &Job) -> Option<Timestamp> {
+fn still_written_until<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Option<Timestamp> {
     if jobs::end(job).is_some() || jobs::is_deleting(job) {
         return None;
     }
-    let until = leftovers::after(situation.status.finished_at?.0, JOB_END_PATIENCE);
+    let until = leftovers::after(situation.status.finished_at()?, JOB_END_PATIENCE);
     (situation.now < until).then_some(until)
 }
 
 /// A cancel of a run that had already ended is answered, and changes nothing.
-fn too_late_to_cancel(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
+fn too_late_to_cancel<R: Run>(situation: &Situation<'_, R>, next: &mut NextStatus<'_, R>) {
     let answered = situation
         .status
-        .common
+        .common()
         .condition(&ConditionType::Cancelled)
         .is_some();
-    if !situation.run.spec.stop.is_requested() || answered {
+    if !situation.run.stop().is_requested() || answered {
         return;
     }
-    let (reason, how) = match &situation.status.phase {
+    let (reason, how) = match situation.status.phase() {
         Some(RunPhase::Succeeded) => (Reason::AlreadySucceeded, "succeeded"),
         Some(RunPhase::Failed) => (Reason::AlreadyFailed, "failed"),
         _ => return,
@@ -138,18 +136,18 @@ fn too_late_to_cancel(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
 }
 
 /// When the run may be deleted, if ever.
-fn kept_until(situation: &Situation<'_>) -> Option<Timestamp> {
+fn kept_until<R: Run>(situation: &Situation<'_, R>) -> Option<Timestamp> {
     match Retain::of(situation.run) {
         Retain::Yes | Retain::Unclear(_) => return None,
         Retain::No => {}
     }
-    let kept = run_retention(situation.run, situation.settings)?;
-    let finished = situation.status.finished_at?.0;
+    let kept = situation.run.retention(situation.settings)?;
+    let finished = situation.status.finished_at()?;
     finished.checked_add(kept).ok()
 }
 
 /// Somebody wants something of the run's retention, and we do not know what.
-fn unclear_retain(situation: &Situation<'_>, next: &mut NextStatus<'_>) {
+fn unclear_retain<R: Run>(situation: &Situation<'_, R>, next: &mut NextStatus<'_, R>) {
     let told = match Retain::of(situation.run) {
         Retain::Unclear(value) => Some(format!(
             "{} is {value:?}, which is neither \"true\" nor \"false\", so that the run is kept: write one of them",

@@ -1,19 +1,19 @@
 //! A run, or one attempt of it, that is given up while its Job is there: the pod is stopped first, then the run fails, or the
 //! next attempt starts.
 
-use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
+use jangar_api::{labels, reason::Reason};
 use kube::ResourceExt;
 
 use super::{
-    Situation, follow,
+    Run, RunStatus, Situation, follow,
     leftovers::{self, Stopping},
     outcome::Verdict,
-    retry, spec_hash,
+    retry,
 };
 use crate::decision::{Decision, Plan, Rejection};
 
 /// Why the run, or its current attempt, is given up, if it is.
-pub(super) fn reason(situation: &Situation<'_>) -> Option<Rejection> {
+pub(crate) fn reason<R: Run>(situation: &Situation<'_, R>) -> Option<Rejection> {
     if situation.settings.runs.immutability_enforced
         && let Some(message) = edited(situation)
     {
@@ -23,10 +23,10 @@ pub(super) fn reason(situation: &Situation<'_>) -> Option<Rejection> {
 }
 
 /// What to say if the spec is not the one that was accepted, by the status or by the Job that was made for it.
-pub(super) fn edited(situation: &Situation<'_>) -> Option<String> {
+pub(crate) fn edited<R: Run>(situation: &Situation<'_, R>) -> Option<String> {
     let of_job = || situation.current_job()?.annotations().get(labels::SPEC_HASH);
-    let accepted = situation.status.spec_hash.as_ref().or_else(of_job)?;
-    (*accepted != spec_hash(&situation.run.spec)).then(|| {
+    let accepted = situation.status.spec_hash().or_else(of_job)?;
+    (*accepted != situation.run.spec_hash()).then(|| {
         "the spec was changed after the run was accepted: submit a new run with the changed spec instead"
             .to_owned()
     })
@@ -43,7 +43,7 @@ enum Sequel {
 impl Sequel {
     fn of(reason: &Reason) -> Self {
         match reason {
-            Reason::WorkflowStepTimedOut => Self::Another(Verdict::Failed),
+            Reason::WorkflowStepTimedOut | Reason::TimedOut => Self::Another(Verdict::Failed),
             Reason::NodeLost => Self::Another(Verdict::Disrupted),
             _ => Self::End,
         }
@@ -51,7 +51,7 @@ impl Sequel {
 }
 
 /// Stops the Jobs of the run, and lets it fail when they have stopped, or goes on with another attempt.
-pub(super) fn plan(situation: &Situation<'_>, rejection: Rejection) -> Decision<AgentRunStatus> {
+pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, rejection: Rejection) -> Decision<R::Status> {
     let sequel = Sequel::of(&rejection.reason);
     if matches!(sequel, Sequel::Another(_)) && follow::ended_by_itself(situation) {
         // What was finished before it was stopped is not done again.
@@ -68,7 +68,7 @@ pub(super) fn plan(situation: &Situation<'_>, rejection: Rejection) -> Decision<
             wake_at,
         }),
         Stopping::Stopped => {
-            let allowed = situation.attempts_allowed(situation.current_job().map(AsRef::as_ref));
+            let allowed = R::attempts_allowed(situation, situation.current_job().map(AsRef::as_ref));
             if let Sequel::Another(verdict) = sequel
                 && let Some(attempt) = retry::next_attempt(situation, verdict, allowed)
             {

@@ -1,9 +1,10 @@
 //! Another attempt after one that ended badly.
 
-use jangar_api::agents::agent_run::AgentRunStatus;
 use jiff::Timestamp;
 
-use super::{NextStatus, Situation, attempt::Attempt, leftovers::after, outcome::Verdict, task::Task};
+use super::{
+    NextStatus, Run, RunStatus, Situation, attempt::Attempt, leftovers::after, outcome::Verdict, task::Task,
+};
 use crate::{
     decision::{Decision, Plan, Rejection},
     job,
@@ -13,7 +14,11 @@ use crate::{
 const DISRUPTIONS_MAX: u32 = 5;
 
 /// The attempt that follows, if there is one left. `allowed` is how many the run, or the step, has in all.
-pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed: u32) -> Option<Attempt> {
+pub(crate) fn next_attempt<R: Run>(
+    situation: &Situation<'_, R>,
+    verdict: Verdict,
+    allowed: u32,
+) -> Option<Attempt> {
     let so_far = &situation.attempt;
     let mut next = Attempt {
         number: so_far.current() + 1,
@@ -36,15 +41,15 @@ pub(super) fn next_attempt(situation: &Situation<'_>, verdict: Verdict, allowed:
 }
 
 /// Goes on to the next attempt. The Job of this one is let go once the status says so.
-pub(super) fn again(
-    situation: &Situation<'_>,
-    mut next: NextStatus<'_>,
+pub(crate) fn again<R: Run>(
+    situation: &Situation<'_, R>,
+    mut next: NextStatus<'_, R>,
     why: &Rejection,
     attempt: &Attempt,
-) -> Decision<AgentRunStatus> {
-    let key = &situation.observed.key;
+) -> Decision<R::Status> {
+    let key = situation.seen.key;
     let name: String = job::name(&key.name, attempt.current_place()).into();
-    next.status.runtime_ref = Some(attempt.stored(key, situation.task, &name));
+    *next.status.course().runtime_ref = Some(attempt.stored(key, situation.task, &name));
     let due = attempt.not_before.unwrap_or(situation.now);
     let message = format!(
         "attempt {} ended: {}; attempt {} starts at {due}",
@@ -62,7 +67,7 @@ pub(super) fn again(
 }
 
 /// Until when the next attempt has to wait. A time farther away than any wait was written before the clock was set back.
-pub(super) fn waits_until(attempt: &Attempt, task: Task<'_>, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn waits_until(attempt: &Attempt, task: Task<'_>, now: Timestamp) -> Option<Timestamp> {
     attempt
         .not_before
         .filter(|due| *due > now && *due <= after(now, task.backoff_max()))

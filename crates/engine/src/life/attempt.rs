@@ -1,7 +1,7 @@
 //! What a run's status remembers of its Jobs: `status.runtimeRef`.
 
 use jangar_api::{
-    agents::agent_run::{AgentRunStatus, RuntimeType},
+    agents::agent_run::RuntimeType,
     values::{AnyMap, Timestamp},
 };
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::{
 
 /// Where the attempts of a run stand. The default is a run that has not begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     /// The step that it is an attempt of, counted from one; zero if the run is no workflow.
     pub step: u32,
     /// Counted from one; zero if there was none.
@@ -36,7 +36,7 @@ pub(super) struct Attempt {
 
 /// The moment from which on a Job that is not there is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FirstSight {
+pub(crate) struct FirstSight {
     pub at: jiff::Timestamp,
     /// Absent if it was recorded by an earlier version.
     pub version: Option<String>,
@@ -93,10 +93,8 @@ const fn is_zero(number: &u32) -> bool {
 
 impl Attempt {
     /// What the status says. A `runtimeRef` that makes no sense is none: the Job is found again by its name.
-    pub(super) fn remembered(status: &AgentRunStatus) -> Self {
-        let stored = status
-            .runtime_ref
-            .as_ref()
+    pub(crate) fn remembered(runtime_ref: Option<&AnyMap>) -> Self {
+        let stored = runtime_ref
             .and_then(|reference| serde_json::from_value::<Stored>(reference.0.clone().into()).ok());
         let Some(stored) = stored else {
             return Self::default();
@@ -123,7 +121,7 @@ impl Attempt {
     }
 
     /// Records in a stored attempt that it is given up.
-    pub(super) fn give_up(stored: &mut AnyMap, why: &Rejection) {
+    pub(crate) fn give_up(stored: &mut AnyMap, why: &Rejection) {
         let given_up = GivenUp {
             reason: why.reason.to_string(),
             message: why.message.clone(),
@@ -135,12 +133,12 @@ impl Attempt {
     }
 
     /// The number of the attempt whose Job is to be made next, or has just been made.
-    pub(super) fn current(&self) -> u32 {
+    pub(crate) fn current(&self) -> u32 {
         self.number.max(1)
     }
 
     /// How far it is. One that has not begun is before the first.
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         Place {
             step: self.step,
             attempt: self.number,
@@ -148,7 +146,7 @@ impl Attempt {
     }
 
     /// Where the Job stands that is to be made next, or has just been made.
-    pub(super) fn current_place(&self) -> Place {
+    pub(crate) fn current_place(&self) -> Place {
         Place {
             step: self.step,
             attempt: self.current(),
@@ -156,7 +154,7 @@ impl Attempt {
     }
 
     /// The first attempt of a task, or the one of which a Job tells.
-    pub(super) fn at(place: Place) -> Self {
+    pub(crate) fn at(place: Place) -> Self {
         Self {
             step: place.step,
             number: place.attempt,
@@ -165,7 +163,7 @@ impl Attempt {
     }
 
     /// The form in which it is stored, with the name of the Job it has or will have.
-    pub(super) fn stored(&self, key: &Key, task: Task<'_>, job: &str) -> AnyMap {
+    pub(crate) fn stored(&self, key: &Key, task: Task<'_>, job: &str) -> AnyMap {
         let step = task.step();
         let type_ = step.map_or(RuntimeType::Job, |_| RuntimeType::Workflow);
         let first_seen = self.first_seen.as_ref();

@@ -12,7 +12,7 @@ use jangar_api::{
 };
 
 use super::{
-    NextStatus,
+    NextStatus, Run, RunStatus,
     attempt::Attempt,
     task::{Step, Task, name, steps},
 };
@@ -20,9 +20,9 @@ use super::{
 /// The most characters of a message of a step: the whole is in the conditions of the run.
 const MESSAGE_MAX: usize = 1024;
 
-impl NextStatus<'_> {
+impl NextStatus<'_, AgentRun> {
     /// An attempt of a step runs as a Job.
-    pub(super) fn step_running(
+    pub(crate) fn step_running(
         &mut self,
         task: Task<'_>,
         run: &AgentRun,
@@ -48,8 +48,35 @@ impl NextStatus<'_> {
         });
     }
 
+    /// Lists the steps, if the status does not yet. Those before the one that runs have succeeded: otherwise it would not run.
+    fn lay_out(&mut self, at: Step<'_>, run: &AgentRun) {
+        let now = Timestamp(self.now);
+        let workflow = self.status.workflow.get_or_insert_with(WorkflowStatus::default);
+        if workflow.steps.len() == steps(run).len() {
+            return;
+        }
+        let listed = (1_u32..)
+            .zip(steps(run))
+            .map(|(number, step)| WorkflowStepStatus {
+                name: Some(name(step).to_owned()),
+                progress: StepProgress {
+                    phase: Some(if number < at.number {
+                        StepPhase::Succeeded
+                    } else {
+                        StepPhase::Pending
+                    }),
+                    last_transition_time: Some(now),
+                    ..StepProgress::default()
+                },
+                ..WorkflowStepStatus::default()
+            });
+        workflow.steps = listed.collect();
+    }
+}
+
+impl<R: Run> NextStatus<'_, R> {
     /// An attempt of a step ended badly, and another one is due.
-    pub(super) fn step_retrying(&mut self, task: Task<'_>, due: jiff::Timestamp, message: &str) {
+    pub(crate) fn step_retrying(&mut self, task: Task<'_>, due: jiff::Timestamp, message: &str) {
         let Task::Step(step) = task else { return };
         self.change_step(step, StepPhase::Retrying, |known| {
             known.progress.next_retry_at = Some(Timestamp(due));
@@ -58,7 +85,7 @@ impl NextStatus<'_> {
     }
 
     /// A step has done its work.
-    pub(super) fn step_succeeded(&mut self, task: Task<'_>, at: jiff::Timestamp, outputs: Option<&FreeForm>) {
+    pub(crate) fn step_succeeded(&mut self, task: Task<'_>, at: jiff::Timestamp, outputs: Option<&FreeForm>) {
         let Task::Step(step) = task else { return };
         self.change_step(step, StepPhase::Succeeded, |known| {
             known.progress.finished_at = Some(not_before_start(known, at));
@@ -68,14 +95,14 @@ impl NextStatus<'_> {
     }
 
     /// Something is said about the step that the run is at.
-    pub(super) fn step_waits(&mut self, message: Option<&str>) {
+    pub(crate) fn step_waits(&mut self, message: Option<&str>) {
         if let Some(step) = self.open_steps().next() {
             step.message = message.map(cut);
         }
     }
 
     /// The run has ended, and with it the step that it was at. Those that follow will never run.
-    pub(super) fn steps_ended(&mut self, phase: &RunPhase, at: jiff::Timestamp, message: &str) {
+    pub(crate) fn steps_ended(&mut self, phase: &RunPhase, at: jiff::Timestamp, message: &str) {
         let now = Timestamp(self.now);
         let mut open = self.open_steps();
         let at_it = open.next();
@@ -106,38 +133,13 @@ impl NextStatus<'_> {
     }
 
     /// The workflow as a whole stands where the run does.
-    pub(super) fn workflow_follows(&mut self) {
-        let phase = self.status.phase.clone();
+    pub(crate) fn workflow_follows(&mut self) {
+        let phase = self.status.phase().cloned();
         let now = Timestamp(self.now);
-        if let Some(workflow) = self.status.workflow.as_mut().filter(|known| known.phase != phase) {
+        if let Some(workflow) = self.status.workflow().filter(|known| known.phase != phase) {
             workflow.phase = phase;
             workflow.last_transition_time = Some(now);
         }
-    }
-
-    /// Lists the steps, if the status does not yet. Those before the one that runs have succeeded: otherwise it would not run.
-    fn lay_out(&mut self, at: Step<'_>, run: &AgentRun) {
-        let now = Timestamp(self.now);
-        let workflow = self.status.workflow.get_or_insert_with(WorkflowStatus::default);
-        if workflow.steps.len() == steps(run).len() {
-            return;
-        }
-        let listed = (1_u32..)
-            .zip(steps(run))
-            .map(|(number, step)| WorkflowStepStatus {
-                name: Some(name(step).to_owned()),
-                progress: StepProgress {
-                    phase: Some(if number < at.number {
-                        StepPhase::Succeeded
-                    } else {
-                        StepPhase::Pending
-                    }),
-                    last_transition_time: Some(now),
-                    ..StepProgress::default()
-                },
-                ..WorkflowStepStatus::default()
-            });
-        workflow.steps = listed.collect();
     }
 
     fn change_step(
@@ -148,7 +150,7 @@ impl NextStatus<'_> {
     ) {
         let now = Timestamp(self.now);
         let index = usize::try_from(step.number - 1).unwrap_or(usize::MAX);
-        let workflow = self.status.workflow.as_mut();
+        let workflow = self.status.workflow();
         if let Some(known) = workflow.and_then(|workflow| workflow.steps.get_mut(index)) {
             move_to(known, phase, now);
             change(known);
@@ -157,11 +159,8 @@ impl NextStatus<'_> {
 
     /// The steps that have not ended, in their order.
     fn open_steps(&mut self) -> impl Iterator<Item = &mut WorkflowStepStatus> {
-        let steps = self
-            .status
-            .workflow
-            .iter_mut()
-            .flat_map(|workflow| &mut workflow.steps);
+        let workflow = self.status.workflow().into_iter();
+        let steps = workflow.flat_map(|workflow| &mut workflow.steps);
         steps.filter(|step| {
             let phase = step.progress.phase.as_ref();
             !phase.is_some_and(StepPhase::is_terminal)

@@ -1,7 +1,6 @@
 //! Where a run stands, as its status shows it: every way in which the status of a run changes is one function here.
 
 use jangar_api::{
-    agents::agent_run::{AgentRun, AgentRunStatus},
     condition::{ConditionStatus, ConditionType},
     phase::RunPhase,
     reason::Reason,
@@ -9,47 +8,43 @@ use jangar_api::{
 };
 use jiff::Timestamp;
 
-use super::attempt::Attempt;
+use super::{Run, RunStatus, attempt::Attempt};
 use crate::{
     conditions::{Conditions, Health, touched},
     decision::{Notice, Rejection, Severity},
-    retention::{Ladder, UpsideDown},
+    plain_status::PlainStatus,
+    retention::UpsideDown,
     settings::Settings,
     waiting::Waiting,
 };
 
 /// The next status of a run while it is made.
-pub(super) struct NextStatus<'a> {
-    before: &'a AgentRunStatus,
-    pub status: AgentRunStatus,
+pub(crate) struct NextStatus<'a, R: Run> {
+    before: &'a R::Status,
+    pub status: R::Status,
     conditions: Conditions,
-    run: &'a AgentRun,
+    run: &'a R,
     settings: &'a Settings,
     pub now: Timestamp,
 }
 
-impl<'a> NextStatus<'a> {
+impl<'a, R: Run> NextStatus<'a, R> {
     /// Begins with the status as it is.
-    pub(super) fn of(
-        run: &'a AgentRun,
-        status: &'a AgentRunStatus,
-        settings: &'a Settings,
-        now: Timestamp,
-    ) -> Self {
+    pub(crate) fn of(run: &'a R, status: &'a R::Status, settings: &'a Settings, now: Timestamp) -> Self {
         Self {
             run,
             settings,
             before: status,
             status: status.clone(),
-            conditions: Conditions::of(&status.common, run.metadata.generation, now),
+            conditions: Conditions::of(status.common(), run.meta().generation, now),
             now,
         }
     }
 
     /// Waits for something, before it started or with a Job that does not come to life.
-    pub(super) fn waits(&mut self, waiting: &Waiting) {
+    pub(crate) fn waits(&mut self, waiting: &Waiting) {
         let (reason, message) = (waiting.reason(), waiting.to_string());
-        self.status.phase.get_or_insert(RunPhase::Pending);
+        self.status.course().phase.get_or_insert(RunPhase::Pending);
         self.step_waits(Some(&message));
         self.conditions.stand(Health::Progressing, &reason, &message);
         self.conditions
@@ -57,7 +52,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Waits for nothing any more.
-    pub(super) fn unblocked(&mut self) {
+    pub(crate) fn unblocked(&mut self) {
         if !self.is_true(&ConditionType::Blocked) {
             return;
         }
@@ -68,18 +63,18 @@ impl<'a> NextStatus<'a> {
 
     /// Whether the status that is there already says so.
     fn is_true(&self, type_: &ConditionType) -> bool {
-        let condition = self.before.common.condition(type_);
+        let condition = self.before.common().condition(type_);
         condition.is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 
     /// Whether it waits for this reason already.
-    pub(super) fn is_blocked(&self, reason: &Reason) -> bool {
-        let blocked = self.before.common.condition(&ConditionType::Blocked);
+    pub(crate) fn is_blocked(&self, reason: &Reason) -> bool {
+        let blocked = self.before.common().condition(&ConditionType::Blocked);
         blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True && blocked.reason == *reason)
     }
 
     /// Whether something deserves attention already that is more than a remark about retention.
-    pub(super) fn is_warned(&self) -> bool {
+    pub(crate) fn is_warned(&self) -> bool {
         let remark = [Reason::JobOutlivesRun, Reason::InvalidRetain]
             .iter()
             .any(|reason| self.is_warned_of(reason));
@@ -87,15 +82,17 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Whether it is warned for this reason already.
-    pub(super) fn is_warned_of(&self, reason: &Reason) -> bool {
-        let warning = self.before.common.condition(&ConditionType::Warning);
+    pub(crate) fn is_warned_of(&self, reason: &Reason) -> bool {
+        let warning = self.before.common().condition(&ConditionType::Warning);
         warning.is_some_and(|warning| warning.status == ConditionStatus::True && warning.reason == *reason)
     }
 
     /// Says how long things are kept, and warns if that cannot be.
-    pub(super) fn keeps(&mut self) {
-        let ladder = Ladder::of_run(self.run, self.settings);
-        self.status.retention = Some(ladder.status());
+    pub(crate) fn keeps(&mut self) {
+        let Some(ladder) = self.run.ladder(self.settings) else {
+            return;
+        };
+        self.status.keep(ladder.status());
         let told = ladder.upside_down().map(|UpsideDown { job_seconds, run_seconds }| {
             format!(
                 "the finished Job should be kept for {job_seconds} s and the run for {run_seconds} s only, and Kubernetes deletes \
@@ -106,7 +103,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Says something that deserves attention, or that it does no more. A graver warning stays.
-    pub(super) fn note(&mut self, reason: &Reason, message: Option<&str>) {
+    pub(crate) fn note(&mut self, reason: &Reason, message: Option<&str>) {
         let warning = self.conditions.get(&ConditionType::Warning);
         let warning = warning.filter(|warning| warning.status == ConditionStatus::True);
         let own = warning.is_none_or(|warning| warning.reason == *reason);
@@ -124,11 +121,10 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Was accepted, and is under way.
-    pub(super) fn running(&mut self, started_at: Timestamp, message: &str) {
-        self.status.phase = Some(RunPhase::Running);
-        self.status
-            .started_at
-            .get_or_insert(values::Timestamp(started_at));
+    pub(crate) fn running(&mut self, started_at: Timestamp, message: &str) {
+        let course = self.status.course();
+        *course.phase = Some(RunPhase::Running);
+        course.started_at.get_or_insert(values::Timestamp(started_at));
         self.conditions.set(
             ConditionType::Accepted,
             ConditionStatus::True,
@@ -154,7 +150,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Goes on with another attempt, or with the next step.
-    pub(super) fn going_on(&mut self, reason: &Reason, message: &str) {
+    pub(crate) fn going_on(&mut self, reason: &Reason, message: &str) {
         for (type_, status) in [
             (ConditionType::InProgress, ConditionStatus::True),
             (ConditionType::Succeeded, ConditionStatus::Unknown),
@@ -165,7 +161,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Goes on without version control, which this version does not have.
-    pub(super) fn without_version_control(&mut self) {
+    pub(crate) fn without_version_control(&mut self) {
         self.conditions.set(
             ConditionType::VcsSkipped,
             ConditionStatus::True,
@@ -175,7 +171,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Ended with success, but nothing was left to read the result from.
-    pub(super) fn without_result(&mut self, message: &str) {
+    pub(crate) fn without_result(&mut self, message: &str) {
         self.conditions.set(
             ConditionType::ResultUnavailable,
             ConditionStatus::True,
@@ -185,7 +181,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Says whether the list of artifacts is complete.
-    pub(super) fn artifacts_limited(&mut self, limited: Option<&Rejection>) {
+    pub(crate) fn artifacts_limited(&mut self, limited: Option<&Rejection>) {
         match limited {
             Some(Rejection { reason, message }) => self.conditions.set(
                 ConditionType::ArtifactsLimited,
@@ -200,7 +196,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// The limits on artifacts were exceeded, and that counts as a failure.
-    pub(super) fn artifacts_exceeded(&mut self, Rejection { reason, message }: &Rejection) {
+    pub(crate) fn artifacts_exceeded(&mut self, Rejection { reason, message }: &Rejection) {
         self.conditions.set(
             ConditionType::ArtifactsLimitExceeded,
             ConditionStatus::True,
@@ -210,11 +206,10 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Is being stopped because somebody asked for it.
-    pub(super) fn cancelling(&mut self, deadline: Timestamp, message: &str) {
-        self.status.phase = Some(RunPhase::Cancelling);
-        self.status
-            .cancel_deadline
-            .get_or_insert(values::Timestamp(deadline));
+    pub(crate) fn cancelling(&mut self, deadline: Timestamp, message: &str) {
+        let course = self.status.course();
+        *course.phase = Some(RunPhase::Cancelling);
+        course.cancel_deadline.get_or_insert(values::Timestamp(deadline));
         self.conditions.set(
             ConditionType::Succeeded,
             ConditionStatus::Unknown,
@@ -226,7 +221,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Something deserves attention.
-    pub(super) fn warn(&mut self, reason: &Reason, message: &str) {
+    pub(crate) fn warn(&mut self, reason: &Reason, message: &str) {
         self.conditions.set(
             ConditionType::Warning,
             ConditionStatus::True,
@@ -236,27 +231,27 @@ impl<'a> NextStatus<'a> {
     }
 
     /// What deserved attention for this reason does not any more.
-    pub(super) fn no_warning(&mut self, reason: &Reason) {
-        let warning = self.before.common.condition(&ConditionType::Warning);
+    pub(crate) fn no_warning(&mut self, reason: &Reason) {
+        let warning = self.before.common().condition(&ConditionType::Warning);
         if self.is_warned() && warning.is_some_and(|warning| warning.reason == *reason) {
             self.conditions.clear(ConditionType::Warning, Reason::None, "");
         }
     }
 
     /// The run, or its current attempt, is given up while its pod is there: the pod is stopped when this is written.
-    pub(super) fn given_up(&mut self, why: &Rejection) {
+    pub(crate) fn given_up(&mut self, why: &Rejection) {
         self.warn(&why.reason, &why.message);
-        Attempt::give_up(self.status.runtime_ref.get_or_insert_default(), why);
+        Attempt::give_up(self.status.course().runtime_ref.get_or_insert_default(), why);
     }
 
     /// Ended with success.
-    pub(super) fn succeeded(&mut self, finished_at: Timestamp, message: &str) {
+    pub(crate) fn succeeded(&mut self, finished_at: Timestamp, message: &str) {
         self.ended(RunPhase::Succeeded, finished_at, &Reason::Completed, message);
         self.conditions.stand(Health::Ready, &Reason::Completed, message);
     }
 
     /// Ended without success.
-    pub(super) fn failed(&mut self, finished_at: Timestamp, reason: &Reason, message: &str) {
+    pub(crate) fn failed(&mut self, finished_at: Timestamp, reason: &Reason, message: &str) {
         self.ended(RunPhase::Failed, finished_at, reason, message);
         self.conditions.set(
             ConditionType::Failed,
@@ -268,7 +263,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Can never run as it was written.
-    pub(super) fn rejected(&mut self, Rejection { reason, message }: &Rejection) {
+    pub(crate) fn rejected(&mut self, Rejection { reason, message }: &Rejection) {
         self.conditions.set(
             ConditionType::InvalidSpec,
             ConditionStatus::True,
@@ -279,7 +274,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Was stopped because somebody asked for it.
-    pub(super) fn cancelled(&mut self, reason: &Reason, message: &str) {
+    pub(crate) fn cancelled(&mut self, reason: &Reason, message: &str) {
         self.ended(RunPhase::Cancelled, self.now, reason, message);
         self.conditions.set(
             ConditionType::Cancelled,
@@ -291,7 +286,7 @@ impl<'a> NextStatus<'a> {
     }
 
     /// Was asked to stop, which is not done for this reason.
-    pub(super) fn not_cancelled(&mut self, reason: &Reason, message: &str) {
+    pub(crate) fn not_cancelled(&mut self, reason: &Reason, message: &str) {
         self.conditions.set(
             ConditionType::Cancelled,
             ConditionStatus::False,
@@ -304,18 +299,19 @@ impl<'a> NextStatus<'a> {
     fn ended(&mut self, phase: RunPhase, finished_at: Timestamp, reason: &Reason, message: &str) {
         let finished_at = self
             .status
-            .started_at
+            .started_at()
             // Nodes report whole seconds, so that a short run would end before it started.
-            .map_or(finished_at, |started| finished_at.max(started.0));
+            .map_or(finished_at, |started| finished_at.max(started));
         let succeeded = if phase == RunPhase::Succeeded {
             ConditionStatus::True
         } else {
             ConditionStatus::False
         };
         self.steps_ended(&phase, finished_at, message);
-        self.status.phase = Some(phase);
-        self.status.finished_at = Some(values::Timestamp(finished_at));
-        self.status.cancel_deadline = None;
+        let course = self.status.course();
+        *course.phase = Some(phase);
+        *course.finished_at = Some(values::Timestamp(finished_at));
+        *course.cancel_deadline = None;
         self.keeps();
         self.conditions
             .set(ConditionType::Succeeded, succeeded, reason.clone(), message);
@@ -332,21 +328,21 @@ impl<'a> NextStatus<'a> {
     }
 
     /// The status, if it differs from the one before.
-    pub(super) fn into_status(mut self) -> Option<AgentRunStatus> {
+    pub(crate) fn into_status(mut self) -> Option<R::Status> {
         self.workflow_follows();
-        self.status.common = self.conditions.into_status(&self.before.common);
-        touched(self.before, self.status, |status| &mut status.common, self.now)
+        *self.status.common_mut() = self.conditions.into_status(self.before.common());
+        touched(self.before, self.status, PlainStatus::common_mut, self.now)
     }
 }
 
-impl super::Situation<'_> {
+impl<R: Run> super::Situation<'_, R> {
     /// An Event about something that went as it should.
-    pub(super) fn normal(&self, reason: Reason, message: impl Into<String>) -> Notice {
+    pub(crate) fn normal(&self, reason: Reason, message: impl Into<String>) -> Notice {
         self.notice(Severity::Normal, reason, message)
     }
 
     /// An Event about something that did not.
-    pub(super) fn warning(&self, reason: Reason, message: impl Into<String>) -> Notice {
+    pub(crate) fn warning(&self, reason: Reason, message: impl Into<String>) -> Notice {
         self.notice(Severity::Warning, reason, message)
     }
 

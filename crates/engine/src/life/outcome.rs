@@ -12,12 +12,14 @@ use k8s_openapi::api::{
 };
 use serde_json::{Map, Value};
 
-use super::jobs::{self, JobEnd};
-use crate::job::CONTAINER;
+use super::{
+    Worker,
+    jobs::{self, JobEnd},
+};
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     pub verdict: Verdict,
     /// When, as the node or the Job controller says.
     pub at: Option<Timestamp>,
@@ -25,11 +27,13 @@ pub(super) struct Ending {
     pub message: String,
     pub report: RunOutcome,
     pub artifacts: Vec<ArtifactRef>,
+    /// The container's last words as they are.
+    pub words: Option<String>,
 }
 
 impl Ending {
     /// Whether agent-runner ended the agent because its time was up.
-    pub(super) fn ran_out_of_time(&self) -> bool {
+    pub(crate) fn ran_out_of_time(&self) -> bool {
         let reason = self.report.reason.as_deref();
         matches!(reason, Some("SoftDeadlineExceeded" | "HardDeadlineExceeded"))
     }
@@ -37,7 +41,7 @@ impl Ending {
 
 /// What an ending means for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Succeeded,
     /// The Job completed, but nothing is left to read a result from.
     SucceededUnseen,
@@ -59,16 +63,14 @@ struct LastWords {
 }
 
 /// How a pod ended that has ended.
-pub(super) fn of_pod(pod: &Pod) -> Ending {
+pub(crate) fn of_pod(pod: &Pod, worker: &Worker) -> Ending {
     let status = pod.status.clone().unwrap_or_default();
     let succeeded = status.phase.as_deref() == Some("Succeeded");
     let failed_init = first_failure(status.init_container_statuses.as_deref());
-    let container = terminated(status.container_statuses.as_deref());
+    let container = terminated(status.container_statuses.as_deref(), worker.container);
     let ended = failed_init.or(container);
-    let words = container
-        .and_then(|state| state.message.as_deref())
-        .map(last_words)
-        .unwrap_or_default();
+    let text = container.and_then(|state| state.message.as_deref());
+    let words = text.map(last_words).unwrap_or_default();
     let verdict = if succeeded {
         Verdict::Succeeded
     } else if jobs::was_disrupted(pod) {
@@ -81,7 +83,7 @@ pub(super) fn of_pod(pod: &Pod) -> Ending {
         Verdict::Disrupted => disruption(pod),
         Verdict::Failed => match (failed_init, container) {
             (Some(init), _) => init_failure(init),
-            (None, Some(state)) => container_failure(state, &words),
+            (None, Some(state)) => container_failure(state, &words, worker),
             (None, None) => pod_failure(status.reason.as_deref(), status.message.as_deref()),
         },
     };
@@ -106,11 +108,12 @@ pub(super) fn of_pod(pod: &Pod) -> Ending {
             outputs: words.outputs.map(FreeForm),
         },
         artifacts: words.artifacts,
+        words: text.map(str::to_owned),
     }
 }
 
 /// How a Job ended whose pod is not there any more, if its conditions say that it did.
-pub(super) fn of_job(job: &Job) -> Option<Ending> {
+pub(crate) fn of_job(job: &Job) -> Option<Ending> {
     let ending = |verdict, condition: &k8s_openapi::api::batch::v1::JobCondition, message| Ending {
         verdict,
         at: condition.last_transition_time.as_ref().map(|time| time.0),
@@ -121,6 +124,7 @@ pub(super) fn of_job(job: &Job) -> Option<Ending> {
             ..RunOutcome::default()
         },
         artifacts: Vec::new(),
+        words: None,
     };
     let failed = match jobs::end(job)? {
         JobEnd::Complete(complete) => {
@@ -145,10 +149,13 @@ pub(super) fn of_job(job: &Job) -> Option<Ending> {
     ))
 }
 
-fn terminated(statuses: Option<&[ContainerStatus]>) -> Option<&ContainerStateTerminated> {
+fn terminated<'a>(
+    statuses: Option<&'a [ContainerStatus]>,
+    container: &str,
+) -> Option<&'a ContainerStateTerminated> {
     statuses?
         .iter()
-        .find(|status| status.name == CONTAINER)?
+        .find(|status| status.name == container)?
         .state
         .as_ref()?
         .terminated
@@ -200,13 +207,14 @@ fn object(value: Option<Value>) -> Option<Map<String, Value>> {
     }
 }
 
-fn container_failure(state: &ContainerStateTerminated, words: &LastWords) -> String {
+fn container_failure(state: &ContainerStateTerminated, words: &LastWords, worker: &Worker) -> String {
+    let Worker { who, memory, .. } = worker;
     let code = state.exit_code;
     let killed = state.reason.as_deref() == Some("OOMKilled");
     if killed {
-        return "the container was killed for using more memory than it may (OOMKilled): raise \
-                spec.workload.resources.limits.memory"
-            .to_owned();
+        return format!(
+            "the container was killed for using more memory than it may (OOMKilled): raise {memory}"
+        );
     }
     let reason = words
         .reason
@@ -221,8 +229,8 @@ fn container_failure(state: &ContainerStateTerminated, words: &LastWords) -> Str
         _ => "",
     };
     match &words.message {
-        Some(message) => format!("the agent ended with exit code {code} ({reason}): {message}{hint}"),
-        None => format!("the agent ended with exit code {code} ({reason}){hint}"),
+        Some(message) => format!("the {who} ended with exit code {code} ({reason}): {message}{hint}"),
+        None => format!("the {who} ended with exit code {code} ({reason}){hint}"),
     }
 }
 

@@ -32,7 +32,7 @@ const DOUBLINGS_MAX: u32 = 16;
 
 /// The piece of work that a run is at.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Task<'a> {
+pub(crate) enum Task<'a> {
     /// All of it. That is also a workflow without steps, which can never start.
     Whole,
     Step(Step<'a>),
@@ -40,26 +40,26 @@ pub(super) enum Task<'a> {
 
 /// A step of a workflow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step<'a> {
+pub(crate) struct Step<'a> {
     /// Counted from one.
     pub number: u32,
     pub spec: &'a WorkflowStep,
 }
 
 /// Where the work of a task is described, with the field that says so.
-pub(super) enum Description<'a> {
+pub(crate) enum Description<'a> {
     Inline(&'a InlineImplementation, String),
     Reference(&'a LocalRef, String),
     Nowhere,
 }
 
 /// The name of a step, as people write it.
-pub(super) fn name(step: &WorkflowStep) -> &str {
+pub(crate) fn name(step: &WorkflowStep) -> &str {
     step.name.trim()
 }
 
 /// The steps of a run, which only a workflow has.
-pub(super) fn steps(run: &AgentRun) -> &[WorkflowStep] {
+pub(crate) fn steps(run: &AgentRun) -> &[WorkflowStep] {
     match (&run.spec.runtime.type_, &run.spec.workflow) {
         (RuntimeType::Workflow, Some(workflow)) => &workflow.steps,
         _ => &[],
@@ -67,8 +67,8 @@ pub(super) fn steps(run: &AgentRun) -> &[WorkflowStep] {
 }
 
 impl<'a> Task<'a> {
-    /// The task of this number, if the run has it: a step, counted from one, or 0 for all of a run that has no steps.
-    pub(super) fn numbered(run: &'a AgentRun, number: u32) -> Option<Self> {
+    /// The task of this number, if the AgentRun has it.
+    pub(crate) fn numbered(run: &'a AgentRun, number: u32) -> Option<Self> {
         let steps = steps(run);
         if steps.is_empty() {
             return (number == 0).then_some(Self::Whole);
@@ -77,13 +77,8 @@ impl<'a> Task<'a> {
         steps.get(index).map(|spec| Self::Step(Step { number, spec }))
     }
 
-    /// What a run begins with.
-    pub(super) fn first(run: &'a AgentRun) -> Self {
-        Self::numbered(run, 1).unwrap_or(Self::Whole)
-    }
-
     /// What follows when this is done.
-    pub(super) fn following(self, run: &'a AgentRun) -> Option<Self> {
+    fn following(self, run: &'a AgentRun) -> Option<Self> {
         match self {
             Self::Whole => None,
             Self::Step(step) => Self::numbered(run, step.number + 1),
@@ -91,22 +86,22 @@ impl<'a> Task<'a> {
     }
 
     /// This and all that follows.
-    pub(super) fn onwards(self, run: &'a AgentRun) -> impl Iterator<Item = Self> {
+    pub(crate) fn onwards(self, run: &'a AgentRun) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self), move |task| task.following(run))
     }
 
-    pub(super) const fn number(self) -> u32 {
+    pub(crate) const fn number(self) -> u32 {
         match self {
             Self::Whole => 0,
             Self::Step(step) => step.number,
         }
     }
 
-    pub(super) const fn is_first(self) -> bool {
+    pub(crate) const fn is_first(self) -> bool {
         self.number() <= 1
     }
 
-    pub(super) const fn step(self) -> Option<Step<'a>> {
+    pub(crate) const fn step(self) -> Option<Step<'a>> {
         match self {
             Self::Whole => None,
             Self::Step(step) => Some(step),
@@ -114,7 +109,7 @@ impl<'a> Task<'a> {
     }
 
     /// The run as this task sees it: as if the step were all of it, with these parameters.
-    pub(super) fn run(self, run: &'a AgentRun, parameters: BTreeMap<String, String>) -> Cow<'a, AgentRun> {
+    pub(crate) fn run(self, run: &'a AgentRun, parameters: BTreeMap<String, String>) -> Cow<'a, AgentRun> {
         let Self::Step(Step { spec: step, .. }) = self else {
             return Cow::Borrowed(run);
         };
@@ -127,7 +122,7 @@ impl<'a> Task<'a> {
     }
 
     /// Where the work is described: in the step, else in the run; in place, else in an object of its own.
-    pub(super) fn description(self, run: &'a AgentRun) -> Description<'a> {
+    pub(crate) fn description(self, run: &'a AgentRun) -> Description<'a> {
         let of_step = self.step().map(|step| {
             let place = format!("spec.workflow.steps[{}]", step.number - 1);
             (
@@ -153,25 +148,25 @@ impl<'a> Task<'a> {
     }
 
     /// How long an attempt may take from the creation of its Job. What the Agent says is counted in the pod.
-    pub(super) fn timeout(self) -> Option<Duration> {
+    pub(crate) fn timeout(self) -> Option<Duration> {
         let seconds = not_negative(self.step()?.spec.timeout_seconds?);
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
     /// How many attempts there are in all, if the step says so.
-    pub(super) fn attempts(self) -> Option<u32> {
+    pub(crate) fn attempts(self) -> Option<u32> {
         Some(not_negative(self.step()?.spec.retries?) + 1)
     }
 
     /// Whether a Job that is not there any more is replaced.
-    pub(super) fn replaces_missing_job(self) -> bool {
+    pub(crate) fn replaces_missing_job(self) -> bool {
         let chosen = self.step().and_then(|step| step.spec.on_job_missing.as_ref());
         chosen == Some(&OnJobMissing::Retry)
     }
 
     /// How long to wait after the given number of failures. What it is drawn out by follows from the run and the attempt, so
     /// that the same failure always means the same wait.
-    pub(super) fn backoff(self, failures: u32, run: &Uid, place: Place) -> Duration {
+    pub(crate) fn backoff(self, failures: u32, run: &Uid, place: Place) -> Duration {
         let doublings = 2_u32.pow(failures.saturating_sub(1).min(DOUBLINGS_MAX));
         let Self::Step(step) = self else {
             return (JOB_BACKOFF_FIRST * doublings).min(JOB_BACKOFF_MAX);
@@ -182,7 +177,7 @@ impl<'a> Task<'a> {
     }
 
     /// The longest wait there can be.
-    pub(super) fn backoff_max(self) -> Duration {
+    pub(crate) fn backoff_max(self) -> Duration {
         match self {
             Self::Whole => JOB_BACKOFF_MAX,
             Self::Step(step) => {
@@ -193,7 +188,7 @@ impl<'a> Task<'a> {
     }
 
     /// The word for an end after which there is no attempt left.
-    pub(super) fn failed(self, of_job: Reason, attempts: u32) -> Reason {
+    pub(crate) fn failed(self, of_job: Reason, attempts: u32) -> Reason {
         match self {
             Self::Whole => of_job,
             Self::Step(_) if attempts > 1 => Reason::WorkflowStepRetriesExhausted,
@@ -202,7 +197,7 @@ impl<'a> Task<'a> {
     }
 
     /// The word for a Job that is not there any more.
-    pub(super) const fn job_missing(self) -> Reason {
+    pub(crate) const fn job_missing(self) -> Reason {
         match self {
             Self::Whole => Reason::JobMissing,
             Self::Step(_) => Reason::WorkflowJobMissing,
@@ -210,7 +205,7 @@ impl<'a> Task<'a> {
     }
 
     /// A sentence about this task, for people: it names the step, if there is one.
-    pub(super) fn says(self, message: impl fmt::Display) -> String {
+    pub(crate) fn says(self, message: impl fmt::Display) -> String {
         match self {
             Self::Whole => message.to_string(),
             Self::Step(step) => format!("step {}: {message}", name(step.spec)),
@@ -218,7 +213,7 @@ impl<'a> Task<'a> {
     }
 
     /// The same of something that is wrong.
-    pub(super) fn says_why(self, why: Rejection) -> Rejection {
+    pub(crate) fn says_why(self, why: Rejection) -> Rejection {
         Rejection {
             message: self.says(&why.message),
             reason: why.reason,
@@ -240,7 +235,7 @@ fn jitter_percent(run: &Uid, place: Place) -> u32 {
     number % 100
 }
 
-pub(super) fn not_negative(number: Int32) -> u32 {
+pub(crate) fn not_negative(number: Int32) -> u32 {
     u32::try_from(number.get()).unwrap_or(0)
 }
 

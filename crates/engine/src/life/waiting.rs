@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jangar_api::{agents::agent_run::AgentRunStatus, labels, reason::Reason};
+use jangar_api::{labels, reason::Reason};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, Standing, follow, jobs,
+    NextStatus, Run, Situation, Standing, follow, jobs,
     leftovers::{after, sooner},
     unreachable,
 };
@@ -46,8 +46,8 @@ impl Wait {
 }
 
 /// What the pod of a Job waits for.
-pub(super) fn standing(situation: &Situation<'_>, job: &Job) -> Standing {
-    let sight = situation.observed.pods_of(&jobs::uid(job));
+pub(crate) fn standing<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Standing {
+    let sight = situation.seen.pods_of(&jobs::uid(job));
     if jobs::end(job).is_some() || sight.pods().iter().any(|pod| jobs::has_ended(pod)) {
         return Standing::Goes;
     }
@@ -58,7 +58,7 @@ pub(super) fn standing(situation: &Situation<'_>, job: &Job) -> Standing {
 }
 
 /// The pod works, or does not start.
-pub(super) fn plan(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
+pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Decision<R::Status> {
     let mut next = follow::recorded(situation, job);
     let attempt = &situation.attempt;
     let first = attempt.job.is_none() && attempt.current() == 1 && situation.task.is_first();
@@ -98,7 +98,7 @@ struct Limit {
 }
 
 /// The first of the limits that an attempt has.
-fn limit(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Limit> {
+fn limit<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Option<Limit> {
     let task = situation.task;
     let silent = sight.pods().iter().filter_map(|pod| {
         Some(Limit {
@@ -106,24 +106,23 @@ fn limit(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Limit
             why: task.says_why(unreachable::lost(pod)),
         })
     });
-    let timeout = task.timeout().map(|timeout| {
+    let timeout = R::timeout(situation, job).map(|(timeout, why)| {
         // Our own clock, where the Job has it: Kubernetes knows whole seconds only.
         let began = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job));
-        let why = format!(
-            "attempt {} took longer than the {} s of its timeoutSeconds: raise it, or give the step less to do",
-            situation.attempt.current(),
-            timeout.as_secs()
-        );
         Limit {
             at: after(began.unwrap_or(situation.now), timeout),
-            why: task.says_why(Rejection::new(Reason::WorkflowStepTimedOut, why)),
+            why: task.says_why(why),
         }
     });
     silent.chain(timeout).min_by_key(|limit| limit.at)
 }
 
 /// Says what the pod waits for, once it is worth saying, and when to look again.
-fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Option<Timestamp> {
+fn tell<R: Run>(
+    situation: &Situation<'_, R>,
+    next: &mut NextStatus<'_, R>,
+    wait: &Wait,
+) -> Option<Timestamp> {
     let patience = after(wait.since, PATIENCE);
     let end = after(wait.since, UNAVAILABLE_MAX);
     if situation.now < patience {
@@ -148,7 +147,7 @@ fn tell(situation: &Situation<'_>, next: &mut NextStatus<'_>, wait: &Wait) -> Op
 }
 
 /// What the pod of a Job waits for, if it does.
-fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> {
+fn wait<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Option<Wait> {
     let Some(pod) = sight.pods().first() else {
         return Some(Wait {
             since: jobs::created_at(job).unwrap_or(situation.now),
@@ -182,10 +181,24 @@ fn wait(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Option<Wait> 
     let waiting = match needed {
         None => Waiting::at(Gate::Starting { pod, words }),
         Some(Need::Image) => {
-            Waiting::at(Gate::Image { pod, cause, words }).until(after(since, UNAVAILABLE_MAX))
+            let field = R::WORKER.image;
+            let gate = Gate::Image {
+                pod,
+                cause,
+                words,
+                field,
+            };
+            Waiting::at(gate).until(after(since, UNAVAILABLE_MAX))
         }
         Some(Need::Configuration) => {
-            Waiting::at(Gate::Configuration { pod, cause, words }).until(after(since, UNAVAILABLE_MAX))
+            let named_by = R::WORKER.configuration;
+            let gate = Gate::Configuration {
+                pod,
+                cause,
+                words,
+                named_by,
+            };
+            Waiting::at(gate).until(after(since, UNAVAILABLE_MAX))
         }
     };
     Some(Wait { since, waiting })

@@ -20,7 +20,7 @@ use crate::decision::Rejection;
 const SILENCE_MAX: Duration = Duration::from_mins(10);
 
 /// When the pod is given up, if its node is silent.
-pub(super) fn given_up_at(pod: &Pod) -> Option<Timestamp> {
+pub(crate) fn given_up_at(pod: &Pod) -> Option<Timestamp> {
     silent_since(pod).map(|since| after(since, SILENCE_MAX))
 }
 
@@ -52,7 +52,7 @@ fn not_ready_since(pod: &Pod) -> Option<Timestamp> {
 }
 
 /// What is said about a pod that is given up.
-pub(super) fn lost(pod: &Pod) -> Rejection {
+pub(crate) fn lost(pod: &Pod) -> Rejection {
     let spec = pod.spec.as_ref();
     let node = spec
         .and_then(|spec| spec.node_name.as_deref())

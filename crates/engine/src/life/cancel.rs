@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jangar_api::{agents::agent_run::AgentRunStatus, phase::RunPhase, reason::Reason};
+use jangar_api::{phase::RunPhase, reason::Reason};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation, follow, jobs,
+    NextStatus, Run, RunStatus, Situation, follow, jobs,
     leftovers::{self, Stopping, after, sooner},
 };
 use crate::{
@@ -21,8 +21,8 @@ const CONFIRMATION: Duration = Duration::from_secs(10);
 /// Kubernetes knows no finer times than this.
 const SECOND: Duration = Duration::from_secs(1);
 
-pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
-    let begun = situation.status.phase == Some(RunPhase::Cancelling);
+pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
+    let begun = situation.status.phase() == Some(&RunPhase::Cancelling);
     if !begun && has_ended(situation) {
         // What was finished before the cancel began is not undone by it.
         return follow::plan(situation);
@@ -30,11 +30,8 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     let timeout = situation.settings.runs.cancel_timeout;
     let deadline = situation
         .status
-        .cancel_deadline
-        .map_or_else(
-            || parent::cancel_deadline(&situation.run.metadata, timeout, situation.now),
-            |at| at.0,
-        );
+        .cancel_deadline()
+        .unwrap_or_else(|| parent::cancel_deadline(situation.run.meta(), timeout, situation.now));
     match leftovers::stop_run(situation) {
         Stopping::Unsure(question) => Decision::look(question),
         Stopping::Stopped => cancelled(
@@ -67,20 +64,20 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
 }
 
 /// Whether the pod of the current attempt has ended by itself.
-fn has_ended(situation: &Situation<'_>) -> bool {
+fn has_ended<R: Run>(situation: &Situation<'_, R>) -> bool {
     situation
         .own_jobs()
         .filter(|job| job.name_any() == situation.job_name())
         .any(|job| {
-            let pods = situation.observed.pods_of(&jobs::uid(job.as_ref()));
-            let by_itself = |pod: &Arc<Pod>| jobs::has_ended(pod) && !follow::was_stopped(job, pod);
+            let pods = situation.seen.pods_of(&jobs::uid(job.as_ref()));
+            let by_itself = |pod: &Arc<Pod>| jobs::has_ended(pod) && !follow::was_stopped::<R>(job, pod);
             pods.pods().iter().any(by_itself) || (pods.pods().is_empty() && jobs::end(job).is_some())
         })
 }
 
 /// Takes grace from pods that have more of it than the cancel has time. It comes before the end of their Job, because a
 /// kubelet that has begun to stop a container does not hear of a shorter grace.
-fn shorten_grace(situation: &Situation<'_>, deadline: Timestamp) -> Vec<Effect> {
+fn shorten_grace<R: Run>(situation: &Situation<'_, R>, deadline: Timestamp) -> Vec<Effect> {
     let end = deadline - CONFIRMATION;
     let left = end.duration_since(situation.now).as_secs().max(1);
     let lasts_longer = |pod: &Arc<Pod>| match &pod.metadata.deletion_timestamp {
@@ -102,18 +99,14 @@ fn shorten_grace(situation: &Situation<'_>, deadline: Timestamp) -> Vec<Effect> 
 }
 
 /// The pods of the run that are still there.
-fn survivors<'a>(situation: &'a Situation<'_>) -> impl Iterator<Item = Arc<Pod>> + 'a {
-    situation.own_jobs().flat_map(|job| {
-        situation
-            .observed
-            .pods_of(&jobs::uid(job.as_ref()))
-            .pods()
-            .to_vec()
-    })
+fn survivors<'a, R: Run>(situation: &'a Situation<'_, R>) -> impl Iterator<Item = Arc<Pod>> + 'a {
+    situation
+        .own_jobs()
+        .flat_map(|job| situation.seen.pods_of(&jobs::uid(job.as_ref())).pods().to_vec())
 }
 
 /// The deadline passed. The controller goes on removing what is left.
-fn timed_out(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+fn timed_out<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
     let mut left: Vec<String> = survivors(situation)
         .map(|pod| format!("pod {}", pod.name_any()))
         .collect();
@@ -128,7 +121,7 @@ fn timed_out(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     cancelled(situation, &Reason::CancelTimedOut, &because(situation, &message))
 }
 
-fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decision<AgentRunStatus> {
+fn cancelled<R: Run>(situation: &Situation<'_, R>, reason: &Reason, message: &str) -> Decision<R::Status> {
     let mut next = as_it_stands(situation);
     next.cancelled(reason, message);
     Decision::Act(Plan {
@@ -139,7 +132,7 @@ fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decis
 }
 
 /// The status, with a Job that was made a moment before and is not recorded yet: what it did is part of what was cancelled.
-fn as_it_stands<'a>(situation: &'a Situation<'_>) -> NextStatus<'a> {
+fn as_it_stands<'a, R: Run>(situation: &'a Situation<'_, R>) -> NextStatus<'a, R> {
     match situation.current_job() {
         Some(job) => follow::recorded(situation, job),
         None => situation.next_status(),
@@ -147,8 +140,8 @@ fn as_it_stands<'a>(situation: &'a Situation<'_>) -> NextStatus<'a> {
 }
 
 /// What is said, with the reason that whoever cancelled gave.
-pub(super) fn because(situation: &Situation<'_>, message: &str) -> String {
-    let stop = &situation.run.spec.stop;
+pub(crate) fn because<R: Run>(situation: &Situation<'_, R>, message: &str) -> String {
+    let stop = situation.run.stop();
     let reason = stop
         .cancel_reason
         .as_deref()

@@ -5,18 +5,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jangar_api::{
-    agents::agent_run::{AgentRun, AgentRunStatus},
-    reason::Reason,
-};
+use jangar_api::reason::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
-use super::{Observed, Situation, attempt::Attempt, jobs};
+use super::{Run, RunStatus, Seen, Situation, attempt::Attempt, jobs};
 use crate::{
-    decision::{Effect, Notice, Plan, PodSight, Question, Severity, Uid},
-    job, parent,
+    decision::{Decision, Effect, Notice, Plan, PodSight, Question, Severity, Uid},
     settings::Settings,
 };
 
@@ -31,20 +27,17 @@ const UNWATCHED: Duration = Duration::from_secs(5);
 ///
 /// A run carries no finalizer where its Job does: deleting the run makes Kubernetes delete the Job, which our finalizer holds
 /// until a live list has shown that no pod of it is left. The error is what has to be known first.
-pub(super) fn clean_up(
-    observed: &Observed,
+pub(crate) fn clean_up<R: Run>(
+    seen: &Seen<'_, R>,
     settings: &Settings,
     now: Timestamp,
-) -> Result<Plan<AgentRunStatus>, Question> {
-    let alive = observed
-        .run
-        .as_ref()
-        .filter(|run| !jobs::is_deleting(run.as_ref()) || parent::is_held(&run.metadata));
+) -> Result<Plan<R::Status>, Question> {
+    let alive = seen.run.filter(|run| !jobs::is_deleting(*run));
     let mut plan = Plan::nothing();
-    for job in observed.jobs.values().filter(|job| jobs::is_held(job)) {
-        let owner = jobs::owner_run(job, &observed.key.name);
+    for job in seen.jobs.values().filter(|job| jobs::is_held(job)) {
+        let owner = jobs::owner_run::<R>(job, &seen.key.name);
         match (alive, owner) {
-            (Some(run), Some(owner)) if jobs::uid(run.as_ref()) == owner => {
+            (Some(run), Some(owner)) if jobs::uid(run) == owner => {
                 if is_past(job, run) {
                     plan.effects.push(let_go(job, run, settings));
                 }
@@ -52,7 +45,7 @@ pub(super) fn clean_up(
             (_, None) if !jobs::is_orphan(job) => {}
             // Whoever deleted the run wanted its Job to go on without it.
             (_, None) if !jobs::is_deleting(job.as_ref()) => plan.effects.push(jobs::release(job, None)),
-            (_, owner) => match stop(job, observed, now) {
+            (_, owner) => match stop(job, seen, now) {
                 Stopping::Unsure(question) => return Err(question),
                 Stopping::Going { effects, wake_at } => {
                     plan.effects.extend(effects);
@@ -69,15 +62,14 @@ pub(super) fn clean_up(
 }
 
 /// Whether the run has gone on to a later attempt or step, which it does only after it has recorded the end of this one.
-fn is_past(job: &Job, run: &AgentRun) -> bool {
-    let attempt = run.status.as_ref().map(Attempt::remembered).unwrap_or_default();
+fn is_past<R: Run>(job: &Job, run: &R) -> bool {
+    let attempt = Attempt::remembered(run.status().and_then(RunStatus::runtime_ref));
     jobs::place(job).is_some_and(|place| place < attempt.place())
 }
 
 /// Lets a Job go whose end is recorded, and says how long it is kept. It was made with a legal time to live.
-pub(super) fn let_go(job: &Job, run: &AgentRun, settings: &Settings) -> Effect {
-    let ttl = job::ttl_seconds(run, settings).unwrap_or(settings.runner.job_ttl_seconds);
-    jobs::release(job, ttl)
+pub(crate) fn let_go<R: Run>(job: &Job, run: &R, settings: &Settings) -> Effect {
+    jobs::release(job, run.job_ttl(job, settings))
 }
 
 fn stopped(job: &Job, owner: Uid) -> Notice {
@@ -93,7 +85,7 @@ fn stopped(job: &Job, owner: Uid) -> Notice {
 }
 
 /// How far the end of a Job has come.
-pub(super) enum Stopping {
+pub(crate) enum Stopping {
     Unsure(Question),
     /// These have to be done; without any, there is only to wait.
     Going {
@@ -114,12 +106,12 @@ impl Stopping {
 }
 
 /// Ends a Job: deletes it so that its pods go first, and knows when they have gone.
-pub(super) fn stop(job: &Job, observed: &Observed, now: Timestamp) -> Stopping {
+pub(crate) fn stop<R>(job: &Job, seen: &Seen<'_, R>, now: Timestamp) -> Stopping {
     let Some(deleted_at) = &job.metadata.deletion_timestamp else {
         return Stopping::going(vec![Effect::StopJob { job: jobs::id(job) }]);
     };
     let uid = jobs::uid(job);
-    let sight = observed.pods_of(&uid);
+    let sight = seen.pods_of(&uid);
     match pods_gone(&uid, &sight) {
         Gone::Unsure(question) => Stopping::Unsure(question),
         Gone::Yes => {
@@ -159,7 +151,7 @@ fn unwatched(sight: &PodSight, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Ends all that a run may have running: its Jobs, and what is left of a Job that vanished.
-pub(super) fn stop_run(situation: &Situation<'_>) -> Stopping {
+pub(crate) fn stop_run<R: Run>(situation: &Situation<'_, R>) -> Stopping {
     if let Some(question) = unsure_of_job(situation) {
         return Stopping::Unsure(question);
     }
@@ -167,12 +159,12 @@ pub(super) fn stop_run(situation: &Situation<'_>) -> Stopping {
         .attempt
         .job
         .as_ref()
-        .filter(|job| situation.observed.is_absent(&job.name))
+        .filter(|job| situation.seen.is_absent(&job.name))
         .map(|job| stop_pods_of(&job.uid, situation));
     let jobs: Vec<&Arc<Job>> = situation.unfinished_jobs().collect();
     let each = jobs
         .into_iter()
-        .map(|job| stop(job, situation.observed, situation.now))
+        .map(|job| stop(job, &situation.seen, situation.now))
         .chain(ghost);
     let mut all = Vec::new();
     let mut soonest = None;
@@ -197,18 +189,39 @@ pub(super) fn stop_run(situation: &Situation<'_>) -> Stopping {
     }
 }
 
+/// The run was deleted, and its parent has not recorded its end: there is one when its pod is gone. What has to be done for
+/// that is done as for any other run that is deleted.
+pub(crate) fn farewell<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
+    match stop_run(situation) {
+        Stopping::Unsure(question) => Decision::look(question),
+        Stopping::Going { wake_at, .. } => Decision::Act(Plan {
+            wake_at,
+            ..Plan::nothing()
+        }),
+        Stopping::Stopped => {
+            let message = "the run was deleted before it ended, and nothing of it is running any more";
+            let mut next = situation.next_status();
+            next.cancelled(&Reason::Stopped, message);
+            Decision::Act(Plan {
+                status: next.into_status(),
+                ..Plan::nothing()
+            })
+        }
+    }
+}
+
 /// A run that knows of no Job may still have one: it could have been created a moment before the status was to say so.
-fn unsure_of_job(situation: &Situation<'_>) -> Option<Question> {
+fn unsure_of_job<R: Run>(situation: &Situation<'_, R>) -> Option<Question> {
     let recorded = situation.attempt.job.as_ref();
     let name = recorded.map_or_else(|| situation.job_name(), |job| job.name.clone());
-    let observed = situation.observed;
-    let known = observed.jobs.contains_key(&name) || observed.live_jobs.contains(&name);
+    let seen = &situation.seen;
+    let known = seen.jobs.contains_key(&name) || seen.live_jobs.contains(&name);
     (!known).then_some(Question::Job(name))
 }
 
 /// Ends the pods of a Job that is not there any more.
-pub(super) fn stop_pods_of(job: &Uid, situation: &Situation<'_>) -> Stopping {
-    let sight = situation.observed.pods_of(job);
+pub(crate) fn stop_pods_of<R: Run>(job: &Uid, situation: &Situation<'_, R>) -> Stopping {
+    let sight = situation.seen.pods_of(job);
     match pods_gone(job, &sight) {
         Gone::Unsure(question) => Stopping::Unsure(question),
         Gone::Yes => Stopping::Stopped,
@@ -220,14 +233,14 @@ pub(super) fn stop_pods_of(job: &Uid, situation: &Situation<'_>) -> Stopping {
 }
 
 /// Whether the pods of a Job are gone.
-pub(super) enum Gone {
+pub(crate) enum Gone {
     Unsure(Question),
     Yes,
     No,
 }
 
 /// That no pod is left is believed of a live list alone.
-pub(super) fn pods_gone(job: &Uid, sight: &PodSight) -> Gone {
+pub(crate) fn pods_gone(job: &Uid, sight: &PodSight) -> Gone {
     match sight {
         PodSight::Cached(pods) if pods.is_empty() => Gone::Unsure(Question::PodsOf(job.clone())),
         PodSight::Live(pods) if pods.is_empty() => Gone::Yes,
@@ -236,7 +249,7 @@ pub(super) fn pods_gone(job: &Uid, sight: &PodSight) -> Gone {
 }
 
 /// Deletes the pods that nobody has deleted yet, with their own grace.
-pub(super) fn delete_pods(sight: &PodSight) -> Vec<Effect> {
+pub(crate) fn delete_pods(sight: &PodSight) -> Vec<Effect> {
     sight
         .pods()
         .iter()
@@ -249,11 +262,11 @@ pub(super) fn delete_pods(sight: &PodSight) -> Vec<Effect> {
 }
 
 /// The sooner of two times, if there are two.
-pub(super) fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+pub(crate) fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }
 
 /// A time that is so much later.
-pub(super) fn after(start: Timestamp, wait: Duration) -> Timestamp {
+pub(crate) fn after(start: Timestamp, wait: Duration) -> Timestamp {
     start.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -1,12 +1,12 @@
 //! A Job that went away before its end was recorded: deleted by somebody, or gone without a trace. What it was doing may have
 //! been done, so it is never done again blindly: only a step that says so is tried again, and only when no pod is left.
 
-use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason};
+use jangar_api::reason::Reason;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Situation,
+    NextStatus, Run, Situation,
     attempt::Attempt,
     evidence, follow, jobs,
     leftovers::{self, Stopping},
@@ -16,7 +16,11 @@ use super::{
 use crate::decision::{Decision, ObjectId, Plan, PodSight, Rejection};
 
 /// Somebody else deleted the Job while its pod was working.
-pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) -> Decision<AgentRunStatus> {
+pub(crate) fn deleted<R: Run>(
+    situation: &Situation<'_, R>,
+    job: &Job,
+    sight: &PodSight,
+) -> Decision<R::Status> {
     let name = job.name_any();
     let mut next = follow::recorded(situation, job);
     let known = evidence::of_deleted(job);
@@ -29,7 +33,7 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
             ),
         );
     }
-    match leftovers::stop(job, situation.observed, situation.now) {
+    match leftovers::stop(job, &situation.seen, situation.now) {
         Stopping::Unsure(question) => Decision::look(question),
         Stopping::Going { effects, wake_at } => Decision::Act(Plan {
             effects,
@@ -49,8 +53,8 @@ pub(super) fn deleted(situation: &Situation<'_>, job: &Job, sight: &PodSight) ->
 }
 
 /// The Job is gone, and a live read has said so.
-pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentRunStatus> {
-    let sight = situation.observed.pods_of(&job.uid);
+pub(crate) fn lost<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> Decision<R::Status> {
+    let sight = situation.seen.pods_of(&job.uid);
     let missing = situation.task.job_missing();
     let mut next = situation.next_status();
     let known = evidence::of_missing(situation, job);
@@ -58,7 +62,7 @@ pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentR
     if let Some(pod) = sight.pods().iter().find(|pod| jobs::has_ended(pod)) {
         let told = format!("Job {name} is gone; its pod was still there ({known})");
         next.warn(&missing, &told);
-        return with_result(situation, next, &outcome::of_pod(pod), &told);
+        return with_result(situation, next, &outcome::of_pod(pod, &R::WORKER), &told);
     }
     match leftovers::stop_pods_of(&job.uid, situation) {
         Stopping::Unsure(question) => Decision::look(question),
@@ -86,20 +90,20 @@ pub(super) fn lost(situation: &Situation<'_>, job: &ObjectId) -> Decision<AgentR
 }
 
 /// The attempt that takes the place of one whose Job is not there any more, where the step asks for it.
-fn replacement(situation: &Situation<'_>, job: Option<&Job>) -> Option<Attempt> {
-    let allowed = situation.attempts_allowed(job);
+fn replacement<R: Run>(situation: &Situation<'_, R>, job: Option<&Job>) -> Option<Attempt> {
+    let allowed = R::attempts_allowed(situation, job);
     let wanted = situation.task.replaces_missing_job();
     let next = retry::next_attempt(situation, Verdict::Failed, allowed);
     next.filter(|_| wanted)
 }
 
 /// Ends the task as its pod did, unless the step asks for another attempt. That the Job is gone is told beside it.
-fn with_result(
-    situation: &Situation<'_>,
-    mut next: NextStatus<'_>,
+fn with_result<R: Run>(
+    situation: &Situation<'_, R>,
+    mut next: NextStatus<'_, R>,
     ending: &Ending,
     told: &str,
-) -> Decision<AgentRunStatus> {
+) -> Decision<R::Status> {
     let missing = situation.task.job_missing();
     let mut decision = if ending.verdict == Verdict::Succeeded {
         follow::succeed(situation, next, ending)
@@ -107,7 +111,7 @@ fn with_result(
         let why = Rejection::new(missing.clone(), &ending.message);
         retry::again(situation, next, &why, &attempt)
     } else {
-        next.status.outcome = Some(ending.report.clone());
+        follow::report(&mut next, ending);
         let at = ending.at.unwrap_or(situation.now);
         next.failed(at, &missing, &situation.task.says(&ending.message));
         Decision::Act(Plan {
@@ -122,12 +126,12 @@ fn with_result(
 }
 
 /// Ends the run, unless the step asks for another attempt; what an earlier attempt reported is not its result.
-fn without_result(
-    situation: &Situation<'_>,
-    mut next: NextStatus<'_>,
+fn without_result<R: Run>(
+    situation: &Situation<'_, R>,
+    mut next: NextStatus<'_, R>,
     why: Rejection,
     job: Option<&Job>,
-) -> Decision<AgentRunStatus> {
+) -> Decision<R::Status> {
     next.warn(&why.reason, &why.message);
     if let Some(attempt) = replacement(situation, job) {
         return retry::again(situation, next, &why, &attempt);

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt};
 
-use super::{AgentRun, Observed};
+use super::{Run, Seen};
 use crate::{
     decision::{Effect, ObjectId, Uid},
     job::Place,
@@ -20,54 +20,55 @@ use crate::{
 const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
 /// The name and UID of an object that the API server made.
-pub(super) fn id(object: &impl Resource) -> ObjectId {
+pub(crate) fn id(object: &impl Resource) -> ObjectId {
     ObjectId {
         name: object.name_any(),
         uid: uid(object),
     }
 }
 
-pub(super) fn uid(object: &impl Resource) -> Uid {
+pub(crate) fn uid(object: &impl Resource) -> Uid {
     Uid(object.uid().unwrap_or_default())
 }
 
-pub(super) fn is_deleting(object: &impl Resource) -> bool {
+pub(crate) fn is_deleting(object: &impl Resource) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
 /// Whether the deletion of a Job waits for its pods, which Kubernetes then deletes by itself.
-pub(super) fn deletes_its_pods(job: &Job) -> bool {
+pub(crate) fn deletes_its_pods(job: &Job) -> bool {
     job.finalizers().iter().any(|name| name == FOREGROUND_DELETION)
 }
 
 /// Whether a Job is still held by our finalizer.
-pub(super) fn is_held(job: &Job) -> bool {
+pub(crate) fn is_held(job: &Job) -> bool {
     job.finalizers()
         .iter()
         .any(|name| name == labels::JOB_STATUS_FINALIZER)
 }
 
-/// The UID of the AgentRun of this name that controls a Job, if one does.
-pub(super) fn owner_run(job: &Job, run: &str) -> Option<Uid> {
+/// The UID of the run of this kind and name that controls a Job, if one does.
+pub(crate) fn owner_run<R: Run>(job: &Job, run: &str) -> Option<Uid> {
     job.owner_references()
         .iter()
-        .find(|owner| {
-            owner.controller == Some(true) && owner.kind == AgentRun::kind(&()) && owner.name == run
-        })
+        .find(|owner| owner.controller == Some(true) && owner.kind == R::kind(&()) && owner.name == run)
         .map(|owner| Uid(owner.uid.clone()))
 }
 
 /// The Jobs that belong to a run.
-pub(super) fn of_run<'a>(observed: &'a Observed, run: &AgentRun) -> impl Iterator<Item = &'a Arc<Job>> {
+pub(crate) fn of_run<'a, R: Run>(
+    seen: &Seen<'a, R>,
+    run: &R,
+) -> impl Iterator<Item = &'a Arc<Job>> + use<'a, R> {
     let uid = uid(run);
-    observed
-        .jobs
+    let key = seen.key;
+    seen.jobs
         .values()
-        .filter(move |job| owner_run(job, &observed.key.name).as_ref() == Some(&uid))
+        .filter(move |job| owner_run::<R>(job, &key.name).as_ref() == Some(&uid))
 }
 
 /// Which Job of its run it is, if it says so.
-pub(super) fn place(job: &Job) -> Option<Place> {
+pub(crate) fn place(job: &Job) -> Option<Place> {
     let step = match job.labels().get(labels::STEP_INDEX) {
         Some(step) => step.parse().ok()?,
         None => 0,
@@ -77,14 +78,14 @@ pub(super) fn place(job: &Job) -> Option<Place> {
 }
 
 /// Whether nobody controls a Job, as after a deletion that orphans.
-pub(super) fn is_orphan(job: &Job) -> bool {
+pub(crate) fn is_orphan(job: &Job) -> bool {
     !job.owner_references()
         .iter()
         .any(|owner| owner.controller == Some(true))
 }
 
 /// Whether the Job controller has ever counted a pod of it.
-pub(super) fn had_a_pod(job: &Job) -> bool {
+pub(crate) fn had_a_pod(job: &Job) -> bool {
     let Some(status) = &job.status else { return false };
     [status.active, status.failed, status.succeeded, status.terminating]
         .iter()
@@ -92,7 +93,7 @@ pub(super) fn had_a_pod(job: &Job) -> bool {
 }
 
 /// Lets a Job go: takes our finalizer away, and says how long it is kept.
-pub(super) fn release(job: &Job, ttl_seconds_after_finished: Option<u32>) -> Effect {
+pub(crate) fn release(job: &Job, ttl_seconds_after_finished: Option<u32>) -> Effect {
     Effect::ReleaseJob {
         job: id(job),
         finalizers: job.finalizers().to_vec(),
@@ -102,12 +103,12 @@ pub(super) fn release(job: &Job, ttl_seconds_after_finished: Option<u32>) -> Eff
 
 /// How a Job ended, by its own conditions. Counters prove nothing: they are ahead of the pods.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum JobEnd<'a> {
+pub(crate) enum JobEnd<'a> {
     Complete(&'a JobCondition),
     Failed(&'a JobCondition),
 }
 
-pub(super) fn end(job: &Job) -> Option<JobEnd<'_>> {
+pub(crate) fn end(job: &Job) -> Option<JobEnd<'_>> {
     condition(job, "Complete")
         .map(JobEnd::Complete)
         .or_else(|| condition(job, "Failed").map(JobEnd::Failed))
@@ -124,11 +125,11 @@ fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
 }
 
 /// An annotation that holds a time.
-pub(super) fn time_in(job: &Job, annotation: &str) -> Option<Timestamp> {
+pub(crate) fn time_in(job: &Job, annotation: &str) -> Option<Timestamp> {
     job.annotations().get(annotation)?.parse().ok()
 }
 
-pub(super) fn created_at(object: &impl Resource) -> Option<Timestamp> {
+pub(crate) fn created_at(object: &impl Resource) -> Option<Timestamp> {
     object.meta().creation_timestamp.as_ref().map(|time| time.0)
 }
 
@@ -140,27 +141,27 @@ fn phase(pod: &Pod) -> &str {
 }
 
 /// Whether all containers of a pod have ended for good.
-pub(super) fn has_ended(pod: &Pod) -> bool {
+pub(crate) fn has_ended(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-pub(super) fn is_pending(pod: &Pod) -> bool {
+pub(crate) fn is_pending(pod: &Pod) -> bool {
     matches!(phase(pod), "" | "Pending")
 }
 
 /// A condition of a pod.
-pub(super) fn pod_condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
+pub(crate) fn pod_condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Whether the node took the pod away.
-pub(super) fn was_disrupted(pod: &Pod) -> bool {
+pub(crate) fn was_disrupted(pod: &Pod) -> bool {
     pod_condition(pod, "DisruptionTarget").is_some_and(|condition| condition.status == "True")
 }
 
 /// Names of pods, for people.
-pub(super) fn names<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
+pub(crate) fn names<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> String {
     let names: Vec<String> = pods.into_iter().map(ResourceExt::name_any).collect();
     names.join(", ")
 }

@@ -1,0 +1,154 @@
+//! What AgentRuns have of their own in the life that they have in common with other runs.
+
+use std::time::Duration;
+
+use jangar_api::{
+    agents::{
+        agent_run::{AgentRun, AgentRunStatus},
+        agent_run_status::{RetentionStatus, WorkflowStatus},
+    },
+    cancel::CancelRequest,
+    labels,
+    reason::Reason,
+    values,
+};
+use k8s_openapi::api::batch::v1::Job;
+
+use super::{
+    NextStatus, Observed, Situation, Standing, artifacts, custom, jobs, spec_hash, stamp::Stamp, start,
+};
+use crate::{
+    decision::{Decision, Rejection},
+    job,
+    life::{
+        Hold, Run, RunStatus, Seen, Worker, attempt::Attempt, course_in_fields, outcome::Ending, task::Task,
+    },
+    parent,
+    retention::{Ladder, run_retention},
+    settings::Settings,
+};
+
+impl Run for AgentRun {
+    type Status = AgentRunStatus;
+    type Observed = Observed;
+    const WORKER: Worker = Worker {
+        container: job::CONTAINER,
+        who: "agent",
+        memory: "spec.workload.resources.limits.memory",
+        image: "spec.workload.image",
+        configuration: "the run and its provider",
+        done: "the agent has done its work",
+    };
+
+    fn status(&self) -> Option<&AgentRunStatus> {
+        self.status.as_ref()
+    }
+
+    fn stop(&self) -> &CancelRequest {
+        &self.spec.stop
+    }
+
+    fn spec_hash(&self) -> String {
+        spec_hash(&self.spec)
+    }
+
+    fn seen(observed: &Observed) -> Seen<'_, Self> {
+        Seen {
+            key: &observed.key,
+            run: observed.run.as_deref(),
+            jobs: &observed.jobs,
+            live_jobs: &observed.live_jobs,
+            departed: &observed.departed,
+            pods: &observed.pods,
+            refusal: observed.refusal.as_ref(),
+            occupant: observed.occupant.as_ref(),
+        }
+    }
+
+    fn task(&self, number: u32) -> Option<Task<'_>> {
+        Task::numbered(self, number)
+    }
+
+    fn start(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+        start::plan(situation)
+    }
+
+    fn start_standing(situation: &Situation<'_>) -> Standing {
+        start::standing(situation)
+    }
+
+    /// As the step says itself, or as its Job was made for.
+    fn attempts_allowed(situation: &Situation<'_>, job: Option<&Job>) -> u32 {
+        let agent = situation.observed.references.agent.seen();
+        let by_settings = || {
+            job::attempts_allowed(situation.run, agent.map(AsRef::as_ref), situation.settings).unwrap_or(1)
+        };
+        let of_step = situation.task.attempts();
+        of_step.unwrap_or_else(|| job.map_or_else(by_settings, |job| Stamp::of(job).attempts_allowed))
+    }
+
+    /// Steps have one; what the Agent says about a whole run is counted in the pod.
+    fn timeout(situation: &Situation<'_>, _: &Job) -> Option<(Duration, Rejection)> {
+        let timeout = situation.task.timeout()?;
+        let why = format!(
+            "attempt {} took longer than the {} s of its timeoutSeconds: raise it, or give the step less to do",
+            situation.attempt.current(),
+            timeout.as_secs()
+        );
+        Some((timeout, Rejection::new(Reason::WorkflowStepTimedOut, why)))
+    }
+
+    fn begun(situation: &Situation<'_>, next: &mut NextStatus<'_>, job: &Job, attempt: &Attempt) {
+        let admitted = jobs::time_in(job, labels::ADMITTED_AT).unwrap_or(situation.now);
+        next.step_running(situation.task, situation.run, attempt, admitted);
+        next.status.admitted_at = Some(values::Timestamp(admitted));
+        let stamp = Stamp::of(job);
+        next.status.system_prompt_hash = stamp.system_prompt_hash;
+        next.status.contract = stamp.contract;
+        if start::wants_version_control(situation) {
+            next.without_version_control();
+        }
+    }
+
+    fn take_over(
+        situation: &Situation<'_>,
+        next: &mut NextStatus<'_>,
+        ending: &Ending,
+    ) -> Result<(), Rejection> {
+        artifacts::record(next, &ending.artifacts, &situation.settings.runs)
+    }
+
+    fn job_ttl(&self, _: &Job, settings: &Settings) -> Option<u32> {
+        job::ttl_seconds(self, settings).unwrap_or(settings.runner.job_ttl_seconds)
+    }
+
+    fn ladder(&self, settings: &Settings) -> Option<Ladder> {
+        Some(Ladder::of_run(self, settings))
+    }
+
+    fn retention(&self, settings: &Settings) -> Option<Duration> {
+        run_retention(self, settings)
+    }
+
+    fn hold(&self) -> Hold {
+        if parent::is_held(&self.metadata) {
+            Hold::Parent
+        } else if custom::is_held(self) {
+            Hold::Ours(custom::let_go(self))
+        } else {
+            Hold::Nothing
+        }
+    }
+}
+
+impl RunStatus for AgentRunStatus {
+    course_in_fields!();
+
+    fn workflow(&mut self) -> Option<&mut WorkflowStatus> {
+        self.workflow.as_mut()
+    }
+
+    fn keep(&mut self, retention: RetentionStatus) {
+        self.retention = Some(retention);
+    }
+}

@@ -1,0 +1,136 @@
+//! What ToolRuns have of their own in the life that they have in common with other runs.
+
+use std::time::Duration;
+
+use jangar_api::{
+    cancel::CancelRequest,
+    labels,
+    reason::Reason,
+    tools::{ToolRun, ToolRunStatus},
+};
+use k8s_openapi::api::batch::v1::Job;
+
+use super::{NextStatus, Observed, Situation, Standing, has_parent, outputs, spec_hash, start};
+use crate::{
+    decision::{Decision, Rejection},
+    job::{
+        self,
+        tool::{number_in, timeout_of},
+    },
+    life::{
+        Hold, Run, RunStatus, Seen, Worker,
+        attempt::Attempt,
+        course_in_fields,
+        outcome::{Ending, Verdict},
+        task::Task,
+    },
+    retention::Ladder,
+    settings::Settings,
+};
+
+impl Run for ToolRun {
+    type Status = ToolRunStatus;
+    type Observed = Observed;
+    const WORKER: Worker = Worker {
+        container: job::TOOL_CONTAINER,
+        who: "tool",
+        memory: "spec.resources.limits.memory of the Tool",
+        image: "spec.image of the Tool",
+        configuration: "the Tool and the run",
+        done: "the tool has done its work",
+    };
+
+    fn status(&self) -> Option<&ToolRunStatus> {
+        self.status.as_ref()
+    }
+
+    fn stop(&self) -> &CancelRequest {
+        &self.spec.stop
+    }
+
+    fn spec_hash(&self) -> String {
+        spec_hash(&self.spec)
+    }
+
+    fn seen(observed: &Observed) -> Seen<'_, Self> {
+        Seen {
+            key: &observed.key,
+            run: observed.run.as_deref(),
+            jobs: &observed.jobs,
+            live_jobs: &observed.live_jobs,
+            departed: &observed.departed,
+            pods: &observed.pods,
+            refusal: observed.refusal.as_ref(),
+            occupant: observed.occupant.as_ref(),
+        }
+    }
+
+    fn task(&self, number: u32) -> Option<Task<'_>> {
+        (number == 0).then_some(Task::Whole)
+    }
+
+    fn start(situation: &Situation<'_>) -> Decision<ToolRunStatus> {
+        start::plan(situation)
+    }
+
+    fn start_standing(situation: &Situation<'_>) -> Standing {
+        start::standing(situation)
+    }
+
+    fn attempts_allowed(situation: &Situation<'_>, job: Option<&Job>) -> u32 {
+        let stamped = job.and_then(|job| number_in(job, labels::ATTEMPTS));
+        stamped.unwrap_or_else(|| job::tool_attempts(situation.run).unwrap_or(1))
+    }
+
+    /// As the Tool said when the Job was made.
+    fn timeout(_: &Situation<'_>, job: &Job) -> Option<(Duration, Rejection)> {
+        let timeout = timeout_of(job)?;
+        let why = format!(
+            "the tool took longer than the {} s of spec.timeoutSeconds of its Tool: raise it, or give the tool less to do",
+            timeout.as_secs()
+        );
+        Some((timeout, Rejection::new(Reason::TimedOut, why)))
+    }
+
+    fn begun(situation: &Situation<'_>, next: &mut NextStatus<'_>, _: &Job, _: &Attempt) {
+        next.status.run_id = Some(situation.seen.key.name.clone());
+    }
+
+    /// What a tool left counts only if it ended well and was there to be read.
+    fn take_over(_: &Situation<'_>, _: &mut NextStatus<'_>, ending: &Ending) -> Result<(), Rejection> {
+        match (ending.verdict, &ending.words) {
+            (Verdict::Succeeded, Some(words)) => outputs::check(words),
+            (Verdict::Succeeded | Verdict::SucceededUnseen | Verdict::Failed | Verdict::Disrupted, _) => {
+                Ok(())
+            }
+        }
+    }
+
+    /// As its Tool and the settings said when the Job was made.
+    fn job_ttl(&self, job: &Job, settings: &Settings) -> Option<u32> {
+        let stamped = number_in(job, labels::TTL_SECONDS);
+        stamped
+            .or(settings.runner.job_ttl_seconds)
+            .filter(|seconds| *seconds > 0)
+    }
+
+    fn ladder(&self, _: &Settings) -> Option<Ladder> {
+        None
+    }
+
+    fn retention(&self, settings: &Settings) -> Option<Duration> {
+        settings.runs.retention
+    }
+
+    fn hold(&self) -> Hold {
+        if has_parent(self) {
+            Hold::Parent
+        } else {
+            Hold::Nothing
+        }
+    }
+}
+
+impl RunStatus for ToolRunStatus {
+    course_in_fields!();
+}

@@ -1,0 +1,118 @@
+//! The life of a ToolRun: what to do about it next.
+//!
+//! A ToolRun is one program in one Job, which it has in common with an AgentRun: [`life`](crate::life) is that of both. `start`
+//! makes the Job from the Tool, `outputs` reads what the program left, and `kind` is whatever else a ToolRun has of its own. It
+//! takes no slot in the queue.
+
+mod kind;
+mod outputs;
+mod spec_hash;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jangar_api::{
+    labels,
+    phase::RunPhase,
+    reason::Reason,
+    tools::{Tool, ToolRun, ToolRunStatus},
+};
+use jiff::{Timestamp, Unit};
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+
+pub use self::spec_hash::spec_hash;
+pub use crate::life::Standing;
+use crate::{
+    decision::{Decision, Key, Occupant, Plan, PodSight, Refusal, Sight, Uid},
+    last_sight::LastSight,
+    life::{
+        self, Run, finished,
+        leftovers::{self, Stopping},
+    },
+    settings::Settings,
+};
+
+/// A ToolRun that is there, and all that a decision about it depends on.
+type Situation<'a> = life::Situation<'a, ToolRun>;
+/// The next status of a ToolRun while it is made.
+type NextStatus<'a> = life::next_status::NextStatus<'a, ToolRun>;
+
+/// What is known about a run at the moment of a decision.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub key: Key,
+    /// The run itself; absent if a live read found it gone: what is left of it may have to be cleaned up.
+    pub run: Option<Arc<ToolRun>>,
+    /// The Tool that it refers to.
+    pub tool: Sight<Tool>,
+    /// The Jobs that carry the run's label, and those that were asked for, by name.
+    pub jobs: BTreeMap<String, Arc<Job>>,
+    /// The names of Jobs that the API server itself has spoken about: if there is none in `jobs`, there is none.
+    pub live_jobs: BTreeSet<String>,
+    /// What was last seen of Jobs that are gone, by name, as far as it is remembered. It is evidence, and decides nothing.
+    pub departed: BTreeMap<String, LastSight>,
+    /// The pods, by the UID of the Job that controls them.
+    pub pods: BTreeMap<Uid, PodSight>,
+    /// What the API server said to the effects of the plan before.
+    pub refusal: Option<Refusal>,
+    /// What has the name of the ConfigMap that the plan before was to create.
+    pub occupant: Option<Occupant>,
+}
+
+/// What to do about a run.
+pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<ToolRunStatus> {
+    // Finer than anybody needs, and shorter to read.
+    let now = now.round(Unit::Millisecond).unwrap_or(now);
+    let leftovers = match leftovers::clean_up(&ToolRun::seen(observed), settings, now) {
+        Ok(plan) => plan,
+        Err(question) => return Decision::look(question),
+    };
+    let Some(run) = &observed.run else {
+        return Decision::Act(leftovers);
+    };
+    let deleting = run.metadata.deletion_timestamp.is_some();
+    if deleting && !has_parent(run) {
+        // Its Jobs are leftovers already.
+        return Decision::Act(leftovers);
+    }
+    let unwritten = ToolRunStatus::default();
+    let status = run.status.as_ref().unwrap_or(&unwritten);
+    let situation = Situation::of(observed, run, status, settings, now);
+    let over = status.phase.as_ref().is_some_and(RunPhase::is_terminal);
+    let decision = match (deleting, over) {
+        (true, true) => Decision::Act(Plan::nothing()),
+        (true, false) => leftovers::farewell(&situation),
+        (false, true) => finished::plan(&situation),
+        (false, false) => situation.decide(),
+    };
+    life::after_leftovers(decision, leftovers)
+}
+
+/// Answers "why is it waiting?". Nothing is written for it.
+pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Standing {
+    let unwritten = ToolRunStatus::default();
+    let alive = observed.run.as_ref();
+    let Some(run) = alive.filter(|run| run.metadata.deletion_timestamp.is_none()) else {
+        return Standing::Goes;
+    };
+    let status = run.status.as_ref().unwrap_or(&unwritten);
+    let situation = Situation::of(observed, run, status, settings, now);
+    if situation.is_ending() {
+        return Standing::Goes;
+    }
+    situation.standing()
+}
+
+/// Whether the run was made by another one that has to record its end, and holds it until it has.
+fn has_parent(run: &ToolRun) -> bool {
+    let finalizers = run.finalizers();
+    finalizers
+        .iter()
+        .any(|name| name == labels::RUNTIME_CLEANUP_FINALIZER)
+}
