@@ -41,6 +41,10 @@ impl Controller for Agents {
             | CachedKind::ImplementationSpec
             | CachedKind::Tool
             | CachedKind::ToolRun
+            | CachedKind::Orchestration
+            | CachedKind::OrchestrationRun
+            | CachedKind::ApprovalPolicy
+            | CachedKind::SignalDelivery
             | CachedKind::Job
             | CachedKind::Pod => return BTreeSet::new(),
         };

@@ -18,6 +18,7 @@ use crate::{
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
+    orchestration::{OrchestrationRuns, Orchestrations},
     outside::Outside,
     served::{Unserved, unserved},
     tools::{ToolRuns, Tools},
@@ -121,14 +122,19 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
     if !settings.agents_enabled {
         return Vec::new();
     }
-    vec![
+    let mut stations = vec![
         station(AgentProviders),
         station(ImplementationSpecs),
         station(Agents),
         runs,
         station(Tools),
         station(ToolRuns),
-    ]
+    ];
+    if settings.orchestrations_enabled {
+        stations.push(station(Orchestrations));
+        stations.push(station(OrchestrationRuns::default()));
+    }
+    stations
 }
 
 /// Where it is decided whether to lead.

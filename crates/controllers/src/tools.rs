@@ -64,7 +64,11 @@ impl Controller for ToolRuns {
             | CachedKind::Agent
             | CachedKind::AgentProvider
             | CachedKind::ImplementationSpec
-            | CachedKind::Memory => BTreeSet::new(),
+            | CachedKind::Memory
+            | CachedKind::Orchestration
+            | CachedKind::OrchestrationRun
+            | CachedKind::ApprovalPolicy
+            | CachedKind::SignalDelivery => BTreeSet::new(),
         };
         let key = |name| Key {
             namespace: namespace.clone(),
@@ -127,7 +131,12 @@ fn labelled(change: &Change) -> BTreeSet<String> {
         | Term::AgentProvider(_)
         | Term::ImplementationSpec(_)
         | Term::Memory(_)
-        | Term::DefaultMemory => None,
+        | Term::DefaultMemory
+        | Term::OrchestrationRun(_)
+        | Term::Orchestration(_)
+        | Term::ApprovalPolicy(_)
+        | Term::Signal(_)
+        | Term::DeliveryId(_) => None,
     });
     names.collect()
 }

@@ -9,7 +9,9 @@ use std::{collections::BTreeSet, time::Duration};
 use jangar_api::{
     approvals::{ApprovalPolicy, ApprovalPolicySpec},
     labels::CREATED_BY,
-    orchestration::orchestration_run::{Approval, ApprovalDecision, OrchestrationRun, OrchestrationRunStatus},
+    orchestration::orchestration_run::{
+        Approval, ApprovalDecision, OrchestrationRun, OrchestrationRunStatus,
+    },
     phase::{ApprovalPolicyPhase, StepPhase},
     reason::Reason,
     refs::Subject,
@@ -97,7 +99,12 @@ pub fn decide(
     if status.approvals.len() >= APPROVALS_MAX {
         return Err(Refused::TooMany);
     }
-    let named: BTreeSet<&str> = policy.spec.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    let named: BTreeSet<&str> = policy
+        .spec
+        .subjects
+        .iter()
+        .map(|subject| subject.name.as_str())
+        .collect();
     status.approvals.push(Approval {
         step: request.step,
         decision: request.decision,
@@ -156,7 +163,10 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
     let (approved, denied): (Vec<_>, Vec<_>) =
         counts.partition(|approval| approval.decision == ApprovalDecision::Approved);
     if let Some(denial) = denied.first() {
-        let comment = denial.comment.as_deref().map_or_else(String::new, |words| format!(": {words}"));
+        let comment = denial
+            .comment
+            .as_deref()
+            .map_or_else(String::new, |words| format!(": {words}"));
         return Verdict::Denied(Rejection::new(
             Reason::ApprovalDenied,
             format!("{} denied it{comment}", denial.by),
@@ -167,7 +177,9 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
         .map(|approval| approval.by.as_str())
         .filter(|by| !is_barred(spec, gate.creator, by))
         .collect();
-    let required = usize::try_from(spec.required_approvals.map_or(1, Int32::get)).unwrap_or(1).max(1);
+    let required = usize::try_from(spec.required_approvals.map_or(1, Int32::get))
+        .unwrap_or(1)
+        .max(1);
     if by.len() >= required {
         return Verdict::Approved(by.into_iter().map(str::to_owned).collect());
     }
@@ -188,12 +200,16 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
     }
     Verdict::Denied(Rejection::new(
         Reason::ApprovalExpired,
-        format!("nobody decided within the {seconds} s of ApprovalPolicy {name}, and its defaultDecision is to deny"),
+        format!(
+            "nobody decided within the {seconds} s of ApprovalPolicy {name}, and its defaultDecision is to deny"
+        ),
     ))
 }
 
 fn is_by_phase(spec: &ApprovalPolicySpec) -> bool {
-    spec.mode.as_deref().is_some_and(|mode| mode.trim().eq_ignore_ascii_case("phase"))
+    spec.mode
+        .as_deref()
+        .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("phase"))
 }
 
 /// As earlier versions did: a person writes the decision to the status of the policy.
@@ -215,9 +231,8 @@ fn by_phase(policy: &ApprovalPolicy, name: &str) -> Verdict {
             Reason::ApprovalDenied,
             format!("status.phase of ApprovalPolicy {name} is {phase}"),
         )),
-        Some(ApprovalPolicyPhase::Active | ApprovalPolicyPhase::Invalid | ApprovalPolicyPhase::Other(_)) | None => {
-            Verdict::Pending { until: None }
-        }
+        Some(ApprovalPolicyPhase::Active | ApprovalPolicyPhase::Invalid | ApprovalPolicyPhase::Other(_))
+        | None => Verdict::Pending { until: None },
     }
 }
 
@@ -313,7 +328,8 @@ mod tests {
         let mut run = run();
         for (user, groups, decision) in callers {
             let request = request("gate", "d1", decision.clone());
-            run.status = Some(decide(&run, policy, &caller(user, groups), request, at(1)).expect("a decision"));
+            run.status =
+                Some(decide(&run, policy, &caller(user, groups), request, at(1)).expect("a decision"));
         }
         run.status.expect("a status").approvals
     }
@@ -356,7 +372,14 @@ mod tests {
     fn the_creator_may_not_approve_unless_the_policy_says_so() {
         let ask = |spec: Value| {
             let request = request("gate", "d1", ApprovalDecision::Approved);
-            decide(&run(), &policy(spec, json!(null)), &caller("ada", &[]), request, at(1)).is_ok()
+            decide(
+                &run(),
+                &policy(spec, json!(null)),
+                &caller("ada", &[]),
+                request,
+                at(1),
+            )
+            .is_ok()
         };
         assert!(!ask(json!({})));
         assert!(ask(json!({"allowCreator": true})));
@@ -366,17 +389,39 @@ mod tests {
     fn as_many_different_people_have_to_approve_as_the_policy_says() {
         let policy = policy(json!({"requiredApprovals": 2}), json!(null));
         let pending = Verdict::Pending { until: None };
-        let once = decided(&policy, &[("bob", &[], ApprovalDecision::Approved), ("bob", &[], ApprovalDecision::Approved)]);
+        let once = decided(
+            &policy,
+            &[
+                ("bob", &[], ApprovalDecision::Approved),
+                ("bob", &[], ApprovalDecision::Approved),
+            ],
+        );
         assert_eq!(verdict(&policy, &gate(&once), at(2)), pending);
-        let twice = decided(&policy, &[("bob", &[], ApprovalDecision::Approved), ("eve", &[], ApprovalDecision::Approved)]);
-        assert!(matches!(verdict(&policy, &gate(&twice), at(2)), Verdict::Approved(by) if by == ["bob", "eve"]));
+        let twice = decided(
+            &policy,
+            &[
+                ("bob", &[], ApprovalDecision::Approved),
+                ("eve", &[], ApprovalDecision::Approved),
+            ],
+        );
+        assert!(
+            matches!(verdict(&policy, &gate(&twice), at(2)), Verdict::Approved(by) if by == ["bob", "eve"])
+        );
     }
 
     #[test]
     fn one_who_denies_outweighs_those_who_approve() {
         let policy = policy(json!({}), json!(null));
-        let both = decided(&policy, &[("bob", &[], ApprovalDecision::Approved), ("eve", &[], ApprovalDecision::Denied)]);
-        assert!(matches!(verdict(&policy, &gate(&both), at(2)), Verdict::Denied(why) if why.reason == Reason::ApprovalDenied));
+        let both = decided(
+            &policy,
+            &[
+                ("bob", &[], ApprovalDecision::Approved),
+                ("eve", &[], ApprovalDecision::Denied),
+            ],
+        );
+        assert!(
+            matches!(verdict(&policy, &gate(&both), at(2)), Verdict::Denied(why) if why.reason == Reason::ApprovalDenied)
+        );
     }
 
     #[test]
@@ -387,26 +432,43 @@ mod tests {
             digest: "d2",
             ..gate(&approvals)
         };
-        assert_eq!(verdict(&policy, &changed, at(2)), Verdict::Pending { until: None });
+        assert_eq!(
+            verdict(&policy, &changed, at(2)),
+            Verdict::Pending { until: None }
+        );
     }
 
     #[test]
     fn a_gate_that_nobody_decides_expires_as_the_policy_says() {
         let spec = |default: &str| json!({"expiresAfterSeconds": 60, "defaultDecision": default});
         let denies = policy(spec("deny"), json!(null));
-        assert_eq!(verdict(&denies, &gate(&[]), at(59)), Verdict::Pending { until: Some(at(60)) });
-        assert!(matches!(verdict(&denies, &gate(&[]), at(60)), Verdict::Denied(why) if why.reason == Reason::ApprovalExpired));
+        assert_eq!(
+            verdict(&denies, &gate(&[]), at(59)),
+            Verdict::Pending { until: Some(at(60)) }
+        );
+        assert!(
+            matches!(verdict(&denies, &gate(&[]), at(60)), Verdict::Denied(why) if why.reason == Reason::ApprovalExpired)
+        );
         let approves = policy(spec("approve"), json!(null));
-        assert_eq!(verdict(&approves, &gate(&[]), at(60)), Verdict::Approved(Vec::new()));
+        assert_eq!(
+            verdict(&approves, &gate(&[]), at(60)),
+            Verdict::Approved(Vec::new())
+        );
     }
 
     #[test]
     fn the_phase_of_the_policy_decides_only_in_that_mode() {
         let status = json!({"phase": "Approved"});
         let plain = policy(json!({}), status.clone());
-        assert_eq!(verdict(&plain, &gate(&[]), at(1)), Verdict::Pending { until: None });
+        assert_eq!(
+            verdict(&plain, &gate(&[]), at(1)),
+            Verdict::Pending { until: None }
+        );
         let by_phase = policy(json!({"mode": "phase"}), status);
-        assert_eq!(verdict(&by_phase, &gate(&[]), at(1)), Verdict::Approved(Vec::new()));
+        assert_eq!(
+            verdict(&by_phase, &gate(&[]), at(1)),
+            Verdict::Approved(Vec::new())
+        );
         let denied = policy(json!({"mode": "phase"}), json!({"phase": "Denied"}));
         assert!(matches!(verdict(&denied, &gate(&[]), at(1)), Verdict::Denied(_)));
     }

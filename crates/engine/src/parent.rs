@@ -48,7 +48,13 @@ mod tests {
     fn the_deadline_of_the_parent_counts_if_it_is_sooner() {
         let now = Timestamp::UNIX_EPOCH;
         let minute = Duration::from_mins(1);
-        let until = |text: &str| cancel_deadline(&metadata(json!({"annotations": {CANCEL_DEADLINE: text}})), minute, now);
+        let until = |text: &str| {
+            cancel_deadline(
+                &metadata(json!({"annotations": {CANCEL_DEADLINE: text}})),
+                minute,
+                now,
+            )
+        };
 
         assert_eq!(cancel_deadline(&ObjectMeta::default(), minute, now), now + minute);
         assert_eq!(until("1970-01-01T00:00:20Z"), now + Duration::from_secs(20));
@@ -60,7 +66,9 @@ mod tests {
     fn only_a_child_with_the_finalizer_is_held() {
         let owner = json!([{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "u", "controller": true}]);
         let finalizers = json!([RUNTIME_CLEANUP_FINALIZER]);
-        assert!(is_held(&metadata(json!({"ownerReferences": owner, "finalizers": finalizers}))));
+        assert!(is_held(&metadata(
+            json!({"ownerReferences": owner, "finalizers": finalizers})
+        )));
         assert!(!is_held(&metadata(json!({"ownerReferences": owner}))));
         assert!(!is_held(&metadata(json!({"finalizers": finalizers}))));
     }

@@ -20,7 +20,7 @@ use crate::{
     node::{Kubelet, Record, Work},
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
-    world::{Definitions, NAMESPACE, Person, World, jobs, objects, pods, runs},
+    world::{Definitions, NAMESPACE, Person, World, jobs, objects, orchestration_runs, pods, runs},
 };
 
 /// The world is at rest when nothing works, nothing has changed and nothing was written for this long. Whatever still waits in a scenario
@@ -240,6 +240,18 @@ impl Story<'_> {
                 let path = format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/{plural}");
                 self.person.create(&path, object).await;
             }
+            Step::CreateIn(group, plural, object) => {
+                let path = format!("/apis/{group}/v1alpha1/namespaces/{NAMESPACE}/{plural}");
+                self.person.create(&path, object).await;
+            }
+            Step::CancelOrchestration(run) => {
+                let patch = json!({"spec": {"cancel": true}});
+                self.person.merge(&orchestration_path(run), &patch).await;
+            }
+            Step::DeleteOrchestration(run) => {
+                let background = json!({"propagationPolicy": "Background"});
+                self.person.delete(&orchestration_path(run), &background).await;
+            }
             Step::Wait(time) => sleep(*time).await,
             Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, 0, *attempt)).await,
             Step::AwaitStepWork(run, step) => self.until(|| self.record.has_started(run, *step, 1)).await,
@@ -271,7 +283,9 @@ impl Story<'_> {
     }
 
     fn run(&self, name: &str) -> Option<RunView> {
-        let object = self.store.get(&runs(), &Key::new(NAMESPACE, name))?;
+        let key = Key::new(NAMESPACE, name);
+        let of_agent = self.store.get(&runs(), &key);
+        let object = of_agent.or_else(|| self.store.get(&orchestration_runs(), &key))?;
         let mut seen = self.seen.borrow_mut();
         if let Some((revision, view)) = seen.get(name)
             && *revision == object.revision
@@ -379,6 +393,10 @@ impl Story<'_> {
 
 fn run_path(name: &str) -> String {
     format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/agentruns/{name}")
+}
+
+fn orchestration_path(name: &str) -> String {
+    format!("/apis/orchestration.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/orchestrationruns/{name}")
 }
 
 fn name(object: &Object) -> String {

@@ -37,12 +37,18 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 11] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
+    Kind::ApprovalPolicy,
     Kind::ImplementationSpec,
     Kind::Memory,
+    Kind::Orchestration,
+    Kind::OrchestrationRun,
+    Kind::SignalDelivery,
+    Kind::Tool,
+    Kind::ToolRun,
 ];
 
 /// A running API server with a node's controllers.
@@ -123,6 +129,10 @@ impl World {
 /// The collections that matter here.
 pub fn runs() -> Collection {
     Collection::new("agents.proompteng.ai", "agentruns")
+}
+
+pub fn orchestration_runs() -> Collection {
+    Collection::new("orchestration.proompteng.ai", "orchestrationruns")
 }
 
 pub fn jobs() -> Collection {

@@ -18,6 +18,9 @@ use jangar_api::{
         agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
         implementation_spec::ImplementationSpec, memory::Memory,
     },
+    approvals::ApprovalPolicy,
+    orchestration::{Orchestration, orchestration_run::OrchestrationRun},
+    signals::SignalDelivery,
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
@@ -37,7 +40,7 @@ pub use self::{
 };
 pub(crate) use self::{
     cache::{key_of, label_of, uid_of},
-    kinds::{has_ended, implementation_names, with_kind},
+    kinds::{has_ended, implementation_names, waited_for, with_kind},
     watch::spawn_watches,
 };
 
@@ -51,6 +54,10 @@ pub struct Caches {
     pub memories: Cache<Memory>,
     pub tools: Cache<Tool>,
     pub tool_runs: Cache<ToolRun>,
+    pub orchestrations: Cache<Orchestration>,
+    pub orchestration_runs: Cache<OrchestrationRun>,
+    pub approval_policies: Cache<ApprovalPolicy>,
+    pub signal_deliveries: Cache<SignalDelivery>,
     pub jobs: Cache<Job>,
     pub pods: Cache<Pod>,
 }
@@ -65,6 +72,10 @@ impl Caches {
             memories: Cache::new(scopes),
             tools: Cache::new(scopes),
             tool_runs: Cache::new(scopes),
+            orchestrations: Cache::new(scopes),
+            orchestration_runs: Cache::new(scopes),
+            approval_policies: Cache::new(scopes),
+            signal_deliveries: Cache::new(scopes),
             jobs: Cache::new(scopes),
             pods: Cache::new(scopes),
         }
@@ -85,6 +96,10 @@ impl Caches {
             memories,
             tools,
             tool_runs,
+            orchestrations,
+            orchestration_runs,
+            approval_policies,
+            signal_deliveries,
             jobs,
             pods,
         } = self;
@@ -95,6 +110,10 @@ impl Caches {
             && memories.is_ready()
             && tools.is_ready()
             && tool_runs.is_ready()
+            && orchestrations.is_ready()
+            && orchestration_runs.is_ready()
+            && approval_policies.is_ready()
+            && signal_deliveries.is_ready()
             && jobs.is_ready()
             && pods.is_ready()
     }

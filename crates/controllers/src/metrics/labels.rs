@@ -128,6 +128,11 @@ label_values! {
         DeleteRun = "delete_run",
         SetFinalizers = "set_finalizers",
         PostCustom = "post_custom",
+        CreateChild = "create_child",
+        CancelChild = "cancel_child",
+        ReleaseChild = "release_child",
+        ConsumeSignal = "consume_signal",
+        MarkApproval = "mark_approval",
     }
 }
 
@@ -142,6 +147,11 @@ impl From<&Effect> for EffectKind {
             Effect::DeleteRun { .. } => Self::DeleteRun,
             Effect::SetFinalizers { .. } => Self::SetFinalizers,
             Effect::PostCustom(_) => Self::PostCustom,
+            Effect::CreateChild(_) => Self::CreateChild,
+            Effect::CancelChild { .. } => Self::CancelChild,
+            Effect::ReleaseChild { .. } => Self::ReleaseChild,
+            Effect::ConsumeSignal { .. } => Self::ConsumeSignal,
+            Effect::MarkApproval { .. } => Self::MarkApproval,
         }
     }
 }
@@ -201,6 +211,9 @@ label_values! {
         ImplementationSpec = "implementation_spec",
         Memory = "memory",
         Tool = "tool",
+        Orchestration = "orchestration",
+        ApprovalPolicy = "approval_policy",
+        Child = "child",
         Job = "job",
         PodsOf = "pods_of",
         Keys = "keys",
@@ -216,6 +229,9 @@ impl From<&Question> for QuestionKind {
             Question::ImplementationSpec(_) => Self::ImplementationSpec,
             Question::Memory(_) => Self::Memory,
             Question::Tool(_) => Self::Tool,
+            Question::Orchestration(_) => Self::Orchestration,
+            Question::ApprovalPolicy(_) => Self::ApprovalPolicy,
+            Question::Child(..) => Self::Child,
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
             Question::Keys(_) => Self::Keys,

@@ -11,13 +11,7 @@ use jangar_api::{
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::{
-    Child, after,
-    begin::Begun,
-    child,
-    follow::Walk,
-    next_status::StepEnd,
-};
+use super::{Child, after, begin::Begun, child, follow::Walk, next_status::StepEnd};
 use crate::{
     decision::{ChildKind, Effect, Question, Rejection, Uid},
     orchestration::{Node, StepId, work::Work},
@@ -33,7 +27,9 @@ const DOUBLINGS_MAX: u32 = 16;
 impl Walk<'_> {
     /// Looks at a step that works, or is to be attempted again.
     pub(super) fn look_at(&mut self, step: StepId, node: &Node) {
-        let Some(known) = self.step(step).cloned() else { return };
+        let Some(known) = self.step(step).cloned() else {
+            return;
+        };
         if known.progress.phase == Some(StepPhase::Retrying) {
             self.attempt_again(step, node, &known);
             return;
@@ -50,10 +46,17 @@ impl Walk<'_> {
     }
 
     /// The child that the status names, or the question that has to be answered first. `None` if it is gone.
-    pub(super) fn current_child(&self, node: &Node, known: &StepStatus) -> Result<Option<&'_ Child>, Question> {
+    pub(super) fn current_child(
+        &self,
+        node: &Node,
+        known: &StepStatus,
+    ) -> Result<Option<&'_ Child>, Question> {
         let kind = kind_of(&node.work);
         let name = child::name(&self.situation.name(), &node.name, attempt_of(known));
-        let uid = known.resource_ref.as_ref().and_then(|reference| reference.uid.clone());
+        let uid = known
+            .resource_ref
+            .as_ref()
+            .and_then(|reference| reference.uid.clone());
         let key = (kind, name);
         let observed = self.situation.observed;
         match observed.children.get(&key) {
@@ -73,8 +76,14 @@ impl Walk<'_> {
         };
         let Some(child) = child else {
             let (kind, reason) = missing(&node.work);
-            let name = known.resource_ref.as_ref().and_then(|reference| reference.name.as_deref());
-            let words = format!("{kind} {} is gone, and nobody knows how it ended", name.unwrap_or_default());
+            let name = known
+                .resource_ref
+                .as_ref()
+                .and_then(|reference| reference.name.as_deref());
+            let words = format!(
+                "{kind} {} is gone, and nobody knows how it ended",
+                name.unwrap_or_default()
+            );
             self.fail(step, &Rejection::new(reason, words));
             return;
         };
@@ -120,7 +129,14 @@ impl Walk<'_> {
         Some((after(started, timeout), why))
     }
 
-    fn child_ended(&mut self, step: StepId, node: &Node, known: &StepStatus, child: &Child, phase: &RunPhase) {
+    fn child_ended(
+        &mut self,
+        step: StepId,
+        node: &Node,
+        known: &StepStatus,
+        child: &Child,
+        phase: &RunPhase,
+    ) {
         let kind = child.kind();
         let words = |how: &str| match child.message() {
             Some(message) => format!("{kind} {} {how}: {message}", child.name()),
@@ -132,7 +148,8 @@ impl Walk<'_> {
             _ if timed_out => {
                 let message = known.message.clone().unwrap_or_default();
                 if child.has_survivors() {
-                    let message = format!("{message}; no other attempt is made, because this one could not be stopped");
+                    let message =
+                        format!("{message}; no other attempt is made, because this one could not be stopped");
                     self.fail(step, &Rejection::new(Reason::StepTimedOut, message));
                 } else {
                     self.attempt_failed(step, node, known, &Rejection::new(Reason::StepTimedOut, message));
@@ -179,7 +196,8 @@ impl Walk<'_> {
         }
         let due = after(self.situation.now, backoff(node, attempt, &self.situation.uid));
         let message = format!("{}; attempt {} starts at {due}", why.message, attempt + 1);
-        self.next.step_retries(step, due, &Rejection::new(why.reason.clone(), message));
+        self.next
+            .step_retries(step, due, &Rejection::new(why.reason.clone(), message));
         if let Some(known) = self.step(step).cloned() {
             self.attempt_again(step, node, &known);
         }
@@ -218,9 +236,15 @@ impl Walk<'_> {
 /// always means the same wait.
 fn backoff(node: &Node, attempt: u32, run: &Uid) -> Duration {
     let doublings = 2_u32.pow(attempt.saturating_sub(1).min(DOUBLINGS_MAX));
-    let wait = node.backoff.saturating_mul(doublings).min(node.backoff.max(BACKOFF_MAX));
+    let wait = node
+        .backoff
+        .saturating_mul(doublings)
+        .min(node.backoff.max(BACKOFF_MAX));
     let digest = Sha256::digest(format!("{run}/{}/{attempt}", node.name).as_bytes());
-    let number = digest.iter().take(4).fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
+    let number = digest
+        .iter()
+        .take(4)
+        .fold(0_u32, |number, byte| (number << 8) | u32::from(*byte));
     wait + wait / JITTER_PART * (number % 100) / 100
 }
 

@@ -159,24 +159,28 @@ impl Walk<'_> {
                 };
                 Ok((waits_for, why))
             }),
-            Work::SignalWait { signal, delivery_id } => optional(signal.as_deref(), &values).and_then(|signal| {
-                let delivery_id = optional(delivery_id.as_deref(), &values)?;
-                let what = match (&signal, &delivery_id) {
-                    (Some(signal), None) => format!("Signal {signal}"),
-                    (Some(signal), Some(id)) => format!("delivery {id} of Signal {signal}"),
-                    (None, id) => format!("delivery {} of a Signal", id.as_deref().unwrap_or_default()),
-                };
-                let why = Rejection::new(Reason::SignalPending, format!("waits for {what}"));
-                let waits_for = WaitsFor {
-                    signal,
-                    delivery_id,
-                    ..WaitsFor::default()
-                };
-                Ok((waits_for, why))
-            }),
+            Work::SignalWait { signal, delivery_id } => {
+                optional(signal.as_deref(), &values).and_then(|signal| {
+                    let delivery_id = optional(delivery_id.as_deref(), &values)?;
+                    let what = match (&signal, &delivery_id) {
+                        (Some(signal), None) => format!("Signal {signal}"),
+                        (Some(signal), Some(id)) => format!("delivery {id} of Signal {signal}"),
+                        (None, id) => format!("delivery {} of a Signal", id.as_deref().unwrap_or_default()),
+                    };
+                    let why = Rejection::new(Reason::SignalPending, format!("waits for {what}"));
+                    let waits_for = WaitsFor {
+                        signal,
+                        delivery_id,
+                        ..WaitsFor::default()
+                    };
+                    Ok((waits_for, why))
+                })
+            }
             _ => {
                 let name = self.graph.name(step);
-                let notice = self.situation.normal(Reason::Completed, format!("checkpoint {name} was reached"));
+                let notice = self
+                    .situation
+                    .normal(Reason::Completed, format!("checkpoint {name} was reached"));
                 self.notices.push(notice);
                 self.next.step_ended(step, StepEnd::succeeded(None));
                 return Begun::Works;
@@ -186,7 +190,8 @@ impl Walk<'_> {
             Ok((waits_for, why)) => {
                 let name = self.graph.name(step);
                 let message = format!("step {name} {}", why.message);
-                self.notices.push(self.situation.normal(why.reason.clone(), message));
+                self.notices
+                    .push(self.situation.normal(why.reason.clone(), message));
                 self.next.step_waits(step, attempt, waits_for, &why);
                 Begun::Works
             }

@@ -63,7 +63,13 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
     let situation = walk.situation;
     let now = situation.now;
     let deadline = situation.status.cancel_deadline.map_or_else(
-        || parent::cancel_deadline(&situation.run.metadata, situation.settings.runs.cancel_timeout, now),
+        || {
+            parent::cancel_deadline(
+                &situation.run.metadata,
+                situation.settings.runs.cancel_timeout,
+                now,
+            )
+        },
         |at| at.0,
     );
     walk.stop_steps(CANCELLED);
@@ -109,7 +115,9 @@ fn survivors(walk: &Walk<'_>) -> Vec<String> {
         .map(|step| {
             let child = step.resource_ref.as_ref();
             let kind = child.and_then(|child| child.kind.as_deref()).unwrap_or("step");
-            let name = child.and_then(|child| child.name.as_deref()).unwrap_or(&step.name);
+            let name = child
+                .and_then(|child| child.name.as_deref())
+                .unwrap_or(&step.name);
             format!("{kind} {name}")
         })
         .collect()
@@ -132,8 +140,15 @@ fn give_up(walk: &mut Walk<'_>) {
 fn write_receipts(walk: &mut Walk<'_>) {
     let now = stored(walk.situation.now);
     for (step, node) in walk.graph.steps() {
-        let Some(known) = walk.step(step).cloned() else { continue };
-        let listed = walk.next.status.cancel_receipt.iter().any(|receipt| receipt.step == known.name);
+        let Some(known) = walk.step(step).cloned() else {
+            continue;
+        };
+        let listed = walk
+            .next
+            .status
+            .cancel_receipt
+            .iter()
+            .any(|receipt| receipt.step == known.name);
         let over = known.progress.phase.as_ref().is_some_and(StepPhase::is_terminal);
         if !listed && over {
             continue;
@@ -146,13 +161,22 @@ fn write_receipts(walk: &mut Walk<'_>) {
         } else {
             None
         };
-        let asked = child.as_ref().is_none_or(|child| child.is_asked_to_stop() || child.end().is_some());
+        let asked = child
+            .as_ref()
+            .is_none_or(|child| child.is_asked_to_stop() || child.end().is_some());
         let result = match (&child, &known.reason) {
             (_, Some(Reason::CancelTimedOut)) => Reason::CancelTimedOut.as_str().to_owned(),
             (Some(child), _) if child.has_survivors() => Reason::CancelTimedOut.as_str().to_owned(),
-            _ => known.progress.phase.as_ref().map(ToString::to_string).unwrap_or_default(),
+            _ => known
+                .progress
+                .phase
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
         };
-        let Some(receipt) = walk.next.receipt(step) else { continue };
+        let Some(receipt) = walk.next.receipt(step) else {
+            continue;
+        };
         if asked {
             receipt.asked_at.get_or_insert(now);
         }
@@ -169,7 +193,9 @@ impl Walk<'_> {
         self.adopt_unrecorded();
         let reason = cause.why.reason();
         for (step, node) in self.active() {
-            let Some(known) = self.step(step).cloned() else { continue };
+            let Some(known) = self.step(step).cloned() else {
+                continue;
+            };
             let retrying = known.progress.phase == Some(StepPhase::Retrying);
             if !has_child(&node.work) || retrying {
                 if retrying && has_child(&node.work) && !self.knows(node, attempt_of(&known) + 1) {
@@ -189,9 +215,10 @@ impl Walk<'_> {
             self.effects.push(Effect::CancelChild {
                 child: asked,
                 reason: self.words(cause),
-                deadline: deadline
-                    .filter(|_| is_cancel)
-                    .map(|at| at.0.saturating_sub(CHILD_GIVES_UP_EARLIER).unwrap_or(Timestamp::MIN)),
+                deadline: deadline.filter(|_| is_cancel).map(|at| {
+                    at.0.saturating_sub(CHILD_GIVES_UP_EARLIER)
+                        .unwrap_or(Timestamp::MIN)
+                }),
             });
         }
     }
@@ -254,7 +281,11 @@ impl Walk<'_> {
 /// What is said, with the reason that whoever cancelled gave.
 pub(super) fn because(situation: &Situation<'_>, message: &str) -> String {
     let stop = &situation.run.spec.stop;
-    let reason = stop.cancel_reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let reason = stop
+        .cancel_reason
+        .as_deref()
+        .map(str::trim)
+        .filter(|reason| !reason.is_empty());
     let mut text = match reason {
         None => message.to_owned(),
         Some(reason) => format!("{message} ({reason})"),

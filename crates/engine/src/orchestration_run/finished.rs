@@ -1,5 +1,7 @@
 //! Children whose end is recorded are let go. Those that nobody waits for are stopped first.
 
+use std::collections::BTreeMap;
+
 use jangar_api::{
     labels::{ORCHESTRATION_ATTEMPT, ORCHESTRATION_STEP},
     names::label_value,
@@ -7,7 +9,6 @@ use jangar_api::{
     phase::StepPhase,
     values,
 };
-use std::collections::BTreeMap;
 
 use super::{
     Child, Observed, Situation,
@@ -38,9 +39,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
 
 /// Lets the children go whose end the status has, as it was written last.
 pub(super) fn let_go_past(situation: &Situation<'_>) -> Vec<Effect> {
+    let mut effects = strays(situation);
     let held: Vec<&Child> = situation.own_children().filter(|child| child.is_held()).collect();
     if held.is_empty() {
-        return Vec::new();
+        return effects;
     }
     let steps: BTreeMap<String, &StepStatus> = situation
         .status
@@ -49,16 +51,20 @@ pub(super) fn let_go_past(situation: &Situation<'_>) -> Vec<Effect> {
         .map(|step| (label_value(&step.name), step))
         .collect();
     let run_over = situation.phase().is_terminal();
-    let past = held.into_iter().filter(|child| run_over || is_past(child, &steps));
-    let mut effects: Vec<Effect> = past.filter_map(let_go).collect();
-    effects.extend(strays(situation));
+    let past = held
+        .into_iter()
+        .filter(|child| run_over || is_past(child, &steps));
+    effects.extend(past.filter_map(let_go));
     effects
 }
 
 /// Whether the status says how this child ended.
 fn is_past(child: &Child, steps: &BTreeMap<String, &StepStatus>) -> bool {
     let metadata = child.metadata();
-    let label = metadata.labels.as_ref().and_then(|labels| labels.get(ORCHESTRATION_STEP));
+    let label = metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(ORCHESTRATION_STEP));
     let annotations = metadata.annotations.as_ref();
     let attempt = annotations.and_then(|all| all.get(ORCHESTRATION_ATTEMPT)?.parse::<u32>().ok());
     let (Some(step), Some(attempt)) = (label.and_then(|label| steps.get(label)), attempt) else {

@@ -74,7 +74,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
 /// The steps that were kept were good when the run started. A version that cannot read them any more can only say so.
 fn unreadable(situation: &Situation<'_>, why: &Rejection) -> Decision<OrchestrationRunStatus> {
     let mut next = situation.next_status();
-    let message = format!("status.definition cannot be read by this version: {}", why.message);
+    let message = format!(
+        "status.definition cannot be read by this version: {}",
+        why.message
+    );
     next.failed(&Rejection::new(why.reason.clone(), message));
     Decision::Act(Plan {
         status: next.into_status(),
@@ -128,14 +131,19 @@ impl<'a> Walk<'a> {
         match condition.holds(&self.values(step)) {
             Ok(true) => Verdict::Run,
             Ok(false) => Verdict::Skip,
-            Err(error) => Verdict::Wrong(format!("the condition of step {}: {error}", self.graph.name(step))),
+            Err(error) => Verdict::Wrong(format!(
+                "the condition of step {}: {error}",
+                self.graph.name(step)
+            )),
         }
     }
 
     /// Whether the run is over by itself, once what has ended is recorded.
     fn would_end(&self) -> bool {
         let states = self.next.states(self.graph);
-        let next = advance(self.graph, &states, self.going(&states), |step| self.condition(step));
+        let next = advance(self.graph, &states, self.going(&states), |step| {
+            self.condition(step)
+        });
         next.end.is_some()
     }
 
@@ -151,12 +159,16 @@ impl<'a> Walk<'a> {
             return None;
         }
         let ended_badly = |step: &StepId| {
-            let allowed = self.graph.node(*step).is_some_and(|node| node.continue_on_failure);
+            let allowed = self
+                .graph
+                .node(*step)
+                .is_some_and(|node| node.continue_on_failure);
             let bad = matches!(
                 states.get(step.0),
                 Some(State::Ended(Ended::Failed | Ended::Cancelled))
             );
-            let own_fault = self.step(*step).and_then(|known| known.reason.as_ref()) != Some(&Reason::RunStopping);
+            let own_fault =
+                self.step(*step).and_then(|known| known.reason.as_ref()) != Some(&Reason::RunStopping);
             bad && !allowed && own_fault
         };
         let mut steps = self.graph.steps().map(|(step, _)| step);
@@ -220,7 +232,8 @@ impl<'a> Walk<'a> {
     pub(super) fn fail(&mut self, step: StepId, why: &Rejection) {
         let name = self.graph.name(step);
         let message = format!("step {name}: {}", why.message);
-        self.notices.push(self.situation.warning(Reason::StepFailed, message));
+        self.notices
+            .push(self.situation.warning(Reason::StepFailed, message));
         self.next.step_ended(step, StepEnd::failed(why));
     }
 
@@ -272,7 +285,8 @@ impl<'a> Walk<'a> {
         match why {
             None => {
                 self.next.succeeded(&message);
-                self.notices.push(self.situation.normal(Reason::Completed, message));
+                self.notices
+                    .push(self.situation.normal(Reason::Completed, message));
             }
             Some(why) => {
                 self.next.failed(&why);
@@ -285,7 +299,9 @@ impl<'a> Walk<'a> {
     fn failure(&self, step: StepId, otherwise: Reason, how: &str) -> Rejection {
         let known = self.step(step);
         let reason = known.and_then(|known| known.reason.clone()).unwrap_or(otherwise);
-        let words = known.and_then(|known| known.message.as_deref()).unwrap_or_default();
+        let words = known
+            .and_then(|known| known.message.as_deref())
+            .unwrap_or_default();
         Rejection::new(reason, format!("step {} {how}: {words}", self.graph.name(step)))
     }
 
@@ -293,7 +309,9 @@ impl<'a> Walk<'a> {
     fn summary(&self) -> String {
         let count = |phase: StepPhase| {
             let steps = self.next.status.step_statuses.iter();
-            steps.filter(|step| step.progress.phase.as_ref() == Some(&phase)).count()
+            steps
+                .filter(|step| step.progress.phase.as_ref() == Some(&phase))
+                .count()
         };
         let told = [
             (count(StepPhase::Succeeded), "succeeded"),
@@ -318,7 +336,9 @@ impl<'a> Walk<'a> {
             .iter()
             .filter(|step| step.waits_for.is_some())
             .collect();
-        let gates = waiting.iter().filter_map(|step| step.waits_for.as_ref()?.approval_policy.as_ref());
+        let gates = waiting
+            .iter()
+            .filter_map(|step| step.waits_for.as_ref()?.approval_policy.as_ref());
         let reason = if gates.count() > 0 {
             Reason::ApprovalPending
         } else {
@@ -326,7 +346,13 @@ impl<'a> Walk<'a> {
         };
         let words: Vec<String> = waiting
             .iter()
-            .map(|step| format!("step {}: {}", step.name, step.message.as_deref().unwrap_or_default()))
+            .map(|step| {
+                format!(
+                    "step {}: {}",
+                    step.name,
+                    step.message.as_deref().unwrap_or_default()
+                )
+            })
             .collect();
         let why = (!words.is_empty()).then(|| Rejection::new(reason, words.join("; ")));
         self.next.blocked(why.as_ref());

@@ -126,7 +126,12 @@ pub(super) fn mark(walk: &Walk<'_>) -> Option<Effect> {
         let waits_for = step.waits_for.as_ref();
         waits_for.is_some_and(|waits_for| waits_for.approval_policy.is_some())
     });
-    let over = walk.next.status.phase.as_ref().is_some_and(jangar_api::phase::RunPhase::is_terminal);
+    let over = walk
+        .next
+        .status
+        .phase
+        .as_ref()
+        .is_some_and(jangar_api::phase::RunPhase::is_terminal);
     set_mark(walk.situation, pending && !over)
 }
 

@@ -46,11 +46,11 @@ use jangar_api::{
 use jiff::{Timestamp, Unit};
 use kube::ResourceExt;
 
+use self::next_status::NextStatus;
 pub use self::{
     child::Child,
     signal::{Waiter, waiters},
 };
-use self::next_status::NextStatus;
 use crate::{
     decision::{ChildKind, Decision, Key, Notice, Refusal, Severity, Sight, Uid},
     orchestration::{Graph, Mistakes},

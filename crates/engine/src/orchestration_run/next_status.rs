@@ -2,7 +2,9 @@
 
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
-    orchestration::orchestration_run::{CancelReceipt, Definition, OrchestrationRunStatus, StepStatus, WaitsFor},
+    orchestration::orchestration_run::{
+        CancelReceipt, Definition, OrchestrationRunStatus, StepStatus, WaitsFor,
+    },
     phase::{RunPhase, StepPhase},
     reason::Reason,
     step::StepProgress,
@@ -81,11 +83,7 @@ impl<'a> NextStatus<'a> {
         let mut next = Self {
             before: status,
             status: status.clone(),
-            conditions: Conditions::of(
-                &status.common,
-                situation.run.metadata.generation,
-                situation.now,
-            ),
+            conditions: Conditions::of(&status.common, situation.run.metadata.generation, situation.now),
             now: situation.now,
         };
         let open = !situation.phase().is_terminal() && *situation.phase() != RunPhase::Cancelling;
@@ -113,10 +111,15 @@ impl<'a> NextStatus<'a> {
         ] {
             self.conditions.set(type_, ConditionStatus::True, reason, "");
         }
-        self.conditions
-            .set(ConditionType::Succeeded, ConditionStatus::Unknown, Reason::Running, "");
+        self.conditions.set(
+            ConditionType::Succeeded,
+            ConditionStatus::Unknown,
+            Reason::Running,
+            "",
+        );
         self.conditions.clear(ConditionType::Blocked, Reason::Running, "");
-        self.conditions.clear(ConditionType::InvalidSpec, Reason::ValidSpec, "");
+        self.conditions
+            .clear(ConditionType::InvalidSpec, Reason::ValidSpec, "");
         self.conditions.stand(Health::Progressing, &Reason::Running, "");
     }
 
@@ -130,22 +133,24 @@ impl<'a> NextStatus<'a> {
         let mut known = std::mem::take(&mut self.status.step_statuses);
         let steps = graph.steps().map(|(_, node)| {
             let place = known.iter().position(|step| step.name == node.name);
-            place.map(|place| known.swap_remove(place)).unwrap_or_else(|| StepStatus {
-                name: node.name.clone(),
-                kind: node.work.kind(),
-                progress: StepProgress {
-                    phase: Some(StepPhase::Pending),
-                    last_transition_time: Some(now),
-                    ..StepProgress::default()
-                },
-                reason: None,
-                caused_by: None,
-                message: None,
-                resource_ref: None,
-                waits_for: None,
-                outputs: None,
-                extra: std::collections::BTreeMap::new(),
-            })
+            place
+                .map(|place| known.swap_remove(place))
+                .unwrap_or_else(|| StepStatus {
+                    name: node.name.clone(),
+                    kind: node.work.kind(),
+                    progress: StepProgress {
+                        phase: Some(StepPhase::Pending),
+                        last_transition_time: Some(now),
+                        ..StepProgress::default()
+                    },
+                    reason: None,
+                    caused_by: None,
+                    message: None,
+                    resource_ref: None,
+                    waits_for: None,
+                    outputs: None,
+                    extra: std::collections::BTreeMap::new(),
+                })
         });
         self.status.step_statuses = steps.collect();
     }
@@ -159,7 +164,8 @@ impl<'a> NextStatus<'a> {
             why.reason.clone(),
             why.message.clone(),
         );
-        self.conditions.stand(Health::Progressing, &why.reason, &why.message);
+        self.conditions
+            .stand(Health::Progressing, &why.reason, &why.message);
     }
 
     /// Says what the steps wait for that wait for somebody, or that none does.
@@ -185,7 +191,11 @@ impl<'a> NextStatus<'a> {
 
     /// Where each step stands.
     pub(super) fn states(&self, graph: &Graph) -> Vec<State> {
-        self.status.step_statuses.iter().map(|step| state(step, graph)).collect()
+        self.status
+            .step_statuses
+            .iter()
+            .map(|step| state(step, graph))
+            .collect()
     }
 
     fn change(&mut self, step: StepId, phase: StepPhase, change: impl FnOnce(&mut StepStatus)) {
@@ -237,7 +247,9 @@ impl<'a> NextStatus<'a> {
 
     /// What is shown for the decision about a gate has changed.
     pub(super) fn step_shows(&mut self, step: StepId, waits_for: WaitsFor) {
-        self.change(step, StepPhase::Running, |known| known.waits_for = Some(waits_for));
+        self.change(step, StepPhase::Running, |known| {
+            known.waits_for = Some(waits_for)
+        });
     }
 
     /// An attempt ended badly, and another one is due.
@@ -255,7 +267,9 @@ impl<'a> NextStatus<'a> {
     pub(super) fn step_ended(&mut self, step: StepId, end: StepEnd) {
         let now = Timestamp(self.now);
         let (outputs, left_out) = self.fitting(end.outputs);
-        let reason = end.reason.or_else(|| left_out.as_ref().map(|_| Reason::ResultUnavailable));
+        let reason = end
+            .reason
+            .or_else(|| left_out.as_ref().map(|_| Reason::ResultUnavailable));
         let message = end.message.or(left_out).map(|message| self.cut(&message));
         self.change(step, end.phase, |known| {
             known.progress.finished_at = Some(now);
@@ -306,9 +320,17 @@ impl<'a> NextStatus<'a> {
             return (None, None);
         };
         let bytes = size(&outputs);
-        let others: usize = self.status.step_statuses.iter().filter_map(|step| step.outputs.as_ref()).map(size).sum();
+        let others: usize = self
+            .status
+            .step_statuses
+            .iter()
+            .filter_map(|step| step.outputs.as_ref())
+            .map(size)
+            .sum();
         let left_out = if bytes > OUTPUTS_MAX_BYTES {
-            Some(format!("its outputs have {bytes} bytes, more than the {OUTPUTS_MAX_BYTES} a step may have, and are left out"))
+            Some(format!(
+                "its outputs have {bytes} bytes, more than the {OUTPUTS_MAX_BYTES} a step may have, and are left out"
+            ))
         } else if others + bytes > OUTPUTS_TOTAL_MAX_BYTES {
             Some(format!(
                 "its outputs have {bytes} bytes, and those of the other steps {others}, together more than the \
@@ -326,7 +348,10 @@ impl<'a> NextStatus<'a> {
     /// As much of a message as every step may have.
     fn cut(&self, message: &str) -> String {
         let share = MESSAGES_MAX / self.status.step_statuses.len().max(1);
-        message.chars().take(share.clamp(MESSAGE_MIN, MESSAGE_MAX)).collect()
+        message
+            .chars()
+            .take(share.clamp(MESSAGE_MIN, MESSAGE_MAX))
+            .collect()
     }
 
     /// Is being stopped because somebody asked for it.
@@ -339,8 +364,10 @@ impl<'a> NextStatus<'a> {
             Reason::Cancelling,
             message,
         );
-        self.conditions.clear(ConditionType::Blocked, Reason::Cancelling, "");
-        self.conditions.stand(Health::Progressing, &Reason::Cancelling, message);
+        self.conditions
+            .clear(ConditionType::Blocked, Reason::Cancelling, "");
+        self.conditions
+            .stand(Health::Progressing, &Reason::Cancelling, message);
     }
 
     /// A step that works is to stop: it gets its place in the receipt.
@@ -387,15 +414,23 @@ impl<'a> NextStatus<'a> {
 
     pub(super) fn cancelled(&mut self, reason: &Reason, message: &str) {
         self.ended(RunPhase::Cancelled, reason, message);
-        self.conditions
-            .set(ConditionType::Cancelled, ConditionStatus::True, reason.clone(), message);
+        self.conditions.set(
+            ConditionType::Cancelled,
+            ConditionStatus::True,
+            reason.clone(),
+            message,
+        );
         self.conditions.stand(Health::Degraded, reason, message);
     }
 
     /// Was asked to stop, which is not done for this reason.
     pub(super) fn not_cancelled(&mut self, reason: &Reason, message: &str) {
-        self.conditions
-            .set(ConditionType::Cancelled, ConditionStatus::False, reason.clone(), message);
+        self.conditions.set(
+            ConditionType::Cancelled,
+            ConditionStatus::False,
+            reason.clone(),
+            message,
+        );
     }
 
     fn ended(&mut self, phase: RunPhase, reason: &Reason, message: &str) {
@@ -409,9 +444,17 @@ impl<'a> NextStatus<'a> {
         self.status.cancel_deadline = None;
         self.conditions
             .set(ConditionType::Succeeded, succeeded, reason.clone(), message);
-        self.conditions
-            .set(ConditionType::Complete, ConditionStatus::True, reason.clone(), message);
-        for type_ in [ConditionType::InProgress, ConditionType::Running, ConditionType::Blocked] {
+        self.conditions.set(
+            ConditionType::Complete,
+            ConditionStatus::True,
+            reason.clone(),
+            message,
+        );
+        for type_ in [
+            ConditionType::InProgress,
+            ConditionType::Running,
+            ConditionType::Blocked,
+        ] {
             self.conditions.clear(type_, reason.clone(), "");
         }
     }
@@ -438,7 +481,11 @@ fn state(step: &StepStatus, graph: &Graph) -> State {
         StepPhase::Failed => State::Ended(Ended::Failed),
         StepPhase::Cancelled => State::Ended(Ended::Cancelled),
         StepPhase::Skipped => State::Ended(Ended::Skipped(Skipped {
-            why: step.reason.as_ref().and_then(Why::of).unwrap_or(Why::ConditionFalse),
+            why: step
+                .reason
+                .as_ref()
+                .and_then(Why::of)
+                .unwrap_or(Why::ConditionFalse),
             cause: step.caused_by.as_deref().and_then(|name| graph.find(name)),
         })),
     }

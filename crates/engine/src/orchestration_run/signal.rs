@@ -49,9 +49,15 @@ impl Waiter {
 
 /// The steps of a run that wait for a signal, as its status says.
 pub fn waiters(run: &OrchestrationRun) -> Vec<Waiter> {
-    let steps = run.status.iter().flat_map(|status| &status.step_statuses).enumerate();
+    let steps = run
+        .status
+        .iter()
+        .flat_map(|status| &status.step_statuses)
+        .enumerate();
     steps
-        .filter(|(_, step)| step.kind == StepKind::SignalWait && step.progress.phase == Some(StepPhase::Running))
+        .filter(|(_, step)| {
+            step.kind == StepKind::SignalWait && step.progress.phase == Some(StepPhase::Running)
+        })
         .filter_map(|(position, step)| {
             let waits_for = step.waits_for.as_ref()?;
             Some(Waiter {
@@ -71,7 +77,10 @@ impl Walk<'_> {
     pub(super) fn look_at_signal(&mut self, step: StepId, node: &Node, known: &StepStatus) {
         let observed = self.situation.observed;
         let own = observed.deliveries.iter().find(|delivery| {
-            let by = delivery.status.as_ref().and_then(|status| status.consumed_by.as_ref());
+            let by = delivery
+                .status
+                .as_ref()
+                .and_then(|status| status.consumed_by.as_ref());
             by.is_some_and(|by| by.run_uid == self.situation.uid.0 && by.step == node.name)
         });
         if let Some(delivery) = own {
@@ -85,9 +94,9 @@ impl Walk<'_> {
             self.next.step_released(step, by, delivery.spec.payload.clone());
             return;
         }
-        let next = assigned(&observed.deliveries, &observed.waiters).into_iter().find(|(_, waiter)| {
-            waiter.run == self.situation.uid && waiter.step == node.name
-        });
+        let next = assigned(&observed.deliveries, &observed.waiters)
+            .into_iter()
+            .find(|(_, waiter)| waiter.run == self.situation.uid && waiter.step == node.name);
         if let Some((delivery, _)) = next {
             self.effects.push(Effect::ConsumeSignal {
                 delivery: ObjectId {

@@ -76,7 +76,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         steps: definition.spec.steps.clone(),
     };
     next.accepted(&situation.name(), kept, graph);
-    let message = format!("the run of Orchestration {name} has started: {} steps", graph.len());
+    let message = format!(
+        "the run of Orchestration {name} has started: {} steps",
+        graph.len()
+    );
     Decision::Act(Plan {
         status: next.into_status(),
         notices: vec![situation.normal(Reason::Submitted, message)],
@@ -88,7 +91,10 @@ fn parameters(situation: &Situation<'_>) -> Option<Rejection> {
     let given = &situation.run.spec.parameters;
     let bytes: usize = given.iter().map(|(key, value)| key.len() + value.len()).sum();
     let told = if given.len() > PARAMETERS_MAX {
-        format!("spec.parameters has {} values, and may have {PARAMETERS_MAX}", given.len())
+        format!(
+            "spec.parameters has {} values, and may have {PARAMETERS_MAX}",
+            given.len()
+        )
     } else if bytes > PARAMETERS_MAX_BYTES {
         format!("spec.parameters has {bytes} bytes, and may have {PARAMETERS_MAX_BYTES}")
     } else {

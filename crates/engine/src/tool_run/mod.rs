@@ -19,7 +19,6 @@ use std::{
 use jangar_api::{
     labels,
     phase::RunPhase,
-    reason::Reason,
     tools::{Tool, ToolRun, ToolRunStatus},
 };
 use jiff::{Timestamp, Unit};
@@ -33,7 +32,7 @@ use crate::{
     last_sight::LastSight,
     life::{
         self, Run, finished,
-        leftovers::{self, Stopping},
+        leftovers,
     },
     settings::Settings,
 };

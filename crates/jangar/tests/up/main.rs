@@ -14,6 +14,7 @@ mod controllers;
 mod custom;
 mod end;
 mod manifests;
+mod orchestrations;
 mod plain;
 mod pods;
 mod process;

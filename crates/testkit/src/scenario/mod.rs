@@ -1,6 +1,7 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
 mod custom;
+pub mod orchestrations;
 mod queue;
 mod retention;
 mod runs;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(retention::all());
     all.extend(queue::all());
     all.extend(custom::all());
+    all.extend(orchestrations::all());
     all
 }
 
@@ -70,6 +72,8 @@ impl Place {
 pub enum Step {
     /// Creates an object of Jangar's kinds, given its plural.
     Create(&'static str, Value),
+    /// Creates an object of another group, given that and its plural.
+    CreateIn(&'static str, &'static str, Value),
     Wait(Duration),
     /// Waits until the work of an attempt has started.
     AwaitWork(&'static str, u32),
@@ -83,6 +87,8 @@ pub enum Step {
     AwaitGone(&'static str),
     Cancel(&'static str),
     Delete(&'static str),
+    CancelOrchestration(&'static str),
+    DeleteOrchestration(&'static str),
 }
 
 /// What becomes of a run.
