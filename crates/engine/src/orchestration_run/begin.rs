@@ -14,6 +14,7 @@ use super::{
     after,
     child::{self, Child, Draft},
     follow::Walk,
+    gate,
     next_status::StepEnd,
 };
 use crate::{
@@ -148,10 +149,7 @@ impl Walk<'_> {
         let waits_for = match work {
             Work::ApprovalGate { policy } => text(policy, &values).and_then(|policy| {
                 let digest = self.digest(step, &policy)?;
-                let why = Rejection::new(
-                    Reason::ApprovalPending,
-                    format!("waits for an approval under ApprovalPolicy {policy}"),
-                );
+                let why = gate::pending(&policy);
                 let waits_for = WaitsFor {
                     approval_policy: Some(policy),
                     digest: Some(digest),

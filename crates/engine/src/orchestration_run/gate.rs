@@ -72,6 +72,9 @@ impl Walk<'_> {
             Verdict::Approved(_) => self.next.step_ended(step, StepEnd::succeeded(None)),
             Verdict::Denied(why) => self.fail(step, &why),
             Verdict::Pending { until } => {
+                if known.reason != Some(Reason::ApprovalPending) {
+                    self.next.step_note(step, &pending(&policy_name));
+                }
                 if let Some(until) = until {
                     self.wake(until);
                 }
@@ -117,6 +120,14 @@ impl Walk<'_> {
         });
         Ok(format!("{:x}", Sha256::digest(shown.to_string().as_bytes())))
     }
+}
+
+/// What is said of a gate that waits.
+pub(super) fn pending(policy: &str) -> Rejection {
+    Rejection::new(
+        Reason::ApprovalPending,
+        format!("waits for an approval under ApprovalPolicy {policy}"),
+    )
 }
 
 /// Marks the run by a label while a gate of it waits, so that people find it.

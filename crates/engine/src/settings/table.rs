@@ -124,7 +124,7 @@ const CONTROLLERS: &[Variable] = &[
     Variable {
         name: "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED",
         unset: Unset::Is("true"),
-        meaning: "Whether Orchestrations and their runs are looked after. Without it, runs that an orchestration started stay \
+        meaning: "Whether Orchestrations and their runs are looked after; without it, runs that an orchestration started stay \
                   until somebody takes their finalizer away.",
         reader: Reader::Switch(|draft, on| draft.settings.orchestrations_enabled = on),
     },

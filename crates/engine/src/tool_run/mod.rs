@@ -30,10 +30,7 @@ pub use crate::life::Standing;
 use crate::{
     decision::{Decision, Key, Occupant, Plan, PodSight, Refusal, Sight, Uid},
     last_sight::LastSight,
-    life::{
-        self, Run, finished,
-        leftovers,
-    },
+    life::{self, Run, finished, leftovers},
     settings::Settings,
 };
 
