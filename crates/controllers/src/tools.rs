@@ -123,20 +123,12 @@ fn of_run(scene: &Scene<'_>) -> Term {
 
 /// The runs that a Job or a pod belongs to: one, or two if somebody changed the label.
 fn labelled(change: &Change) -> BTreeSet<String> {
-    let names = change.terms.iter().filter_map(|term| match term {
-        Term::ToolRun(name) => Some(name.clone()),
-        Term::AgentRun(_)
-        | Term::Tool(_)
-        | Term::Agent(_)
-        | Term::AgentProvider(_)
-        | Term::ImplementationSpec(_)
-        | Term::Memory(_)
-        | Term::DefaultMemory
-        | Term::OrchestrationRun(_)
-        | Term::Orchestration(_)
-        | Term::ApprovalPolicy(_)
-        | Term::Signal(_)
-        | Term::DeliveryId(_) => None,
-    });
-    names.collect()
+    let named = |term: &Term| {
+        if let Term::ToolRun(name) = term {
+            Some(name.clone())
+        } else {
+            None
+        }
+    };
+    change.terms.iter().filter_map(named).collect()
 }

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use jangar_api::{
-    condition::{ConditionStatus, ConditionType},
     phase::ObjectPhase,
     reason::Reason,
     tools::{Tool, ToolSpec, ToolStatus},
@@ -12,11 +11,11 @@ use jangar_api::{
 use jiff::Timestamp;
 
 use crate::{
-    conditions::{Conditions, Health, touched},
-    decision::{Decision, Plan},
+    conditions::touched,
+    decision::{Decision, Plan, Rejection},
     job,
     settings::Settings,
-    template,
+    template, validity,
 };
 
 /// The most mistakes that are told at once: a condition has only so much room, and whoever mends ten looks again.
@@ -35,31 +34,20 @@ pub struct Observed {
 /// Says whether the Tool can be run, and everything that is wrong with it.
 pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<ToolStatus> {
     let tool = &observed.tool;
-    let forbidden = job::check_tool(&tool.spec, "spec", &settings.policy);
+    let forbidden = job::check_tool(&tool.spec, "", &settings.policy);
     let mut wrong = mistakes(&tool.spec);
     wrong.extend(forbidden.into_iter().map(|rejection| rejection.message));
     let before = tool.status.clone().unwrap_or_default();
-    let mut conditions = Conditions::of(&before.common, tool.metadata.generation, now);
-    let phase = match all_told(&wrong) {
-        None => {
-            conditions.clear(ConditionType::InvalidSpec, Reason::Valid, "");
-            conditions.stand(Health::Ready, &Reason::Valid, "");
-            ObjectPhase::Ready
-        }
-        Some(message) => {
-            let reason = Reason::InvalidSpec;
-            conditions.set(
-                ConditionType::InvalidSpec,
-                ConditionStatus::True,
-                reason.clone(),
-                message.clone(),
-            );
-            conditions.stand(Health::Degraded, &reason, &message);
-            ObjectPhase::Invalid
-        }
+    let (phase, checked) = match all_told(&wrong) {
+        None => (ObjectPhase::Ready, Ok(())),
+        Some(message) => (
+            ObjectPhase::Invalid,
+            Err(Rejection::new(Reason::InvalidSpec, message)),
+        ),
     };
+    let generation = tool.metadata.generation;
     let next = ToolStatus {
-        common: conditions.into_status(&before.common),
+        common: validity::report_as(&Reason::Valid, &before.common, generation, checked, now),
         phase: Some(phase),
     };
     Decision::Act(Plan {
@@ -179,6 +167,7 @@ fn bad_variables(spec: &ToolSpec) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use jangar_api::condition::{ConditionStatus, ConditionType};
     use serde_json::{Value, json};
 
     use super::*;

@@ -18,11 +18,22 @@ pub(crate) fn report(
     checked: Result<(), Rejection>,
     now: Timestamp,
 ) -> CommonStatus {
+    report_as(&Reason::ValidSpec, before, generation, checked, now)
+}
+
+/// The same, for kinds that have another word for what is well.
+pub(crate) fn report_as(
+    well: &Reason,
+    before: &CommonStatus,
+    generation: Option<i64>,
+    checked: Result<(), Rejection>,
+    now: Timestamp,
+) -> CommonStatus {
     let mut conditions = Conditions::of(before, generation, now);
     match checked {
         Ok(()) => {
-            conditions.clear(ConditionType::InvalidSpec, Reason::ValidSpec, "");
-            conditions.stand(Health::Ready, &Reason::ValidSpec, "");
+            conditions.clear(ConditionType::InvalidSpec, well.clone(), "");
+            conditions.stand(Health::Ready, well, "");
         }
         Err(Rejection { reason, message }) => {
             conditions.set(

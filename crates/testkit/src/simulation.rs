@@ -6,7 +6,7 @@ use jangar_api::phase::RunPhase;
 use jangar_controllers::outside::Outside;
 use jangar_engine::settings::LimitSettings;
 use kube::Client;
-use kubelite::store::{Key, Object, Store};
+use kubelite::store::{Collection, Key, Object, Store};
 use serde_json::json;
 use tokio::{
     sync::mpsc,
@@ -20,7 +20,9 @@ use crate::{
     node::{Kubelet, Record, Work},
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
-    world::{Definitions, NAMESPACE, Person, World, jobs, objects, orchestration_runs, pods, runs},
+    world::{
+        Definitions, NAMESPACE, Person, World, all_runs, jobs, objects, orchestration_runs, pods, tool_runs,
+    },
 };
 
 /// The world is at rest when nothing works, nothing has changed and nothing was written for this long. Whatever still waits in a scenario
@@ -237,20 +239,9 @@ impl Story<'_> {
     async fn take(&self, step: &Step) {
         match step {
             Step::Create(plural, object) => {
-                let path = format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/{plural}");
+                let group = object["apiVersion"].as_str().unwrap_or_default();
+                let path = format!("/apis/{group}/namespaces/{NAMESPACE}/{plural}");
                 self.person.create(&path, object).await;
-            }
-            Step::CreateIn(group, plural, object) => {
-                let path = format!("/apis/{group}/v1alpha1/namespaces/{NAMESPACE}/{plural}");
-                self.person.create(&path, object).await;
-            }
-            Step::CancelOrchestration(run) => {
-                let patch = json!({"spec": {"cancel": true}});
-                self.person.merge(&orchestration_path(run), &patch).await;
-            }
-            Step::DeleteOrchestration(run) => {
-                let background = json!({"propagationPolicy": "Background"});
-                self.person.delete(&orchestration_path(run), &background).await;
             }
             Step::Wait(time) => sleep(*time).await,
             Step::AwaitWork(run, attempt) => self.until(|| self.record.has_started(run, 0, *attempt)).await,
@@ -265,11 +256,11 @@ impl Story<'_> {
             Step::AwaitGone(run) => self.until(|| self.run(run).is_none()).await,
             Step::Cancel(run) => {
                 let patch = json!({"spec": {"cancel": true}});
-                self.person.merge(&run_path(run), &patch).await;
+                self.person.merge(&self.run_path(run), &patch).await;
             }
             Step::Delete(run) => {
                 let background = json!({"propagationPolicy": "Background"});
-                self.person.delete(&run_path(run), &background).await;
+                self.person.delete(&self.run_path(run), &background).await;
             }
         }
     }
@@ -282,10 +273,32 @@ impl Story<'_> {
         }
     }
 
-    fn run(&self, name: &str) -> Option<RunView> {
+    /// The run of this name. No scenario has two of them, of whatever kind.
+    fn find(&self, name: &str) -> Option<(Collection, Object)> {
         let key = Key::new(NAMESPACE, name);
-        let of_agent = self.store.get(&runs(), &key);
-        let object = of_agent.or_else(|| self.store.get(&orchestration_runs(), &key))?;
+        let found = |kind: Collection| {
+            let object = self.store.get(&kind, &key)?;
+            Some((kind, object))
+        };
+        let kinds = all_runs().into_iter().chain([orchestration_runs()]);
+        kinds.into_iter().find_map(found)
+    }
+
+    fn run_path(&self, name: &str) -> String {
+        let kind = match self.find(name) {
+            Some((kind, _)) if kind == tool_runs() => {
+                "tools.proompteng.ai/v1alpha1/namespaces/agents/toolruns"
+            }
+            Some((kind, _)) if kind == orchestration_runs() => {
+                "orchestration.proompteng.ai/v1alpha1/namespaces/agents/orchestrationruns"
+            }
+            _ => "agents.proompteng.ai/v1alpha1/namespaces/agents/agentruns",
+        };
+        format!("/apis/{kind}/{name}")
+    }
+
+    fn run(&self, name: &str) -> Option<RunView> {
+        let (_, object) = self.find(name)?;
         let mut seen = self.seen.borrow_mut();
         if let Some((revision, view)) = seen.get(name)
             && *revision == object.revision
@@ -389,14 +402,6 @@ impl Story<'_> {
         }
         found
     }
-}
-
-fn run_path(name: &str) -> String {
-    format!("/apis/agents.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/agentruns/{name}")
-}
-
-fn orchestration_path(name: &str) -> String {
-    format!("/apis/orchestration.proompteng.ai/v1alpha1/namespaces/{NAMESPACE}/orchestrationruns/{name}")
 }
 
 fn name(object: &Object) -> String {

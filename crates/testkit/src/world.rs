@@ -135,6 +135,15 @@ pub fn orchestration_runs() -> Collection {
     Collection::new("orchestration.proompteng.ai", "orchestrationruns")
 }
 
+pub fn tool_runs() -> Collection {
+    Collection::new("tools.proompteng.ai", "toolruns")
+}
+
+/// Whatever has work done and ends.
+pub fn all_runs() -> [Collection; 2] {
+    [runs(), tool_runs()]
+}
+
 pub fn jobs() -> Collection {
     Collection::new("batch", "jobs")
 }

@@ -274,6 +274,33 @@ fn clock_that_is_set_changes_neither_the_pace_nor_who_is_kept() {
     }
 }
 
+/// The same safeguards keep what ToolRuns do from being done twice, or from being another's.
+#[test]
+fn without_its_safeguards_a_tool_run_goes_wrong_as_well() {
+    for (safeguard, name, plan, rule) in [
+        (
+            "barrier",
+            "tool-succeeds",
+            "freeze:agentruns:60000@0",
+            "attempt 1 of run one was done twice",
+        ),
+        (
+            "adoption-check",
+            "tool-name-reused",
+            "",
+            "run one says that it succeeded, but no work of its own has",
+        ),
+        (
+            "job-finalizer",
+            "tool-name-reused",
+            "",
+            "worked for run one at the same time",
+        ),
+    ] {
+        assert_needed(safeguard, name, plan, rule);
+    }
+}
+
 /// The process that called the endpoint dies before it can say so, and another one finds that it was about to.
 #[test]
 fn without_one_caller_an_endpoint_does_the_work_twice() {

@@ -7,21 +7,19 @@ use jangar_api::{
         agent_run::{AgentRun, AgentRunStatus},
         agent_run_status::{RetentionStatus, WorkflowStatus},
     },
-    cancel::CancelRequest,
     labels,
     reason::Reason,
     values,
 };
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{
-    NextStatus, Observed, Situation, Standing, artifacts, custom, jobs, spec_hash, stamp::Stamp, start,
-};
+use super::{NextStatus, Observed, Situation, Standing, artifacts, custom, jobs, stamp::Stamp, start};
 use crate::{
     decision::{Decision, Rejection},
     job,
     life::{
-        Hold, Run, RunStatus, Seen, Worker, attempt::Attempt, course_in_fields, outcome::Ending, task::Task,
+        Hold, Run, RunStatus, Worker, attempt::Attempt, course_in_fields, outcome::Ending, run_in_fields,
+        task::Task,
     },
     parent,
     retention::{Ladder, run_retention},
@@ -40,30 +38,7 @@ impl Run for AgentRun {
         done: "the agent has done its work",
     };
 
-    fn status(&self) -> Option<&AgentRunStatus> {
-        self.status.as_ref()
-    }
-
-    fn stop(&self) -> &CancelRequest {
-        &self.spec.stop
-    }
-
-    fn spec_hash(&self) -> String {
-        spec_hash(&self.spec)
-    }
-
-    fn seen(observed: &Observed) -> Seen<'_, Self> {
-        Seen {
-            key: &observed.key,
-            run: observed.run.as_deref(),
-            jobs: &observed.jobs,
-            live_jobs: &observed.live_jobs,
-            departed: &observed.departed,
-            pods: &observed.pods,
-            refusal: observed.refusal.as_ref(),
-            occupant: observed.occupant.as_ref(),
-        }
-    }
+    run_in_fields!();
 
     fn task(&self, number: u32) -> Option<Task<'_>> {
         Task::numbered(self, number)

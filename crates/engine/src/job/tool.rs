@@ -65,15 +65,15 @@ pub fn tool_attempts(run: &ToolRun) -> Result<u32, Rejection> {
     config::attempts(retries, "spec.runtime.config.backoffLimit")
 }
 
-/// Says what the operator does not allow a Tool. `place` says in messages where its spec stands.
-pub fn check_tool(spec: &ToolSpec, place: &str, policy: &PolicySettings) -> Vec<Rejection> {
+/// Says what the operator does not allow a Tool. `of` says in messages whose fields are meant, where that has to be said.
+pub fn check_tool(spec: &ToolSpec, of: &str, policy: &PolicySettings) -> Vec<Rejection> {
     let image = spec.image.as_deref().and_then(present);
-    let image = image.map(|image| policy::image_allowed(image, &format!("{place}.image"), policy));
+    let image = image.map(|image| policy::image_allowed(image, &format!("spec.image{of}"), policy));
     let account = spec.service_account.as_deref().and_then(present);
-    let account = privilege::service_account(&format!("{place}.serviceAccount"), account, policy);
+    let account = privilege::service_account(&format!("spec.serviceAccount{of}"), account, policy);
     let secrets = spec.secrets.iter().enumerate();
     let secrets = secrets.map(|(index, name)| {
-        policy::secret_blocked(&format!("{place}.secrets[{index}]"), name.trim(), policy)
+        policy::secret_blocked(&format!("spec.secrets[{index}]{of}"), name.trim(), policy)
     });
     let checks = image.into_iter().chain([account]).chain(secrets);
     checks.filter_map(Result::err).collect()
@@ -94,8 +94,8 @@ pub fn build(
     policy::labels(run, &settings.policy)?;
     let config = config_of(run)?;
     privilege::check(&config, &settings.policy)?;
-    let at = format!("spec of Tool {}", tool.name_any());
-    if let Some(forbidden) = check_tool(&tool.spec, &at, &settings.policy).into_iter().next() {
+    let of = format!(" of Tool {}", tool.name_any());
+    if let Some(forbidden) = check_tool(&tool.spec, &of, &settings.policy).into_iter().next() {
         return Err(forbidden);
     }
     for SecretUse { field, name } in policy::for_pulling(&config) {
@@ -108,7 +108,7 @@ pub fn build(
     let parts = Parts {
         config: &config,
         context: &context,
-        at: &at,
+        of: &of,
         files: &files,
         store: &store,
         config_map: config_map.as_str(),
@@ -174,8 +174,8 @@ fn run_document(context: &Value) -> Result<File, Rejection> {
 struct Parts<'a> {
     config: &'a RuntimeConfig,
     context: &'a Value,
-    /// Where the spec of the Tool stands, for messages.
-    at: &'a str,
+    /// Whose fields are meant, for messages.
+    of: &'a str,
     files: &'a [File],
     store: &'a Store,
     /// Name of the ConfigMap with the files, if they are in one.
@@ -266,9 +266,9 @@ fn environment(spec: &ToolSpec, parts: &Parts<'_>) -> Result<Vec<EnvVar>, Reject
 
 /// Renders a template of the Tool. A value that is missing is an error: a program would otherwise go on with nothing.
 fn rendered(text: &str, field: &str, parts: &Parts<'_>) -> Result<String, Rejection> {
-    let at = parts.at;
+    let of = parts.of;
     let wrong = |problem: String| Rejection::new(Reason::InvalidTemplate, problem);
-    let told = |error: template::TemplateError| wrong(format!("{field} in the {at}: {error}"));
+    let told = |error: template::TemplateError| wrong(format!("spec.{field}{of}: {error}"));
     for path in template::paths(text).map_err(told)? {
         if template::lookup(parts.context, path).is_none() {
             let remedy = match path.strip_prefix("parameters.") {
@@ -276,7 +276,7 @@ fn rendered(text: &str, field: &str, parts: &Parts<'_>) -> Result<String, Reject
                 None => "take the reference out".to_owned(),
             };
             return Err(wrong(format!(
-                "{field} in the {at} refers to {path}, which has no value: {remedy}"
+                "spec.{field}{of} refers to {path}, which has no value: {remedy}"
             )));
         }
     }

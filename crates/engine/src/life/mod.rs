@@ -208,6 +208,37 @@ macro_rules! course_in_fields {
 }
 pub(crate) use course_in_fields;
 
+/// Says where a run and what is observed of it keep what every run has.
+macro_rules! run_in_fields {
+    () => {
+        fn status(&self) -> Option<&Self::Status> {
+            self.status.as_ref()
+        }
+
+        fn stop(&self) -> &jangar_api::cancel::CancelRequest {
+            &self.spec.stop
+        }
+
+        fn spec_hash(&self) -> String {
+            super::spec_hash(&self.spec)
+        }
+
+        fn seen(observed: &Self::Observed) -> $crate::life::Seen<'_, Self> {
+            $crate::life::Seen {
+                key: &observed.key,
+                run: observed.run.as_deref(),
+                jobs: &observed.jobs,
+                live_jobs: &observed.live_jobs,
+                departed: &observed.departed,
+                pods: &observed.pods,
+                refusal: observed.refusal.as_ref(),
+                occupant: observed.occupant.as_ref(),
+            }
+        }
+    };
+}
+pub(crate) use run_in_fields;
+
 /// What is known about a run of any kind.
 #[derive(Debug)]
 pub(crate) struct Seen<'a, R> {

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use jangar_api::{
-    cancel::CancelRequest,
     labels,
     reason::Reason,
     tools::{ToolRun, ToolRunStatus},
 };
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{NextStatus, Observed, Situation, Standing, has_parent, outputs, spec_hash, start};
+use super::{NextStatus, Observed, Situation, Standing, has_parent, outputs, start};
 use crate::{
     decision::{Decision, Rejection},
     job::{
@@ -18,10 +17,11 @@ use crate::{
         tool::{number_in, timeout_of},
     },
     life::{
-        Hold, Run, RunStatus, Seen, Worker,
+        Hold, Run, RunStatus, Worker,
         attempt::Attempt,
         course_in_fields,
         outcome::{Ending, Verdict},
+        run_in_fields,
         task::Task,
     },
     retention::Ladder,
@@ -40,30 +40,7 @@ impl Run for ToolRun {
         done: "the tool has done its work",
     };
 
-    fn status(&self) -> Option<&ToolRunStatus> {
-        self.status.as_ref()
-    }
-
-    fn stop(&self) -> &CancelRequest {
-        &self.spec.stop
-    }
-
-    fn spec_hash(&self) -> String {
-        spec_hash(&self.spec)
-    }
-
-    fn seen(observed: &Observed) -> Seen<'_, Self> {
-        Seen {
-            key: &observed.key,
-            run: observed.run.as_deref(),
-            jobs: &observed.jobs,
-            live_jobs: &observed.live_jobs,
-            departed: &observed.departed,
-            pods: &observed.pods,
-            refusal: observed.refusal.as_ref(),
-            occupant: observed.occupant.as_ref(),
-        }
-    }
+    run_in_fields!();
 
     fn task(&self, number: u32) -> Option<Task<'_>> {
         (number == 0).then_some(Task::Whole)

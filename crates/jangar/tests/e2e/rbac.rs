@@ -7,6 +7,7 @@ use jangar_api::{
     condition::ConditionType,
     phase::RunPhase,
     reason::Reason,
+    tools::{Tool, ToolRun},
 };
 use jangar_testkit::cluster::{Failure, Request, until, until_gone, until_list, until_true};
 use k8s_openapi::api::{
@@ -25,15 +26,19 @@ use serde_json::json;
 use crate::{
     replica::{LEASE, holder},
     rights,
-    stage::{Stage, beside_others, object},
+    stage::{BUSYBOX, Stage, beside_others, object},
 };
 
 /// Rights that the requests of an ordinary life do not show, and why they are needed all the same.
-const UNSEEN: [(&str, &str, &str); 3] = [
+const UNSEEN: [(&str, &str, &str); 5] = [
     // The API server asks for it itself when a Job names its run as an owner that waits for it. The test below takes it away.
     ("update", "agents.proompteng.ai", "agentruns/finalizers"),
     // The finalizer of a run whose work an endpoint does, which no run of these tests is.
     ("patch", "agents.proompteng.ai", "agentruns"),
+    // The same for ToolRuns.
+    ("update", "tools.proompteng.ai", "toolruns/finalizers"),
+    // A ToolRun that has been kept for long enough, which takes longer than these tests.
+    ("delete", "tools.proompteng.ai", "toolruns"),
     // After a DELETE that found another pod of the same name, which the names of Jobs' pods leave to chance.
     ("get", "", "pods"),
 ];
@@ -76,6 +81,7 @@ async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used()
         deleted(stage).await?;
         refers_to_what_is_missing(stage).await?;
         with_large_files(stage).await?;
+        runs_of_tools(stage).await?;
         let lease = stage.scene.api::<Lease>();
         until(&lease, LEASE, "to be held", |lease| holder(lease).is_some()).await?;
         let events = stage.scene.api::<Event>();
@@ -269,6 +275,48 @@ async fn with_large_files(stage: &Stage<'_>) -> Result<(), Failure> {
             .iter()
             .any(|owner| owner.kind == "AgentRun")
     );
+    Ok(())
+}
+
+/// A ToolRun that succeeds, one whose Tool is missing, and one that is deleted while it works.
+async fn runs_of_tools(stage: &Stage<'_>) -> Result<(), Failure> {
+    let object = |kind: &str, name: &str, spec: serde_json::Value| {
+        json!({
+            "apiVersion": "tools.proompteng.ai/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+        })
+    };
+    let script = "[ {{ parameters.sleep }} = 0 ] || sleep {{ parameters.sleep }}";
+    let tool = json!({"image": BUSYBOX, "command": ["sh", "-c", script]});
+    let tool: Tool = serde_json::from_value(object("Tool", "sleeper", tool))?;
+    let tools = stage.scene.api::<Tool>();
+    tools.create(&PostParams::default(), &tool).await?;
+    let runs = stage.scene.api::<ToolRun>();
+    for (name, tool, sleep) in [
+        ("tool-done", "sleeper", "0"),
+        ("tool-nowhere", "nowhere", "0"),
+        ("tool-deleted", "sleeper", "3600"),
+    ] {
+        let spec = json!({"toolRef": {"name": tool}, "parameters": {"sleep": sleep}});
+        let run: ToolRun = serde_json::from_value(object("ToolRun", name, spec))?;
+        runs.create(&PostParams::default(), &run).await?;
+    }
+    let phase = |run: &ToolRun| run.status.as_ref().and_then(|status| status.phase.clone());
+    until(&runs, "tool-done", "to succeed", |run| {
+        phase(run) == Some(RunPhase::Succeeded)
+    })
+    .await?;
+    until(&runs, "tool-nowhere", "to wait for its Tool", |run| {
+        let status = run.status.as_ref();
+        let blocked = status.and_then(|status| status.common.condition(&ConditionType::Blocked));
+        blocked.is_some_and(|blocked| blocked.reason == Reason::MissingTool)
+    })
+    .await?;
+    until(&runs, "tool-deleted", "to run", |run| {
+        phase(run) == Some(RunPhase::Running)
+    })
+    .await?;
+    runs.delete("tool-deleted", &DeleteParams::background()).await?;
+    until_gone(&stage.scene.api::<Job>(), "tool-deleted-job").await?;
     Ok(())
 }
 

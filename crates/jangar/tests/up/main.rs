@@ -20,4 +20,5 @@ mod pods;
 mod process;
 mod release_jobs;
 mod start;
+mod tools;
 mod workflows;

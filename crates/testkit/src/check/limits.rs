@@ -178,6 +178,8 @@ fn job(value: &Value) -> Option<JobView> {
     let metadata = &value["metadata"];
     let annotations = &metadata["annotations"];
     annotations[labels::ADMITTED_AT].as_str()?;
+    // Runs of tools take no slot.
+    metadata["labels"][labels::AGENT_RUN].as_str()?;
     let mut conditions = value["status"]["conditions"].as_array().into_iter().flatten();
     let ended = conditions.any(|condition| {
         condition["status"] == "True" && (condition["type"] == "Complete" || condition["type"] == "Failed")
@@ -193,6 +195,7 @@ fn job(value: &Value) -> Option<JobView> {
 fn pod(value: &Value) -> Option<PodView> {
     let metadata = &value["metadata"];
     let phase = &value["status"]["phase"];
+    metadata["labels"][labels::AGENT_RUN].as_str()?;
     Some(PodView {
         job: metadata["ownerReferences"][0]["uid"].as_str()?.to_owned(),
         agent: text(&metadata["labels"][labels::AGENT]),

@@ -151,7 +151,7 @@ impl Look {
         }
         self.violations.add(&self.trace, self.slots.broken_by(event));
         let works = self.record.all();
-        if event.collection == world::runs() {
+        if world::all_runs().contains(&event.collection) {
             self.at_run(event, &works);
         }
         self.violations

@@ -15,7 +15,9 @@ use crate::{
 /// The rules that the world breaks at rest. If somebody set the clock, an endpoint may have had no time to report.
 pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String> {
     let mut found = Vec::new();
-    let runs: Vec<RunView> = objects(store, &world::runs()).iter().map(RunView::of).collect();
+    let runs = world::all_runs();
+    let runs = runs.iter().flat_map(|kind| objects(store, kind));
+    let runs: Vec<RunView> = runs.map(|run| RunView::of(&run)).collect();
     let jobs = objects(store, &world::jobs());
     let unfinished = |uid: &str| runs.iter().any(|run| run.uid == uid && !run.phase.is_terminal());
     for run in &runs {

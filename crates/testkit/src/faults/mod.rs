@@ -86,7 +86,7 @@ impl Watched {
 
     /// Whether a watch of this resource is meant.
     fn means(self, plural: &str) -> bool {
-        self == Self::All || self.name() == plural
+        self == Self::All || self.name() == plural || (self == Self::Runs && plural == "toolruns")
     }
 }
 

@@ -34,7 +34,8 @@ impl Assignment {
         };
         let metadata = &job.value()["metadata"];
         let number = |text: &Value| text.as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
-        let run = job.meta.owners.iter().find(|owner| owner.kind == "AgentRun");
+        let is_run = |kind: &str| matches!(kind, "AgentRun" | "ToolRun");
+        let run = job.meta.owners.iter().find(|owner| is_run(&owner.kind));
         Self {
             run: run.map(|owner| owner.name.clone()).unwrap_or_default(),
             run_uid: run.map(|owner| owner.uid.clone()).unwrap_or_default(),

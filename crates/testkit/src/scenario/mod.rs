@@ -5,6 +5,7 @@ pub mod orchestrations;
 mod queue;
 mod retention;
 mod runs;
+mod tools;
 mod workflows;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(retention::all());
     all.extend(queue::all());
     all.extend(custom::all());
+    all.extend(tools::all());
     all.extend(orchestrations::all());
     all
 }
@@ -70,10 +72,8 @@ impl Place {
 /// One thing that somebody does, or waits for.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Creates an object of Jangar's kinds, given its plural.
+    /// Creates an object of Jangar's kinds, given its plural. Runs have names of their own, whatever their kind.
     Create(&'static str, Value),
-    /// Creates an object of another group, given that and its plural.
-    CreateIn(&'static str, &'static str, Value),
     Wait(Duration),
     /// Waits until the work of an attempt has started.
     AwaitWork(&'static str, u32),
@@ -87,8 +87,6 @@ pub enum Step {
     AwaitGone(&'static str),
     Cancel(&'static str),
     Delete(&'static str),
-    CancelOrchestration(&'static str),
-    DeleteOrchestration(&'static str),
 }
 
 /// What becomes of a run.

@@ -11,8 +11,6 @@ use super::{
 };
 use crate::node::{OnTerm, Script, Scripts};
 
-const GROUP: &str = "orchestration.proompteng.ai";
-
 /// All of them, in a fixed order.
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -95,7 +93,7 @@ fn cancelled_with(name: &'static str, on_term: OnTerm) -> Scenario {
         Step::AwaitWork("dag-b-1", 1),
         Step::AwaitWork("dag-c-1", 1),
         Step::Wait(5 * SECOND),
-        Step::CancelOrchestration("dag"),
+        Step::Cancel("dag"),
     ]);
     Scenario {
         scripts: Scripts::default()
@@ -111,7 +109,7 @@ fn deleted() -> Scenario {
     steps.extend([
         Step::AwaitWork("dag-b-1", 1),
         Step::Wait(3 * SECOND),
-        Step::DeleteOrchestration("dag"),
+        Step::Delete("dag"),
     ]);
     let endless = || Script::Runs { on_term: OBEYS };
     Scenario {
@@ -152,7 +150,7 @@ fn signalled() -> Scenario {
             "apiVersion": "signals.proompteng.ai/v1alpha1", "kind": "SignalDelivery", "metadata": {"name": name},
             "spec": {"signalRef": {"name": "merged"}, "payload": {"commit": "abc"}},
         });
-        Step::CreateIn("signals.proompteng.ai", "signaldeliveries", object)
+        Step::Create("signaldeliveries", object)
     };
     let mut all = runs("dag", &steps);
     all.extend([Step::Wait(30 * SECOND), delivery("one"), delivery("two")]);
@@ -162,7 +160,7 @@ fn signalled() -> Scenario {
 /// A diamond that is cancelled after this time, whatever it is at then.
 pub fn cancelled_after(time: Duration) -> Scenario {
     let mut steps = runs("dag", &diamond_steps());
-    steps.extend([Step::Wait(time), Step::CancelOrchestration("dag")]);
+    steps.extend([Step::Wait(time), Step::Cancel("dag")]);
     story(
         "orchestration-cancelled-at-any-time",
         steps,
@@ -215,7 +213,7 @@ fn definition(name: &str, steps: &Value) -> Step {
         "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "Orchestration", "metadata": {"name": name},
         "spec": {"steps": steps},
     });
-    Step::CreateIn(GROUP, "orchestrations", object)
+    Step::Create("orchestrations", object)
 }
 
 /// A definition, and a run of it.
@@ -226,6 +224,6 @@ fn runs(name: &str, steps: &Value) -> Vec<Step> {
     });
     vec![
         definition("pipeline", steps),
-        Step::CreateIn(GROUP, "orchestrationruns", run),
+        Step::Create("orchestrationruns", run),
     ]
 }

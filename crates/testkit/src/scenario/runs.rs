@@ -95,13 +95,8 @@ fn cancelled_stubborn() -> Scenario {
 }
 
 fn cancelled_with(name: &'static str, script: Script) -> Scenario {
-    let steps = vec![
-        create(run("one")),
-        Step::AwaitAccepted("one"),
-        Step::AwaitWork("one", 1),
-        Step::Wait(5 * SECOND),
-        Step::Cancel("one"),
-    ];
+    let mut steps = at_work(create(run("one")));
+    steps.push(Step::Cancel("one"));
     Scenario {
         scripts: Scripts::default().with("one", 1, script),
         ..story(name, steps, vec![("one", End::Phase(RunPhase::Cancelled))])
@@ -109,13 +104,8 @@ fn cancelled_with(name: &'static str, script: Script) -> Scenario {
 }
 
 fn deleted() -> Scenario {
-    let steps = vec![
-        create(run("one")),
-        Step::AwaitAccepted("one"),
-        Step::AwaitWork("one", 1),
-        Step::Wait(5 * SECOND),
-        Step::Delete("one"),
-    ];
+    let mut steps = at_work(create(run("one")));
+    steps.push(Step::Delete("one"));
     Scenario {
         scripts: Scripts::default().with("one", 1, Script::Runs { on_term: OBEYS }),
         ..story("deleted", steps, vec![("one", End::Gone)])
@@ -203,23 +193,36 @@ fn image_missing() -> Scenario {
 /// A run is deleted while it works, and another one takes its name at once. The old work takes its time to end, and ends
 /// well: whoever takes it for the new run's believes that the new one succeeded.
 fn name_reused() -> Scenario {
-    let steps = vec![
-        create(run("one")),
+    let steps = replaced(create(run("one")));
+    Scenario {
+        scripts: Scripts::default().with("one", 1, ends_well_when_told()),
+        ..story("name-reused", steps, vec![("one", succeeded())])
+    }
+}
+
+/// The run `one` is created, and is at work.
+pub(super) fn at_work(create: Step) -> Vec<Step> {
+    vec![
+        create,
         Step::AwaitAccepted("one"),
         Step::AwaitWork("one", 1),
         Step::Wait(5 * SECOND),
-        Step::Delete("one"),
-        Step::AwaitGone("one"),
-        create(run("one")),
-    ];
-    let script = Script::Exits {
+    ]
+}
+
+/// The run `one` is deleted while it works, and another one like it takes its name at once.
+pub(super) fn replaced(create: Step) -> Vec<Step> {
+    let mut steps = at_work(create.clone());
+    steps.extend([Step::Delete("one"), Step::AwaitGone("one"), create]);
+    steps
+}
+
+/// Work that ends well when it is told to stop, after a while.
+pub(super) fn ends_well_when_told() -> Script {
+    Script::Exits {
         after: 60 * SECOND,
         code: 0,
         on_term: OnTerm::Finishes(10 * SECOND),
-    };
-    Scenario {
-        scripts: Scripts::default().with("one", 1, script),
-        ..story("name-reused", steps, vec![("one", succeeded())])
     }
 }
 

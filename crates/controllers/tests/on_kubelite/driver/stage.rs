@@ -303,6 +303,8 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
         Kind::AgentProvider,
         Kind::ImplementationSpec,
         Kind::Memory,
+        Kind::Tool,
+        Kind::ToolRun,
     ] {
         definitions
             .create(&PostParams::default(), &kind.crd())
