@@ -272,6 +272,10 @@ mod tests {
 
     use super::*;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every caller makes the value on the spot"
+    )]
     fn policy(spec: Value, status: Value) -> ApprovalPolicy {
         serde_json::from_value(json!({
             "apiVersion": "approvals.proompteng.ai/v1alpha1", "kind": "ApprovalPolicy",

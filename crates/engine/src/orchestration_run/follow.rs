@@ -364,11 +364,13 @@ impl<'a> Walk<'a> {
         }
         self.effects.extend(super::gate::mark(&self));
         self.effects.extend(finished::let_go_past(self.situation));
-        // What is made or taken is recorded as it was answered, with the next plan.
-        let first_done = self
-            .effects
-            .iter()
-            .any(|effect| matches!(effect, Effect::CreateChild(_) | Effect::ConsumeSignal { .. }));
+        // What is made or taken is recorded as it was answered, with the next plan. A mark is a new version of the run itself.
+        let first_done = self.effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::CreateChild(_) | Effect::ConsumeSignal { .. } | Effect::MarkApproval { .. }
+            )
+        });
         let (status, notices) = if first_done {
             (None, Vec::new())
         } else {

@@ -136,12 +136,20 @@ async fn the_example_of_a_diamond_ends_as_its_comment_says() {
     assert_eq!(up.stop(), Some(0));
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
 fn object(kind: &str, name: &str, spec: Value) -> Value {
     json!({
         "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
     })
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
 fn step(name: &str, fields: Value) -> Value {
     let mut step = json!({
         "name": name, "kind": "AgentRun", "agentRef": {"name": "shell"},

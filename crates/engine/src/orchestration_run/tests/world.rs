@@ -272,14 +272,6 @@ impl World {
     pub(super) fn edit(&mut self, kind: ChildKind, name: &str, change: impl FnOnce(&mut Value)) {
         let key = (kind, name.to_owned());
         let child = self.children.get_mut(&key).expect("a child");
-        fn changed<T: serde::Serialize + serde::de::DeserializeOwned>(
-            object: &T,
-            change: impl FnOnce(&mut Value),
-        ) -> Arc<T> {
-            let mut value = serde_json::to_value(object).expect("JSON");
-            change(&mut value);
-            Arc::new(serde_json::from_value(value).expect("the same kind"))
-        }
         *child = match child {
             Child::AgentRun(run) => Child::AgentRun(changed(run.as_ref(), change)),
             Child::ToolRun(run) => Child::ToolRun(changed(run.as_ref(), change)),
@@ -387,4 +379,14 @@ pub(super) fn diamond() -> Value {
         agent("c", json!({"dependsOn": ["a"]})),
         agent("d", json!({"dependsOn": ["b", "c"]})),
     ])
+}
+
+/// The same object, changed as JSON.
+fn changed<T: serde::Serialize + serde::de::DeserializeOwned>(
+    object: &T,
+    change: impl FnOnce(&mut Value),
+) -> Arc<T> {
+    let mut value = serde_json::to_value(object).expect("JSON");
+    change(&mut value);
+    Arc::new(serde_json::from_value(value).expect("the same kind"))
 }
