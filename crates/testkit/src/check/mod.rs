@@ -163,8 +163,12 @@ impl Look {
     fn at_run(&mut self, event: &Event, works: &[Work]) {
         let before = self.runs.remove(&*event.key.name);
         if event.kind == EventKind::Deleted {
-            self.violations
-                .add(&self.trace, self.deletions.broken(Instant::now()));
+            // A child goes with its parent, which somebody deleted.
+            let mut owners = event.object.meta.owners.iter();
+            if !owners.any(|owner| owner.kind == "OrchestrationRun") {
+                self.violations
+                    .add(&self.trace, self.deletions.broken(Instant::now()));
+            }
             return;
         }
         let after = RunView::of(&event.object);
