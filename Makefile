@@ -6,19 +6,19 @@
 LINTS := fmt@1 clippy@7 deny@5 typos@1 shellcheck@1
 FAST := fmt@1 clippy@7 tests@17
 # What a suite needs and what takes minutes to build once has a line of its own.
-TESTS := tests@17 kubectl@12 kubectl-tests@2:kubectl cluster@10 cluster-image@6 refusals@1:cluster cluster-tests@3:cluster,cluster-image \
-	conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
+TESTS := tests@17 temporal@8 temporal-tests@3:temporal kubectl@12 kubectl-tests@2:kubectl cluster@10 chart-tests@2:kubectl cluster-image@6 \
+	refusals@1:cluster cluster-tests@5:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
 
 .PHONY: help demo test test-fast bench bench-cluster simulate soak lint generate build image kubectl audit cluster-up cluster-shell cluster-down
-.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests cluster cluster-image refusals cluster-tests conformance-tests e2e-tests need-cargo
+.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests temporal temporal-tests chart-tests cluster cluster-image refusals cluster-tests conformance-tests e2e-tests need-cargo
 
 help: # Print the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, kubectl-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
+	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, temporal-tests, kubectl-tests, chart-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 	cargo build --locked --release --package jangar --bins
@@ -57,10 +57,12 @@ simulate: need-cargo ## Play the controllers with the bad luck of SEEDS=n seeds 
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)
 
-generate: need-cargo ## Write the files that are made from the code: the CRDs of charts/agents, docs/settings.md, the tables of docs/orchestration-semantics.md
+generate: need-cargo ## Write the files that are made from others: CRDs, schema, README and rights of charts/agents, docs/settings.md, the tables of docs/orchestration-semantics.md
 	cargo run --locked --package jangar -- crds --dir charts/agents/crds
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine settings::
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine --test orchestration table::
+	sed -n '/^rules:/,$$p' tests/cluster/role.yaml >charts/agents/files/controllers-role.yaml
+	scripts/agents/values.py
 
 build: need-cargo ## Build the programs, optimised, into target/release
 	cargo build --locked --release --workspace --exclude jangar-bench --bins
@@ -95,7 +97,7 @@ fmt: need-cargo
 # The tests with kubectl and on a cluster are not among the default targets (see their Cargo.toml), so they are named.
 clippy: need-cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --test kubectl --test cluster --test conformance_cluster --test e2e -- -D warnings
+	cargo clippy --locked --workspace --test kubectl --test chart --test cluster --test conformance_cluster --test e2e --test temporal_server --test temporal -- -D warnings
 
 # Advisories change without a change here, so they are `make audit`: docs/decisions/0008-advisories-outside-make-test.md.
 deny: need-cargo
@@ -106,7 +108,7 @@ typos:
 
 # Files that are sourced are checked with those that source them.
 shellcheck:
-	@tool=$$(scripts/tools.sh shellcheck) && "$$tool" --check-sourced .ci/run scripts/*.sh tests/cluster/*.sh tests/cluster/lib/packages.sh
+	@tool=$$(scripts/tools.sh shellcheck) && "$$tool" --check-sourced .ci/run scripts/*.sh scripts/agents/schemas.sh scripts/agents/validate-agents.sh tests/chart/installed.sh tests/chart/delivered.sh tests/cluster/*.sh tests/cluster/lib/packages.sh
 
 tests: need-cargo
 	cargo test --locked --workspace --no-fail-fast
@@ -115,6 +117,22 @@ tests: need-cargo
 kubectl-tests: need-cargo
 	kubectl=$$(scripts/tools.sh kubectl) && \
 	JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl -- --skip on_cluster::
+
+# A Temporal server with a worker, from their Go modules.
+temporal:
+	@scripts/tools.sh temporal >/dev/null
+
+# First the client by itself, then the program.
+temporal-tests: need-cargo
+	server=$$(scripts/tools.sh temporal) && \
+	JANGAR_TEST_TEMPORAL="$$server" cargo test --locked --workspace --test temporal_server --test temporal
+
+# Renders are compared with crates/jangar/tests/chart/snapshots; INSTA_UPDATE=always writes them anew.
+chart-tests: need-cargo
+	helm3=$$(scripts/tools.sh helm3) && helm4=$$(scripts/tools.sh helm4) && kustomize=$$(scripts/tools.sh kustomize) && \
+	scripts/tools.sh kubeconform >/dev/null && scripts/agents/schemas.sh >/dev/null && \
+	JANGAR_TEST_HELM3="$$helm3" JANGAR_TEST_HELM4="$$helm4" JANGAR_TEST_KUSTOMIZE="$$kustomize" \
+	cargo test --locked --workspace --test chart
 
 cluster:
 	@tests/cluster/bench.sh build
@@ -132,6 +150,8 @@ refusals:
 cluster-tests: need-cargo cluster cluster-image
 	cargo test --locked --workspace --test cluster --no-run
 	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
+	tests/cluster/bench.sh run tests/chart/installed.sh
+	tests/cluster/bench.sh run tests/chart/delivered.sh
 
 # That kubelite gives the same answers is among `tests`, and that kubectl prints the same on it among `kubectl-tests`. What
 # kubectl prints is compared to the letter, so it gets a cluster that nobody has put anything into.

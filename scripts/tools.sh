@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of a tool that the suites call, after installing it if the cache does not hold it yet.
 #
-#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | helm3 | helm4 | kustomize | kubeconform
+#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform
 #   scripts/tools.sh need PROGRAM         fails with a sentence if PROGRAM is not on the machine
 #
 # `kube` is all of Kubernetes with etcd as one binary, and kubectl is a link to it. The versions of what is written in Go
@@ -97,10 +97,15 @@ need_space() {
 # MODULE. MEGABYTES is what a first build puts into Go's own caches. VARIABLE is where the program keeps the version that it
 # prints, with how that begins, if the linker has to set it as it does in the program's own release.
 go_tool() {
-    local name=$1 module=$2 package=$3 megabytes=$4 variable=${5:-} directory=$root/tests/cluster/go/$1 version key tool flags='-s -w'
+    local name=$1 module=$2 package=$3 megabytes=$4 variable=${5:-} directory=$root/tests/cluster/go/$1 version key tool flags='-s -w' minor linked=''
     version=$(sed -n "s|^[[:space:]]*\(require \)*$module \(v[^ ]*\).*|\2|p" "$directory/go.mod")
     [[ -n "$version" ]] || die "tests/cluster/go/$name/go.mod does not name a release of $module"
-    key=$(cd "$directory" && shopt -s nullglob && { cat go.mod go.sum ./*.go && printf %s "$variable"; } | cksum | tr ' ' -)
+    if [[ "$name" == helm3 ]]; then
+        # Without a cluster Helm takes this for the version of Kubernetes that a chart is rendered for; unset, it is 1.20.
+        minor=$(sed -n 's|^[[:space:]]*k8s.io/client-go v0\.\([0-9]*\).*|\1|p' "$directory/go.mod")
+        linked=" -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$minor -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=$minor"
+    fi
+    key=$(cd "$directory" && shopt -s nullglob && { cat go.mod go.sum ./*.go && printf %s "$variable$linked"; } | cksum | tr ' ' -)
     tool=$cache/$name-$version-$key/$name
     if [[ ! -x "$tool" ]]; then
         need go
@@ -108,6 +113,7 @@ go_tool() {
         say "building $name $version from its Go module; this takes some minutes, once"
         begin_build
         [[ -z "$variable" ]] || flags+=" -X $variable${version#v}"
+        flags+=$linked
         # The version that Kubernetes prints and the one in its User-Agent are set by the linker, too.
         [[ "$name" == kube ]] && flags+=" -X k8s.io/component-base/version.gitVersion=$version
             -X k8s.io/component-base/version.gitMajor=1
@@ -151,10 +157,11 @@ case "${1:-}" in
     kwok) go_tool kwok sigs.k8s.io/kwok sigs.k8s.io/kwok/cmd/kwok 1500 ;;
     rollouts) go_tool rollouts github.com/argoproj/argo-rollouts github.com/argoproj/argo-rollouts/cmd/rollouts-controller 3000 github.com/argoproj/argo-rollouts/utils/version.version= ;;
     argo-workflows) go_tool argo-workflows github.com/argoproj/argo-workflows/v3 github.com/argoproj/argo-workflows/v3/cmd/workflow-controller 2000 ;;
+    temporal) go_tool temporal go.temporal.io/server . 3000 ;;
     helm3) go_tool helm3 helm.sh/helm/v3 helm.sh/helm/v3/cmd/helm 1500 helm.sh/helm/v3/internal/version.version=v ;;
     helm4) go_tool helm4 helm.sh/helm/v4 helm.sh/helm/v4/cmd/helm 1500 helm.sh/helm/v4/internal/version.version=v ;;
     kustomize) go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5 500 ;;
     kubeconform) go_tool kubeconform github.com/yannh/kubeconform github.com/yannh/kubeconform/cmd/kubeconform 500 main.version=v ;;
     need) need "${2:?need which program}" ;;
-    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
+    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
 esac

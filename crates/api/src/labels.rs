@@ -34,6 +34,12 @@ pub const ATTEMPTS: &str = "agents.proompteng.ai/attempts";
 pub const SYSTEM_PROMPT_HASH: &str = "agents.proompteng.ai/system-prompt-hash";
 /// Annotation on a Job: what the implementation asked the run to know, as JSON.
 pub const CONTRACT: &str = "agents.proompteng.ai/contract";
+/// Annotation on a Job: the repository and the branches it was made for, or why it has none, as JSON.
+pub const VERSION_CONTROL: &str = "agents.proompteng.ai/version-control";
+/// Annotation on the Secret with a run's token of a GitHub App: until when the token is used.
+pub const EXPIRES_AT: &str = "agents.proompteng.ai/expires-at";
+/// Annotation on the same Secret: the address of the forge's API that gave the token, and takes it back.
+pub const API_BASE_URL: &str = "agents.proompteng.ai/api-base-url";
 /// Annotation on the Job of a ToolRun: how many seconds it may take; absent, as many as it likes.
 pub const TIMEOUT_SECONDS: &str = "agents.proompteng.ai/timeout-seconds";
 /// Annotation on the Job of a ToolRun: how many seconds it is kept after its end; 0 for as long as its run.
@@ -98,6 +104,9 @@ mod tests {
             ATTEMPTS,
             SYSTEM_PROMPT_HASH,
             CONTRACT,
+            VERSION_CONTROL,
+            EXPIRES_AT,
+            API_BASE_URL,
             TIMEOUT_SECONDS,
             TTL_SECONDS,
             RUNTIME_CLEANUP_FINALIZER,

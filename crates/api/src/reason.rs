@@ -147,6 +147,20 @@ string_enum! {
         MissingVcsAuth,
         MissingRepository,
         UnsupportedVcsAuth,
+        /// A branch has a name that git does not take, or is the one that the work starts from.
+        InvalidBranch,
+        /// The run came to its end without a commit, so that there was nothing to deliver.
+        NothingChanged,
+        /// The forge did not take the commits; the message has its words.
+        PushRejected,
+        /// The commits could not be sent to the forge; the message has git's words.
+        PushFailed,
+        /// The forge has no such branch, or nothing on it, although agent-runner said that it pushed.
+        BranchMissing,
+        /// The commits are there, and the pull request that was asked for is not.
+        PullRequestMissing,
+        /// The forge could not be asked whether the work arrived.
+        DeliveryUnknown,
 
         // Artifacts.
         TooManyArtifacts,

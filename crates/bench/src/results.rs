@@ -50,6 +50,9 @@ pub enum Measure {
     CancelUntilReported { pods: u32 },
     AliveWhenReported { pods: u32 },
     ReportAfterEnd { pods: u32 },
+    StartToFirstDecision { finished: u32, live: u32 },
+    MemoryAfterStart { finished: u32, live: u32 },
+    QueuedRunsPerSecond { queued: u32 },
 }
 
 impl Measure {
@@ -78,6 +81,13 @@ impl Measure {
             Self::ReportAfterEnd { pods } => {
                 format!("cancel of {pods} pods: a run's last pod gone to its report")
             }
+            Self::StartToFirstDecision { finished, live } => {
+                format!("start to first decision, {finished} finished and {live} live runs")
+            }
+            Self::MemoryAfterStart { finished, live } => {
+                format!("memory (RSS) after a start, {finished} finished and {live} live runs")
+            }
+            Self::QueuedRunsPerSecond { queued } => format!("{queued} queued runs under limits"),
         }
     }
 
@@ -86,14 +96,16 @@ impl Measure {
             Self::Hop
             | Self::CancelUntilGone { .. }
             | Self::CancelUntilReported { .. }
-            | Self::ReportAfterEnd { .. } => "s",
-            Self::RunsPerSecond { .. } => "runs/s",
+            | Self::ReportAfterEnd { .. }
+            | Self::StartToFirstDecision { .. } => "s",
+            Self::RunsPerSecond { .. } | Self::QueuedRunsPerSecond { .. } => "runs/s",
             Self::WritesPerRun { .. } | Self::EventsPerRun { .. } => "per run",
             Self::ProcessorTimePerRun { .. } => "ms",
             Self::IdleMemory
             | Self::ResidentMemory { .. }
             | Self::ProportionalMemory { .. }
-            | Self::PeakMemory { .. } => "MiB",
+            | Self::PeakMemory { .. }
+            | Self::MemoryAfterStart { .. } => "MiB",
             Self::AliveWhenReported { .. } => "pods",
         }
     }

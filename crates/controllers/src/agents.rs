@@ -1,5 +1,5 @@
-//! The controllers of what runs refer to: Agents, AgentProviders and ImplementationSpecs. Each says whether the object can be
-//! used, and does nothing else.
+//! The controllers of what runs refer to: Agents, AgentProviders, ImplementationSpecs and VersionControlProviders. Each
+//! says whether the object can be used, and does nothing else.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,12 +7,14 @@ use jangar_api::agents::{
     agent::{Agent, AgentStatus},
     agent_provider::{AgentProvider, AgentProviderStatus},
     implementation_spec::{ImplementationSpec, ImplementationSpecStatus},
+    version_control_provider::{VersionControlProvider, VersionControlProviderStatus},
 };
 use jangar_engine::{
     agent, agent_provider,
     decision::{Decision, Key},
     implementation_spec,
     settings::Settings,
+    vcs,
 };
 use jiff::Timestamp;
 
@@ -39,6 +41,7 @@ impl Controller for Agents {
             CachedKind::Memory => Term::Memory(name.clone()),
             CachedKind::AgentRun
             | CachedKind::ImplementationSpec
+            | CachedKind::VersionControlProvider
             | CachedKind::Tool
             | CachedKind::ToolRun
             | CachedKind::Orchestration
@@ -129,6 +132,40 @@ impl Controller for ImplementationSpecs {
         now: Timestamp,
     ) -> Decision<ImplementationSpecStatus> {
         implementation_spec::plan(observed, now)
+    }
+}
+
+/// Says whether a VersionControlProvider can be used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VersionControlProviders;
+
+impl Controller for VersionControlProviders {
+    type Object = VersionControlProvider;
+    type Observed = vcs::provider::Observed;
+    const NAME: &'static str = "version-control-provider";
+
+    fn concerned(&self, _: &Caches, change: &Change) -> BTreeSet<Key> {
+        itself(CachedKind::VersionControlProvider, change)
+    }
+
+    fn observe(
+        &self,
+        scene: &Scene<'_>,
+        provider: Option<Arc<VersionControlProvider>>,
+    ) -> Option<vcs::provider::Observed> {
+        Some(vcs::provider::Observed {
+            provider: provider?,
+            keys: scene.learned.keys.clone(),
+        })
+    }
+
+    fn plan(
+        &self,
+        observed: &vcs::provider::Observed,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Decision<VersionControlProviderStatus> {
+        vcs::provider::plan(observed, settings, now)
     }
 }
 

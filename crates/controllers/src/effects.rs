@@ -21,6 +21,7 @@ use crate::{
     lease::WriteError,
     live::{self, Holder},
     metrics::{EffectKind, EffectResult, Verb},
+    tokens,
 };
 
 /// How an effect ended that was answered.
@@ -105,6 +106,16 @@ async fn send<R: Cached>(
                 return Err(ReconcileError::NotLeading);
             }
             context.outside.begin(post)?;
+            Ok(Outcome::Done)
+        }
+        Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,
+        Effect::RevokeToken { secret, run } => tokens::revoke(context, namespace, secret, run.as_ref()).await,
+        Effect::CallTemporal(call) => {
+            // No write to the cluster, but only who may write begins it.
+            if !context.gate.is_open() {
+                return Err(ReconcileError::NotLeading);
+            }
+            context.outside.call_temporal(call)?;
             Ok(Outcome::Done)
         }
         Effect::CreateChild(child) => children::create(context, namespace, child, work).await,
@@ -298,24 +309,27 @@ pub(crate) fn release(
     finalizers: &[String],
     ttl_seconds_after_finished: Option<u32>,
 ) -> Result<json_patch::Patch, serde_json::Error> {
-    let others: Vec<&String> = finalizers
-        .iter()
-        .filter(|name| *name != labels::JOB_STATUS_FINALIZER)
-        .collect();
-    let mut operations = vec![
-        json!({"op": "test", "path": "/metadata/uid", "value": job.uid}),
-        json!({"op": "test", "path": "/metadata/finalizers", "value": finalizers}),
-    ];
-    operations.push(if others.is_empty() {
-        json!({"op": "remove", "path": "/metadata/finalizers"})
-    } else {
-        json!({"op": "replace", "path": "/metadata/finalizers", "value": others})
-    });
+    let mut operations = without(job, labels::JOB_STATUS_FINALIZER, finalizers);
     if let Some(seconds) = ttl_seconds_after_finished {
         let path = "/spec/ttlSecondsAfterFinished";
         operations.push(json!({"op": "add", "path": path, "value": seconds}));
     }
     serde_json::from_value(Value::Array(operations))
+}
+
+/// What takes one finalizer from this very object, if it has these very finalizers.
+pub(crate) fn without(id: &ObjectId, finalizer: &str, finalizers: &[String]) -> Vec<Value> {
+    let others: Vec<&String> = finalizers.iter().filter(|name| *name != finalizer).collect();
+    let change = if others.is_empty() {
+        json!({"op": "remove", "path": "/metadata/finalizers"})
+    } else {
+        json!({"op": "replace", "path": "/metadata/finalizers", "value": others})
+    };
+    vec![
+        json!({"op": "test", "path": "/metadata/uid", "value": id.uid}),
+        json!({"op": "test", "path": "/metadata/finalizers", "value": finalizers}),
+        change,
+    ]
 }
 
 async fn release_job(

@@ -12,13 +12,14 @@
 //! - [`queue`]: which key is next, and when (pure);
 //! - `effects`, `status`, `live`: the requests, one at a time;
 //! - [`outside`]: endpoints that do the work of runs, and what they report;
+//! - [`forges`], [`deliveries`]: whether the work of runs arrived where it belongs;
 //! - [`lease`], [`start`]: who may write, and what happens when that changes;
 //! - [`release_jobs`]: what lets Jobs go when there are no controllers any more.
 //!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
-//! look the same to it; endpoints are called through [`outside::Endpoints`] alone. It reads the time through [`clock::Clock`]
-//! and waits through tokio's clock only. Nothing in here depends on the order of a hash map or on chance, so that a
-//! simulation can repeat what happened.
+//! look the same to it; endpoints are called through [`outside::Endpoints`] alone, Temporal through [`outside::Temporal`], and
+//! forges are asked through [`forges::Forges`]. It reads the time through [`clock::Clock`] and waits through tokio's clock only.
+//! Nothing in here depends on the order of a hash map or on chance, so that a simulation can repeat what happened.
 
 mod admissions;
 pub mod agent_run;
@@ -27,9 +28,11 @@ mod backoff;
 pub mod caches;
 mod children;
 pub mod clock;
+pub mod deliveries;
 pub mod driver;
 mod effects;
 pub mod events;
+pub mod forges;
 pub mod halt;
 pub mod lease;
 mod live;
@@ -43,8 +46,9 @@ mod served;
 mod signal;
 mod start;
 mod status;
+mod tokens;
 pub mod tools;
 
 pub use admissions::Admissions;
 pub use served::Unserved;
-pub use start::{Controllers, Setup, State, start};
+pub use start::{Controllers, Setup, State, start, start_with};

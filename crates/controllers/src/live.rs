@@ -11,12 +11,16 @@ use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
         implementation_spec::ImplementationSpec, memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     approvals::ApprovalPolicy,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
     tools::{Tool, ToolRun},
 };
-use jangar_engine::decision::{ChildKind, Key, KeyHolder, Keys, Occupant, Owner, Question, Uid};
+use jangar_engine::decision::{
+    ApiCredentials, ChildKind, DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Owner,
+    Question, Uid,
+};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod, Secret},
@@ -29,6 +33,7 @@ use thiserror::Error;
 use crate::{
     caches::{Cached, Delivered},
     driver::{Context, learned::Learned},
+    forges::Credential,
     metrics::{Answer, ObjectKind, RequestResult, Verb},
 };
 
@@ -51,6 +56,13 @@ pub enum ReadError {
     TimedOut { what: String },
     #[error("{what} cannot be read: {error}")]
     Illegible { what: String, error: String },
+}
+
+impl ReadError {
+    /// Whether we may not look.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if is_forbidden(source))
+    }
 }
 
 /// Reads one object; `None` if there is none.
@@ -152,6 +164,9 @@ pub(crate) async fn answer(
         Question::AgentProvider(name) => learn::<AgentProvider>(context, &key(name), learned).await,
         Question::ImplementationSpec(name) => learn::<ImplementationSpec>(context, &key(name), learned).await,
         Question::Memory(name) => learn::<Memory>(context, &key(name), learned).await,
+        Question::VersionControlProvider(name) => {
+            learn::<VersionControlProvider>(context, &key(name), learned).await
+        }
         Question::Tool(name) => learn::<Tool>(context, &key(name), learned).await,
         Question::Orchestration(name) => learn::<Orchestration>(context, &key(name), learned).await,
         Question::ApprovalPolicy(name) => learn::<ApprovalPolicy>(context, &key(name), learned).await,
@@ -165,6 +180,7 @@ pub(crate) async fn answer(
         Question::Job(name) => learn_legible::<Job>(context, &key(name), learned).await,
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
         Question::Keys(holder) => keys_of(context, namespace, holder, learned).await,
+        Question::Delivery(query) => delivery(context, namespace, query, learned).await,
         // The queue answers it, not the API server.
         Question::Slot { .. } => Ok(Answer::Absent),
     };
@@ -222,6 +238,67 @@ async fn keys_of(
     };
     learned.keys.insert(holder.clone(), keys);
     Ok(answer)
+}
+
+/// Asks a forge. That it cannot be asked is an answer too: the run says so.
+async fn delivery(
+    context: &Context,
+    namespace: &str,
+    query: &DeliveryQuery,
+    learned: &mut Learned,
+) -> Result<Answer, ReadError> {
+    let (ApiCredentials::Token { secret, key } | ApiCredentials::App { secret, key, .. }) =
+        &query.credentials;
+    let answer = match value_of(context, namespace, secret, key).await {
+        Ok(Some(credential)) => {
+            context
+                .forges
+                .delivery(query, credential, context.clock.now())
+                .await
+        }
+        Ok(None) => DeliveryAnswer::Failed {
+            message: format!("Secret {secret} with the key {key} is not there"),
+            passing: true,
+        },
+        Err(ReadError::Api { source, .. }) if is_forbidden(&source) => DeliveryAnswer::Failed {
+            message: format!("the controllers may not read Secret {secret}: let them get it"),
+            passing: false,
+        },
+        Err(error) => return Err(error),
+    };
+    let counted = match &answer {
+        DeliveryAnswer::Found { commit: Some(_), .. } => Answer::Found,
+        DeliveryAnswer::Found { commit: None, .. } => Answer::Absent,
+        DeliveryAnswer::Failed { .. } => Answer::Failed,
+    };
+    learned.deliveries.insert(query.clone(), answer);
+    Ok(counted)
+}
+
+/// A Secret with its values, for those who put one there themselves.
+pub(crate) async fn secret(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Secret>, ReadError> {
+    let api = Api::<Secret>::namespaced(context.client.clone(), namespace);
+    let what = || format!("Secret {namespace}/{name}");
+    bounded::<Secret, _>(context, Verb::Get, what, api.get_opt(name)).await
+}
+
+/// One value of a Secret, which goes to a forge and nowhere else.
+pub(crate) async fn value_of(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    key: &str,
+) -> Result<Option<Credential>, ReadError> {
+    if !can_be_a_name(name) {
+        return Ok(None);
+    }
+    let found = secret(context, namespace, name).await?;
+    let value = found.and_then(|secret| secret.data?.remove(key));
+    Ok(value.map(|value| Credential(value.0)))
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {

@@ -92,6 +92,7 @@ impl Controller for OrchestrationRuns {
             | CachedKind::AgentProvider
             | CachedKind::ImplementationSpec
             | CachedKind::Memory
+            | CachedKind::VersionControlProvider
             | CachedKind::Tool
             | CachedKind::Job
             | CachedKind::Pod => BTreeSet::new(),

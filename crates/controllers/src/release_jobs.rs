@@ -1,31 +1,39 @@
-//! Takes our finalizer from every Job that carries it, for when there will be no controllers any more to do so.
+//! Takes our finalizers from every Job and every run that carries them, for when there will be no controllers any more to do so.
 //!
-//! Jobs of runs are held by `agents.proompteng.ai/job-status` until their end is recorded. Whoever removes Jangar while there
-//! are such Jobs leaves them, and the namespace they are in, unable to go. This is what lets them go: one pass over the Jobs,
+//! Jobs of runs are held by `agents.proompteng.ai/job-status` until their end is recorded, and runs that have something outside of
+//! the cluster by `agents.proompteng.ai/runtime-cleanup` until that is over. Whoever removes Jangar while there are such leaves
+//! them, and the namespace they are in, unable to go. This is what lets them go: one pass over the Jobs and one over the runs,
 //! a page at a time, each patched only as it was seen. Doing it again changes nothing.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-use jangar_api::labels;
+use jangar_api::{
+    agents::agent_run::{AgentRun, RuntimeType},
+    labels,
+    phase::RunPhase,
+};
 use jangar_engine::{
     decision::{ObjectId, Uid},
     settings::{LeaseSettings, Namespaces},
 };
 use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch},
+    core::NamespaceResourceScope,
 };
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{caches::has_ended, effects};
 
-/// How many Jobs are asked for at once. One can have a quarter of a megabyte of files in its annotations.
+/// How many objects are asked for at once. One can have a quarter of a megabyte of files in its annotations.
 const PAGE: u32 = 100;
-/// How often the list is begun anew because the API server has forgotten where we were. Each pass finds fewer Jobs.
+/// How often the list is begun anew because the API server has forgotten where we were. Each pass finds fewer.
 const LISTS_MAX: u32 = 5;
-/// How often one Job is tried that others change at the same time.
+/// How often one object is tried that others change at the same time.
 const TRIES_MAX: u32 = 5;
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,15 +51,31 @@ pub enum ReleaseError {
     },
     #[error("failed to {action}: no answer within {} s", REQUEST_TIMEOUT.as_secs())]
     TimedOut { action: String },
-    #[error("the list of Jobs was begun {LISTS_MAX} times, and the API server forgot it each time")]
-    Forgotten,
-    #[error("failed to release Job {job}: others changed it {TRIES_MAX} times at the same moment")]
-    Contested { job: String },
+    #[error("the list of {what} was begun {LISTS_MAX} times, and the API server forgot it each time")]
+    Forgotten { what: What },
+    #[error("failed to release {what} {name}: others changed it {TRIES_MAX} times at the same moment")]
+    Contested { what: What, name: String },
     #[error("the patch cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// What became of one Job.
+/// What is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Job,
+    Run,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Job => "Job",
+            Self::Run => "AgentRun",
+        })
+    }
+}
+
+/// What became of one object.
 #[derive(Debug)]
 pub enum Fate {
     Released,
@@ -62,24 +86,94 @@ pub enum Fate {
     Failed(ReleaseError),
 }
 
-/// One Job that was held, and what became of it.
+/// One object that was held, and what became of it.
 #[derive(Debug)]
 pub struct Release {
+    pub what: What,
     pub namespace: String,
     pub name: String,
     /// Whether its work is over. If not, nobody will record how it ends.
     pub ended: bool,
+    /// What it has outside of the cluster, which nobody will see to any more.
+    pub leaves: Option<String>,
     pub fate: Fate,
 }
 
-/// Releases every Job that is held in these namespaces, or only says which those are, and tells of each.
+/// A kind whose objects we hold.
+trait Held:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned
+{
+    const WHAT: What;
+    const FINALIZER: &'static str;
+
+    /// Whether its work is over.
+    fn has_ended(&self) -> bool;
+
+    /// What it has outside of the cluster.
+    fn leaves(&self) -> Option<String>;
+
+    fn is_held(&self) -> bool {
+        self.finalizers().iter().any(|name| name == Self::FINALIZER)
+    }
+}
+
+impl Held for Job {
+    const WHAT: What = What::Job;
+    const FINALIZER: &'static str = labels::JOB_STATUS_FINALIZER;
+
+    fn has_ended(&self) -> bool {
+        has_ended(self)
+    }
+
+    fn leaves(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Held for AgentRun {
+    const WHAT: What = What::Run;
+    const FINALIZER: &'static str = labels::RUNTIME_CLEANUP_FINALIZER;
+
+    fn has_ended(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        phase.is_some_and(RunPhase::is_terminal)
+    }
+
+    fn leaves(&self) -> Option<String> {
+        let status = self.status.as_ref()?;
+        let vcs = status.vcs.as_ref();
+        if let Some(ends) = vcs.and_then(|vcs| vcs.token_expires_at) {
+            return Some(format!("its token of a GitHub App is good until {}", ends.0));
+        }
+        let outside = match self.spec.runtime.type_ {
+            RuntimeType::Custom | RuntimeType::Temporal if !self.has_ended() => {
+                status.runtime_ref.as_ref()?
+            }
+            _ => return None,
+        };
+        let name = outside.0.get("name").and_then(Value::as_str)?;
+        Some(format!("{name} is not told to stop"))
+    }
+}
+
+/// Releases all Jobs and runs that are held in these namespaces, or only says which those are, and tells of each.
 pub async fn release_jobs(
     client: &Client,
     namespaces: &Namespaces,
     dry_run: bool,
     mut tell: impl FnMut(&Release),
 ) -> Result<(), ReleaseError> {
-    let apis = match namespaces {
+    of_kind::<Job>(client, namespaces, dry_run, &mut tell).await?;
+    of_kind::<AgentRun>(client, namespaces, dry_run, &mut tell).await
+}
+
+async fn of_kind<K: Held>(
+    client: &Client,
+    namespaces: &Namespaces,
+    dry_run: bool,
+    tell: &mut impl FnMut(&Release),
+) -> Result<(), ReleaseError> {
+    let apis: Vec<Api<K>> = match namespaces {
         Namespaces::All => vec![Api::all(client.clone())],
         Namespaces::These(names) => names
             .iter()
@@ -87,34 +181,36 @@ pub async fn release_jobs(
             .collect(),
     };
     for api in &apis {
-        of_list(client, api, dry_run, &mut tell).await?;
+        of_list(client, api, dry_run, tell).await?;
     }
     Ok(())
 }
 
 /// Goes through one list. No selector: somebody may have taken our label from a Job, and it would be held all the same.
-async fn of_list(
+async fn of_list<K: Held>(
     client: &Client,
-    api: &Api<Job>,
+    api: &Api<K>,
     dry_run: bool,
     tell: &mut impl FnMut(&Release),
 ) -> Result<(), ReleaseError> {
     let mut lists = 1;
     let mut params = ListParams::default().limit(PAGE);
     loop {
-        let page = match bounded("list Jobs".to_owned(), api.list(&params)).await {
+        let page = match bounded(format!("list {}s", K::WHAT), api.list(&params)).await {
+            // Without the kind there is nothing of it.
+            Err(ReleaseError::Api { source, .. }) if code(&source) == Some(404) => return Ok(()),
             Err(ReleaseError::Api { source, .. }) if is_forgotten(&source) => {
                 lists += 1;
                 if lists > LISTS_MAX {
-                    return Err(ReleaseError::Forgotten);
+                    return Err(ReleaseError::Forgotten { what: K::WHAT });
                 }
                 params.continue_token = None;
                 continue;
             }
             page => page?,
         };
-        for job in page.items.iter().filter(|job| is_held(job)) {
-            tell(&of_job(client, job, dry_run).await);
+        for object in page.items.iter().filter(|object| object.is_held()) {
+            tell(&of_object(client, object, dry_run).await);
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
@@ -123,47 +219,53 @@ async fn of_list(
     }
 }
 
-async fn of_job(client: &Client, job: &Job, dry_run: bool) -> Release {
-    let namespace = job.namespace().unwrap_or_default();
+async fn of_object<K: Held>(client: &Client, object: &K, dry_run: bool) -> Release {
+    let namespace = object.namespace().unwrap_or_default();
     let fate = if dry_run {
         Fate::WouldBe
     } else {
         let api = Api::namespaced(client.clone(), &namespace);
-        release(&api, job).await.unwrap_or_else(Fate::Failed)
+        release(&api, object).await.unwrap_or_else(Fate::Failed)
     };
     Release {
+        what: K::WHAT,
         namespace,
-        name: job.name_any(),
-        ended: has_ended(job),
+        name: object.name_any(),
+        ended: object.has_ended(),
+        leaves: object.leaves(),
         fate,
     }
 }
 
-/// Releases this very Job. If it is not as it was seen, it is looked at again.
-async fn release(api: &Api<Job>, seen: &Job) -> Result<Fate, ReleaseError> {
+/// Releases this very object. If it is not as it was seen, it is looked at again.
+async fn release<K: Held>(api: &Api<K>, seen: &K) -> Result<Fate, ReleaseError> {
     let id = ObjectId {
         name: seen.name_any(),
         uid: Uid(seen.uid().unwrap_or_default()),
     };
     let mut finalizers = seen.finalizers().to_vec();
     for _ in 0..TRIES_MAX {
-        let patch: Patch<()> = Patch::Json(effects::release(&id, &finalizers, None)?);
+        let operations = effects::without(&id, K::FINALIZER, &finalizers);
+        let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::Array(operations))?);
         let params = effects::patching();
         let request = api.patch(&id.name, &params, &patch);
-        match bounded(format!("release Job {}", id.name), request).await {
+        match bounded(format!("release {} {}", K::WHAT, id.name), request).await {
             Ok(_) => return Ok(Fate::Released),
             Err(ReleaseError::Api { source, .. }) if code(&source) == Some(404) => return Ok(Fate::Gone),
             // A test of the patch does not hold: somebody has changed the finalizers.
             Err(ReleaseError::Api { source, .. }) if matches!(code(&source), Some(409 | 422)) => {}
             Err(error) => return Err(error),
         }
-        let found = bounded(format!("read Job {}", id.name), api.get_opt(&id.name)).await?;
-        match found.filter(|job| job.uid().as_ref() == Some(&id.uid.0) && is_held(job)) {
-            Some(job) => finalizers = job.finalizers().to_vec(),
+        let found = bounded(format!("read {} {}", K::WHAT, id.name), api.get_opt(&id.name)).await?;
+        match found.filter(|object| object.uid().as_ref() == Some(&id.uid.0) && object.is_held()) {
+            Some(object) => finalizers = object.finalizers().to_vec(),
             None => return Ok(Fate::Gone),
         }
     }
-    Err(ReleaseError::Contested { job: id.name })
+    Err(ReleaseError::Contested {
+        what: K::WHAT,
+        name: id.name,
+    })
 }
 
 /// The name of the process that leads, if one does.
@@ -200,11 +302,6 @@ fn holder(lease: &Lease) -> Option<String> {
 
 fn is_taken(lease: &Lease) -> bool {
     holder(lease).is_some()
-}
-
-fn is_held(job: &Job) -> bool {
-    let finalizers = job.finalizers();
-    finalizers.iter().any(|name| name == labels::JOB_STATUS_FINALIZER)
 }
 
 fn is_forgotten(error: &kube::Error) -> bool {

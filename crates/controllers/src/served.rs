@@ -33,7 +33,10 @@ pub(crate) async fn unserved(client: &Client, settings: &Settings) -> Vec<Unserv
         return Vec::new();
     };
     let mut unserved = Vec::new();
-    for kind in CachedKind::ALL {
+    for kind in CachedKind::ALL
+        .into_iter()
+        .filter(|kind| kind.is_watched(settings))
+    {
         unserved.extend(with_kind!(kind, K => probe::<K>(client, &scope).await));
     }
     unserved

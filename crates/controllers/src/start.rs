@@ -10,11 +10,13 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     admissions::Admissions,
     agent_run::AgentRuns,
-    agents::{AgentProviders, Agents, ImplementationSpecs},
+    agents::{AgentProviders, Agents, ImplementationSpecs, VersionControlProviders},
     backoff::Backoff,
     clock::Clock,
+    deliveries::Deliveries,
     driver::{Station, Term, TermSetup, station},
     events::Reporter,
+    forges::{Forges, Network},
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
@@ -79,6 +81,11 @@ pub struct Controllers {
 
 /// Starts the controllers.
 pub fn start(setup: Setup<'_>) -> Controllers {
+    start_with(setup, Arc::new(Network))
+}
+
+/// Starts the controllers with something else that answers for forges.
+pub fn start_with(setup: Setup<'_>, forges: Arc<dyn Forges>) -> Controllers {
     let metrics = Arc::new(Metrics::register(setup.registry));
     let kept = Ladder::of_settings(&setup.settings);
     metrics.kept(&kept);
@@ -98,6 +105,7 @@ pub fn start(setup: Setup<'_>) -> Controllers {
         state: state_sender,
         halt,
         outside: setup.outside,
+        forges,
     };
     let mut task = JoinSet::new();
     task.spawn(office.run());
@@ -134,6 +142,10 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
         stations.push(station(Orchestrations));
         stations.push(station(OrchestrationRuns::default()));
     }
+    if settings.vcs.enabled {
+        stations.push(station(VersionControlProviders));
+        stations.push(station(Deliveries));
+    }
     stations
 }
 
@@ -147,6 +159,7 @@ struct Office {
     state: watch::Sender<State>,
     halt: Halt,
     outside: Arc<Outside>,
+    forges: Arc<dyn Forges>,
 }
 
 /// Why a term ended.
@@ -228,6 +241,7 @@ impl Office {
             metrics: Arc::clone(&self.metrics),
             halt: self.halt.clone(),
             outside: Arc::clone(&self.outside),
+            forges: Arc::clone(&self.forges),
         };
         let admissions = Admissions::new(&self.settings, Arc::clone(&self.clock), Arc::clone(&self.metrics));
         let runs = station(AgentRuns::new(Arc::new(admissions), Arc::clone(&self.outside)));

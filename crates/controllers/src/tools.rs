@@ -65,6 +65,7 @@ impl Controller for ToolRuns {
             | CachedKind::AgentProvider
             | CachedKind::ImplementationSpec
             | CachedKind::Memory
+            | CachedKind::VersionControlProvider
             | CachedKind::Orchestration
             | CachedKind::OrchestrationRun
             | CachedKind::ApprovalPolicy

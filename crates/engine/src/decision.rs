@@ -11,18 +11,21 @@ use std::{
 };
 
 use jangar_api::{
-    agents::agent_run::AgentRun, orchestration::orchestration_run::OrchestrationRun, reason::Reason,
-    signals::ConsumedBy, tools::ToolRun,
+    agents::{agent_run::AgentRun, version_control_provider::ForgeKind},
+    orchestration::orchestration_run::OrchestrationRun,
+    reason::Reason,
+    signals::ConsumedBy,
+    tools::ToolRun,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
-    core::v1::{ConfigMap, Pod},
+    core::v1::{ConfigMap, Pod, Secret},
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::custom::call::Post;
+use crate::{custom::call::Post, temporal};
 
 /// Which object a decision is about. All it does and asks happens in that namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -108,6 +111,8 @@ pub enum Question {
     ApprovalPolicy(String),
     /// The run of this kind and name, which may be the child of another one.
     Child(ChildKind, String),
+    /// The VersionControlProvider of this name.
+    VersionControlProvider(String),
     /// The Tool of this name.
     Tool(String),
     /// The Job of this name.
@@ -116,10 +121,63 @@ pub enum Question {
     PodsOf(Uid),
     /// The keys of this Secret or ConfigMap.
     Keys(KeyHolder),
+    /// What a forge has of the work of a run. It is not Kubernetes that is asked.
+    Delivery(Box<DeliveryQuery>),
     /// Whether the run may start its next Job, which the queue answers.
     Slot {
         /// The Job that is about to be made; absent where none executes the run.
         job: Option<String>,
+    },
+}
+
+/// What a forge is asked about the work of a run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct DeliveryQuery {
+    pub forge: ForgeKind,
+    /// Address of its API.
+    pub api: String,
+    pub repository: String,
+    /// The branch that the work started from; absent, how far it is ahead cannot be asked.
+    pub base: Option<String>,
+    pub head: String,
+    /// With what to ask.
+    pub credentials: ApiCredentials,
+}
+
+/// With what the API of a forge is asked. Only names of Secrets stand in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ApiCredentials {
+    Token {
+        secret: String,
+        key: String,
+    },
+    /// A GitHub App, which makes a token for the question.
+    App {
+        app_id: String,
+        installation_id: String,
+        secret: String,
+        key: String,
+    },
+}
+
+/// What a forge said about the work of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryAnswer {
+    /// What is there.
+    Found {
+        /// The last commit of the branch; absent if there is no such branch.
+        commit: Option<String>,
+        /// How many commits it is ahead, if that was asked.
+        commits_ahead: Option<u32>,
+        /// The open pull request for it, by number and address.
+        pull_request: Option<(u64, String)>,
+    },
+    /// It could not be asked.
+    Failed {
+        /// The words of the forge, or about it.
+        message: String,
+        /// Whether it may be answered later.
+        passing: bool,
     },
 }
 
@@ -209,6 +267,17 @@ pub enum Effect {
     },
     /// Marks an OrchestrationRun that waits for an approval, or takes the mark away.
     MarkApproval { run: ObjectId, pending: bool },
+    /// Sees to it that a Secret of the run holds a token of a GitHub App that is good for long enough. One that does already is
+    /// left as it is. A token whose answer is lost is not found again, and ends by itself within the hour.
+    MintToken(Box<NewToken>),
+    /// Takes the token in a Secret back, and removes the Secret. The Secret says where the token is from.
+    RevokeToken {
+        secret: String,
+        /// The run that the Secret has to belong to; absent if the run was deleted without what it owned.
+        run: Option<Uid>,
+    },
+    /// Begins to call a Temporal server, unless the same call is under way. What comes of it is part of another observation.
+    CallTemporal(Box<temporal::call::Call>),
 }
 
 /// The kinds of runs that can do the work of a step.
@@ -238,6 +307,38 @@ pub enum NewChild {
     AgentRun(AgentRun),
     ToolRun(ToolRun),
     OrchestrationRun(OrchestrationRun),
+}
+
+/// A token of a GitHub App that is to be made for one repository.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NewToken {
+    /// The Secret that it goes to, without it.
+    pub secret: Secret,
+    /// Address of the forge's API.
+    pub api: String,
+    pub app_id: String,
+    pub installation_id: String,
+    /// The Secret with the App's private key, and the key in it.
+    pub key_secret: String,
+    pub key: String,
+    pub repository: String,
+    pub writes: bool,
+    /// A token that lasts longer than this need not be replaced.
+    pub good_until: Timestamp,
+    /// The new one is used until then at the latest.
+    pub used_until: Timestamp,
+}
+
+/// What became of the token that a plan asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenSight {
+    Ready {
+        expires_at: Timestamp,
+    },
+    /// It could not be had; the words are the forge's, or about it.
+    Failed {
+        message: String,
+    },
 }
 
 /// A Job that is to be created.

@@ -6,10 +6,11 @@
 //! nothing that does input or output; a test holds it to that.
 //!
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at `life`, the life of a run that
-//! Jobs execute, and at [`agent_run`] and [`tool_run`], which live it; [`job`] makes the Job of one attempt, and [`custom`] has
-//! the words for work that is done elsewhere. [`agent`], [`agent_provider`], [`implementation_spec`] and [`tool`] are small and
-//! show the shape of every kind. [`queue`] decides across runs which of them may start. [`orchestration`] says
-//! what a graph of steps means, and [`orchestration_run`] runs it. What they stand on:
+//! Jobs execute, and at [`agent_run`] and [`tool_run`], which live it; [`job`] makes the Job of one attempt, [`vcs`] is about
+//! the repository it works on, and [`custom`] and [`temporal`] have the words for work that is done elsewhere. [`agent`],
+//! [`agent_provider`], [`implementation_spec`] and [`tool`] are small and show the shape of every kind. [`queue`] decides across
+//! runs which of them may start. [`orchestration`] says what a graph of steps means, and [`orchestration_run`] runs it. What they
+//! stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence;
@@ -37,7 +38,9 @@ pub mod queue;
 pub mod retention;
 pub mod settings;
 pub mod template;
+pub mod temporal;
 pub mod tool;
 pub mod tool_run;
 mod validity;
+pub mod vcs;
 pub mod waiting;

@@ -12,6 +12,7 @@ use jangar_api::{
         agent_run::AgentRunStatus,
         agent_run_status::{RunOutcome, WorkflowStatus, WorkflowStepStatus},
         implementation_spec::ImplementationSpecStatus,
+        version_control_provider::VersionControlProviderStatus,
     },
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
     orchestration::{
@@ -78,6 +79,8 @@ impl PlainStatus for AgentRunStatus {
             spec_hash: self.spec_hash.clone(),
             workflow: self.workflow.as_ref().map(plain_workflow),
             retention: self.retention.clone(),
+            // A later attempt goes on with the same branch.
+            vcs: self.vcs.clone(),
             ..Self::default()
         }
     }
@@ -96,6 +99,17 @@ impl PlainStatus for AgentProviderStatus {
 
     fn essentials(&self) -> Self {
         Self::default()
+    }
+}
+
+impl PlainStatus for VersionControlProviderStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
+            last_validated_at: self.last_validated_at,
+            ..Self::default()
+        }
     }
 }
 

@@ -19,7 +19,11 @@ use jangar_controllers::{
     lease::Identity,
     outside::{BODY_MAX_BYTES, BadBody, Outside, Reception, http::HttpEndpoints, token::Signer},
 };
-use jangar_engine::{decision::Key, settings::CustomSettings};
+use jangar_engine::{
+    decision::Key,
+    settings::{CustomSettings, TemporalSettings},
+};
+use jangar_temporal::Server;
 use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 
 use crate::{BadInput, probes};
@@ -27,9 +31,11 @@ use crate::{BadInput, probes};
 /// How long the body of a report may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The way to endpoints and back. Without an address for callbacks there is none back, and runs are told so.
+/// The way to endpoints and back, and to the Temporal server. Without an address for callbacks there is none back, and without
+/// one of a server there is none to it, and runs are told so.
 pub(crate) fn outside(
     settings: &CustomSettings,
+    temporal: &TemporalSettings,
     identity: &Identity,
     own_key: Option<&str>,
 ) -> Result<Arc<Outside>, BadInput> {
@@ -41,11 +47,12 @@ pub(crate) fn outside(
         }),
     };
     let endpoints = HttpEndpoints::new(settings.open_networks.clone());
-    Ok(Arc::new(Outside::new(
-        identity.as_str(),
-        Arc::new(endpoints),
-        reception,
-    )))
+    let mut outside = Outside::new(identity.as_str(), Arc::new(endpoints), reception);
+    if let Some(address) = &temporal.address {
+        let server = Server::new(address, temporal).map_err(|error| BadInput(error.to_string()))?;
+        outside = outside.with_temporal(Arc::new(server));
+    }
+    Ok(Arc::new(outside))
 }
 
 fn signer(key_file: Option<&FilePath>, own_key: Option<&str>) -> Result<Signer, BadInput> {
@@ -155,14 +162,29 @@ mod tests {
             (Some(directory.path().join("none")), "none"),
             (Some(short), "6 bytes"),
         ] {
-            let error = outside(&settings(file.as_deref()), &identity(), None).unwrap_err();
+            let error = outside(
+                &settings(file.as_deref()),
+                &TemporalSettings::default(),
+                &identity(),
+                None,
+            )
+            .unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
         }
-        assert!(outside(&CustomSettings::default(), &identity(), None).is_ok());
+        let nowhere = TemporalSettings::default();
+        assert!(outside(&CustomSettings::default(), &nowhere, &identity(), None).is_ok());
+        let keyless = TemporalSettings {
+            address: Some("127.0.0.1:1".to_owned()),
+            api_key_file: Some(directory.path().join("none")),
+            ..nowhere
+        };
+        let error = outside(&CustomSettings::default(), &keyless, &identity(), None).unwrap_err();
+        assert!(error.to_string().contains("TEMPORAL_API_KEY_FILE"), "{error}");
     }
 
     async fn answer(request: Request<Body>) -> (StatusCode, Value) {
-        let outside = outside(&settings(None), &identity(), Some(&"k".repeat(32))).unwrap();
+        let nowhere = TemporalSettings::default();
+        let outside = outside(&settings(None), &nowhere, &identity(), Some(&"k".repeat(32))).unwrap();
         let response = router(outside).oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();

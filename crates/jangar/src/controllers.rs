@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use axum::Router;
 use jangar_controllers::{Setup, clock::SystemClock, lease::Identity};
+use jangar_engine::settings::DEFAULT_TEMPORAL_ADDRESS;
 use kube::{Client, Config};
 
 use crate::{
@@ -33,10 +34,12 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let mut stop = StopRequests::listen()?;
-    let settings = settings::read([])?;
+    let mut settings = settings::read([])?;
+    let temporal = &mut settings.temporal.address;
+    temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
     let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
         .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
-    let outside = callbacks::outside(&settings.custom, &identity, None)?;
+    let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None)?;
     let listener = probes::bind(args.listen, "--listen").await?;
     let client = client().await?;
     let instruments = Instruments::new(Readiness::new([(

@@ -131,10 +131,17 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
 
 fn router(instruments: Instruments) -> Router {
     Router::new()
-        .route("/healthz", get(async || "ok\n"))
+        .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        // The names that charts and probes of earlier versions ask for.
+        .route("/health", get(healthz))
+        .route("/ready", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(instruments)
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
 }
 
 async fn readyz(State(instruments): State<Instruments>) -> impl IntoResponse {
@@ -192,22 +199,18 @@ mod tests {
         counter.inc();
         let router = router(instruments.clone());
 
-        assert_eq!(
-            get(&router, "/healthz").await,
-            (StatusCode::OK, "ok\n".to_owned())
-        );
-        assert_eq!(
-            get(&router, "/readyz").await,
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "not ready\nthe controllers do not lead\n".to_owned()
-            )
-        );
+        for path in ["/healthz", "/health"] {
+            assert_eq!(get(&router, path).await, (StatusCode::OK, "ok\n".to_owned()));
+        }
+        for path in ["/readyz", "/ready"] {
+            let (status, text) = get(&router, path).await;
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(text, "not ready\nthe controllers do not lead\n");
+        }
         instruments.readiness.there(Part::Controllers);
-        assert_eq!(
-            get(&router, "/readyz").await,
-            (StatusCode::OK, "ready\n".to_owned())
-        );
+        for path in ["/readyz", "/ready"] {
+            assert_eq!(get(&router, path).await, (StatusCode::OK, "ready\n".to_owned()));
+        }
         let (status, text) = get(&router, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(text.contains("things_total 1"), "{text}");

@@ -1,4 +1,4 @@
-//! `jangar release-jobs`: lets Jobs go that Jangar holds, before it is uninstalled.
+//! `jangar release-jobs`: lets Jobs and runs go that Jangar holds, before it is uninstalled.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use jangar_controllers::release_jobs::{Fate, Release, leader, release_jobs};
+use jangar_controllers::release_jobs::{Fate, Release, What, leader, release_jobs};
 use jangar_engine::settings::{Namespaces, Settings};
 use kube::Client;
 
@@ -61,20 +61,26 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     } else {
         Namespaces::These(args.namespaces.into_iter().collect::<BTreeSet<_>>())
     };
-    let mut summary = Summary::default();
+    let (mut jobs, mut runs) = (Summary::default(), Summary::default());
     let mut told = Ok(());
     let done = release_jobs(&client, &namespaces, args.dry_run, |release| {
-        summary.count(release);
+        match release.what {
+            What::Job => jobs.count(release),
+            What::Run => runs.count(release),
+        }
         // The work goes on if nobody listens any more; that is told at its end.
         if let (Ok(()), Err(error)) = (&told, tell(release)) {
             told = Err(error);
         }
     })
     .await;
-    writeln!(io::stdout(), "{}", summary.line(args.dry_run))?;
-    done.context("some Jobs were not looked at: run the same command again")?;
+    if runs.all() > 0 {
+        writeln!(io::stdout(), "{}", runs.line("AgentRuns", args.dry_run))?;
+    }
+    writeln!(io::stdout(), "{}", jobs.line("Jobs", args.dry_run))?;
+    done.context("not all Jobs and runs were looked at: run the same command again")?;
     told.context("failed to print what was done")?;
-    Ok(if summary.failed == 0 {
+    Ok(if jobs.failed + runs.failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -104,22 +110,32 @@ async fn refuse_while_led(client: &Client, settings: &Settings) -> Result<()> {
 
 fn tell(release: &Release) -> io::Result<()> {
     let Release {
+        what,
         namespace,
         name,
         ended,
+        leaves,
         fate,
     } = release;
-    let unrecorded = if *ended {
-        ""
+    let mut unrecorded = if *ended {
+        String::new()
     } else {
-        ", whose work has not ended: its result will not be recorded"
+        ", whose work has not ended: its result will not be recorded".to_owned()
+    };
+    if let Some(leaves) = leaves {
+        unrecorded.push_str("; ");
+        unrecorded.push_str(leaves);
+    }
+    let name = match what {
+        What::Job => format!("{namespace}/{name}"),
+        What::Run => format!("{what} {namespace}/{name}"),
     };
     let mut out = io::stdout();
     match fate {
-        Fate::Released => writeln!(out, "released {namespace}/{name}{unrecorded}"),
-        Fate::WouldBe => writeln!(out, "would release {namespace}/{name}{unrecorded}"),
-        Fate::Gone => writeln!(out, "{namespace}/{name} is held no more"),
-        Fate::Failed(error) => writeln!(out, "{namespace}/{name} is still held: {error}"),
+        Fate::Released => writeln!(out, "released {name}{unrecorded}"),
+        Fate::WouldBe => writeln!(out, "would release {name}{unrecorded}"),
+        Fate::Gone => writeln!(out, "{name} is held no more"),
+        Fate::Failed(error) => writeln!(out, "{name} is still held: {error}"),
     }
 }
 
@@ -135,7 +151,11 @@ impl Summary {
         }
     }
 
-    fn line(&self, dry_run: bool) -> String {
+    fn all(&self) -> usize {
+        self.released + self.gone + self.failed
+    }
+
+    fn line(&self, what: &str, dry_run: bool) -> String {
         let Self {
             released,
             unfinished,
@@ -144,7 +164,7 @@ impl Summary {
         } = self;
         let verb = if dry_run { "to release" } else { "released" };
         format!(
-            "Jobs {verb}: {released} ({unfinished} of them before their work ended); held no more: {gone}; failed: {failed}"
+            "{what} {verb}: {released} ({unfinished} of them before their work ended); held no more: {gone}; failed: {failed}"
         )
     }
 }

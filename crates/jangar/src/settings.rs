@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString};
 
-use jangar_engine::settings::Settings;
+use jangar_engine::settings::{Settings, is_variable};
 
 use crate::{BadInput, logging};
 
@@ -22,7 +22,7 @@ fn from<const N: usize>(
     let mut variables = BTreeMap::from(defaults);
     for (name, value) in environment {
         let Ok(name) = name.into_string() else { continue };
-        if !name.starts_with("JANGAR_") || logging::VARIABLES.contains(&name.as_str()) {
+        if !is_variable(&name) || logging::VARIABLES.contains(&name.as_str()) {
             continue;
         }
         let value = value

@@ -74,7 +74,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let url = callback_url(listener.local_addr()?);
     settings.custom.callback_url.get_or_insert(url);
     let identity = embedded::identity()?;
-    let outside = callbacks::outside(&settings.custom, &identity, Some(&directory.callback_key()?))?;
+    let key = directory.callback_key()?;
+    let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, Some(&key))?;
     let probes = Probes::start(
         listener,
         instruments.clone(),

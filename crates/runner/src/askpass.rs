@@ -2,10 +2,15 @@
 //!
 //! The runner names itself in `GIT_ASKPASS`, so that a token is written to no file and stands in no command line.
 
+use std::fs;
+
 use crate::environment::Environment;
 
 /// The variables that may hold the token, the general one first.
 pub(crate) const TOKEN_VARIABLES: [&str; 3] = ["VCS_TOKEN", "GITHUB_TOKEN", "GH_TOKEN"];
+
+/// The variable that names a file with the token, where it is renewed while the run works.
+const TOKEN_PATH_VARIABLE: &str = "VCS_TOKEN_PATH";
 
 /// What GitHub takes as the user of a token, and others ignore.
 const DEFAULT_USERNAME: &str = "x-access-token";
@@ -48,12 +53,20 @@ pub(crate) fn answer(prompt: &str, environment: &Environment) -> Result<String, 
             .find_map(|name| environment.get(name))
             .unwrap_or(DEFAULT_USERNAME)
             .to_owned()),
-        Wanted::Password => TOKEN_VARIABLES
-            .into_iter()
-            .find_map(|name| environment.get(name))
-            .map(str::to_owned)
-            .ok_or(AskpassError::NoToken),
+        Wanted::Password => token(environment).ok_or(AskpassError::NoToken),
     }
+}
+
+/// The token: what the file holds that is brought up to date while the run works, else what the variables held at its start.
+pub(crate) fn token(environment: &Environment) -> Option<String> {
+    let renewed = environment
+        .get(TOKEN_PATH_VARIABLE)
+        .and_then(|path| fs::read_to_string(path).ok());
+    let renewed = renewed
+        .map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty());
+    let given = || TOKEN_VARIABLES.into_iter().find_map(|name| environment.get(name));
+    renewed.or_else(|| given().map(str::to_owned))
 }
 
 fn split(prompt: &str) -> Option<(Wanted, &str)> {
@@ -111,6 +124,20 @@ mod tests {
         ] {
             assert_eq!(answer(prompt, &environment), Ok(expected.to_owned()), "{prompt}");
         }
+    }
+
+    #[test]
+    fn a_token_that_was_renewed_goes_before_the_one_of_the_start() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let environment =
+            Environment::from([("VCS_TOKEN", "first"), ("VCS_TOKEN_PATH", path.to_str().unwrap())]);
+
+        assert_eq!(token(&environment).as_deref(), Some("first"), "there is no file");
+        fs::write(&path, "second\n").unwrap();
+        assert_eq!(token(&environment).as_deref(), Some("second"));
+        fs::write(&path, "").unwrap();
+        assert_eq!(token(&environment).as_deref(), Some("first"));
     }
 
     #[test]

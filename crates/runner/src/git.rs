@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    askpass::TOKEN_VARIABLES,
+    askpass::token,
     environment::Environment,
     program::{Lookup, find},
     reason::Reason,
@@ -69,10 +69,7 @@ pub(crate) fn prepare(
         let known_hosts = environment.get("VCS_SSH_KNOWN_HOSTS_PATH");
         variables.push(("GIT_SSH_COMMAND", ssh_command(key, known_hosts, environment)?));
     }
-    let has_token = TOKEN_VARIABLES
-        .into_iter()
-        .any(|name| environment.get(name).is_some());
-    if has_token && environment.get("GIT_ASKPASS").is_none() {
+    if token(environment).is_some() && environment.get("GIT_ASKPASS").is_none() {
         variables.push(("GIT_ASKPASS", runner.to_string_lossy().into_owned()));
     }
     Ok(variables)

@@ -6,8 +6,10 @@
 
 mod artifacts;
 mod askpass;
+mod bounded;
 mod cli;
 mod console;
+mod delivery;
 mod environment;
 mod git;
 mod inputs;
@@ -16,8 +18,10 @@ mod mask;
 mod outcome;
 mod process;
 mod program;
+mod pull_request;
 mod reason;
 mod report;
+mod repository;
 mod root;
 mod run;
 mod schedule;

@@ -7,6 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::{
     artifacts::Artifact,
+    delivery::Delivery,
     reason::{EXIT_RUNNER, Reason},
 };
 
@@ -14,7 +15,7 @@ use crate::{
 pub(crate) const TERMINATION_MESSAGE_MAX_BYTES: usize = 4096;
 
 /// Bound of the runner's own message. With usage at its bounds and every byte escaped, the whole still fits.
-const MESSAGE_MAX_BYTES: usize = 1024;
+const MESSAGE_MAX_BYTES: usize = 640;
 
 /// What stands where text was cut.
 const CUT_MARK: &str = "…";
@@ -43,6 +44,9 @@ pub(crate) struct Outcome {
     artifacts_omitted: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) commit: Option<String>,
+    /// What became of the work on the repository, if the run has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vcs: Option<Delivery>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub(crate) outputs: Map<String, Value>,
 }
@@ -67,6 +71,9 @@ const DETAILS: [fn(&mut Outcome); 4] = [
             artifact.key = None;
             artifact.bytes = None;
         }
+        if let Some(open) = outcome.vcs.as_mut().and_then(|vcs| vcs.pull_request.as_mut()) {
+            open.url = None;
+        }
     },
     |outcome| {
         for artifact in &mut outcome.artifacts {
@@ -76,6 +83,9 @@ const DETAILS: [fn(&mut Outcome); 4] = [
     |outcome| {
         outcome.artifacts_omitted = Some(outcome.artifacts.len());
         outcome.artifacts.clear();
+        if let Some(vcs) = &mut outcome.vcs {
+            vcs.base = None;
+        }
     },
 ];
 
@@ -91,8 +101,23 @@ impl Outcome {
             artifacts: Vec::new(),
             artifacts_omitted: None,
             commit: None,
+            vcs: None,
             outputs: Map::new(),
         }
+    }
+
+    /// The same run, which failed after all.
+    pub(crate) fn failed(mut self, reason: Reason, message: &str) -> Self {
+        self.reason = reason;
+        self.exit_code = reason.own_exit_code().unwrap_or(EXIT_RUNNER);
+        self.message = Some(plain(message));
+        self
+    }
+
+    /// The same run, with something that did not keep it from succeeding.
+    pub(crate) fn noted(mut self, message: &str) -> Self {
+        self.message = Some(plain(message));
+        self
     }
 
     pub(crate) fn message(&self) -> Option<&str> {
@@ -196,6 +221,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::delivery::{PullRequest, State};
 
     fn outcome() -> Outcome {
         let mut outcome = Outcome::new(Reason::Completed, 0, None);
@@ -317,6 +343,18 @@ mod tests {
     fn without_outputs_everything_always_fits() {
         let mut outcome = Outcome::new(Reason::HardDeadlineExceeded, 255, Some(&"\"".repeat(10_000)));
         outcome.commit = Some("f".repeat(64));
+        outcome.vcs = Some(Delivery {
+            state: State::NothingChanged,
+            branch: Some("b".repeat(200)),
+            commit: Some("f".repeat(64)),
+            commits_ahead: u32::MAX,
+            base: Some("b".repeat(200)),
+            pull_request: Some(PullRequest {
+                number: u64::MAX,
+                url: Some("u".repeat(2000)),
+            }),
+            message: None,
+        });
         outcome.usage = (0..16)
             .map(|n| {
                 (

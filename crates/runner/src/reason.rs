@@ -43,6 +43,16 @@ pub enum Reason {
     GitMissing,
     /// Git is there, but the credentials given for it cannot work.
     GitCredentialsUnusable,
+    /// The repository of the run could not be cloned: the server did not answer, or did not let the run in.
+    CloneFailed,
+    /// The repository of the run has no branch to start from.
+    BranchMissing,
+    /// The repository of the run could not be checked out.
+    CheckoutFailed,
+    /// The agent exited with 0, but the server refused its commits.
+    PushRejected,
+    /// The agent exited with 0, but its commits could not be pushed.
+    PushFailed,
     /// The provider asks for a built-in that does not exist.
     UnknownProvider,
     /// There is no such program in the image.
@@ -80,6 +90,11 @@ impl Reason {
             | Self::InputFileFailed
             | Self::GitMissing
             | Self::GitCredentialsUnusable
+            | Self::CloneFailed
+            | Self::BranchMissing
+            | Self::CheckoutFailed
+            | Self::PushRejected
+            | Self::PushFailed
             | Self::UnknownProvider
             | Self::RunnerFailed => Some(EXIT_RUNNER),
         }

@@ -10,10 +10,13 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::{
     artifacts::{self, Collected},
+    bounded::Stop,
     console::Console,
+    delivery::{self, PullRequest},
     environment::Environment,
     git::{self, GitError},
     inputs::{self, InputError},
@@ -21,8 +24,10 @@ use crate::{
     outcome::Outcome,
     process::{Ended, Exit, ProcessError, Watch},
     program::{Program, ProgramError, own_path},
+    pull_request,
     reason::{EXIT_RUNNER, Reason},
     report::Report,
+    repository::{Checkout, DIRECTORY_VARIABLE, Git, Repository, RepositoryError},
     root::Root,
     schedule::{Schedule, StopCause},
     spec::{Document, RunSpec, RunnerSpec, SpecError},
@@ -59,6 +64,12 @@ impl From<ProgramError> for Failure {
 
 impl From<GitError> for Failure {
     fn from(error: GitError) -> Self {
+        Self::new(error.reason(), &error)
+    }
+}
+
+impl From<RepositoryError> for Failure {
+    fn from(error: RepositoryError) -> Self {
         Self::new(error.reason(), &error)
     }
 }
@@ -184,8 +195,15 @@ impl Run {
         for note in &program.notes {
             self.console.say(note);
         }
-        let program = &*self.program.insert(program);
+        self.program = Some(program);
         let git_variables = git::prepare(&self.environment, &self.own_path)?;
+        let checkout = self.checkout(&git_variables)?;
+        let Some(program) = &self.program else {
+            return Err(Failure::new(
+                Reason::RunnerFailed,
+                &"the program of the agent is not known",
+            ));
+        };
         let file = program.file(&self.environment, &spec.provider)?;
         inputs::write(&spec.provider_spec.input_files, &self.root)?;
 
@@ -195,6 +213,10 @@ impl Run {
             .envs(program.env.iter().map(|(name, value)| (name, value)))
             .envs(git_variables)
             .env(OUTCOME_VARIABLE, &self.paths.outcome);
+        if let Some(checkout) = &checkout {
+            let directory = &checkout.repository.directory;
+            command.current_dir(directory).env(DIRECTORY_VARIABLE, directory);
+        }
         self.write_status(None, State::Running)
             .map_err(|error| unwritable(&self.paths.status, &error))?;
         let ended = watch.run(command, Schedule::new(&spec.deadlines), &log, &self.console)?;
@@ -208,7 +230,71 @@ impl Run {
         for name in &self.collected.missing {
             self.console.say(&format!("the agent left no artifact {name}"));
         }
-        Ok(self.outcome(&ended))
+        let outcome = self.outcome(&ended);
+        Ok(match checkout {
+            Some(checkout) if outcome.reason == Reason::Completed => {
+                self.deliver(outcome, &checkout, &run_document.value)
+            }
+            Some(_) | None => outcome,
+        })
+    }
+
+    /// Clones the repository of the run, if it has one.
+    fn checkout(&self, variables: &[(&'static str, String)]) -> Result<Option<Checkout>, Failure> {
+        let Some(repository) = Repository::of(&self.environment, &self.paths.workspace, &self.root)? else {
+            return Ok(None);
+        };
+        let stop = Stop::listen().map_err(ProcessError::Signals)?;
+        let git = Git::new(variables, &self.environment, stop);
+        let checkout = Checkout::make(repository, git)?;
+        let Repository {
+            name,
+            directory,
+            head,
+            ..
+        } = &checkout.repository;
+        let branch = head.as_deref().or(checkout.base.as_deref()).unwrap_or_default();
+        self.console.say(&format!(
+            "cloned {name} into {}, on branch {branch}",
+            directory.display()
+        ));
+        Ok(Some(checkout))
+    }
+
+    /// Sees to it that the commits of the agent arrive, and puts what became of them into the outcome.
+    fn deliver(&self, mut outcome: Outcome, checkout: &Checkout, run: &Value) -> Outcome {
+        let mut delivery = delivery::deliver(checkout);
+        if delivery.state == delivery::State::Pushed && pull_request::is_wanted(&self.environment) {
+            match pull_request::open(checkout, &self.environment, run, &self.console.masker) {
+                Ok(open) => {
+                    self.console
+                        .say(&format!("pull request {} is open: {}", open.number, open.url));
+                    delivery.pull_request = Some(PullRequest {
+                        number: open.number,
+                        url: Some(open.url),
+                    });
+                }
+                // The commits are safe: somebody can open it by hand.
+                Err(error) => {
+                    delivery.message = Some(format!("the pull request could not be opened: {error}"));
+                }
+            }
+        }
+        let said = delivery
+            .message
+            .as_deref()
+            .map(|message| self.console.masker.text(message));
+        outcome.commit = outcome.commit.or_else(|| delivery.commit.clone());
+        let failure = delivery.state.failure();
+        outcome.vcs = Some(delivery);
+        match (failure, said) {
+            (Some(reason), said) => outcome.failed(reason, &said.unwrap_or_default()),
+            (None, Some(said)) => {
+                // The end of the run says it, and prints it.
+                outcome.noted(&said)
+            }
+            (None, None) => outcome,
+        }
     }
 
     /// Takes over what the document says of paths and secrets.

@@ -9,7 +9,9 @@ use std::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{artifacts::Artifact, outcome::Outcome, process::Exit, root::Root, tee::LogEnd};
+use crate::{
+    artifacts::Artifact, delivery::Delivery, outcome::Outcome, process::Exit, root::Root, tee::LogEnd,
+};
 
 /// Where Kubernetes looks for the termination message of a container, if it was told nothing else.
 const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -90,6 +92,7 @@ pub(crate) struct End<'a> {
     pub(crate) summary: Option<&'a str>,
     pub(crate) usage: &'a std::collections::BTreeMap<String, serde_json::Number>,
     pub(crate) commit: Option<&'a str>,
+    pub(crate) vcs: Option<&'a Delivery>,
     pub(crate) outputs: &'a Map<String, Value>,
 }
 
@@ -126,6 +129,7 @@ impl<'a> End<'a> {
             summary: outcome.summary.as_deref(),
             usage: &outcome.usage,
             commit: outcome.commit.as_deref(),
+            vcs: outcome.vcs.as_ref(),
             outputs,
         }
     }

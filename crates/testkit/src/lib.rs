@@ -6,11 +6,11 @@
 //!
 //! Start reading at [`simulation`], which plays one simulation from its beginning to its end. It puts together a [`world`]
 //! (kubelite with its Job controller), a simulated kubelet ([`node`]) that keeps a record of the work that really started,
-//! an [`endpoint`] outside of the cluster, the [`faults`] between the controllers and the API, and the [`check`]s that look at every change. A [`scenario`] says
-//! what people do; [`search`] goes through crashes at every write and through seeds.
+//! an [`endpoint`] and a [`temporal`] server outside of the cluster, the [`faults`] between the controllers and the API, and
+//! the [`check`]s that look at every change. A [`scenario`] says what people do; [`search`] goes through crashes at every write and through seeds.
 //!
-//! Two rooms beside it have to do with the real thing: [`cluster`] is the harness for tests on a real Kubernetes, and
-//! [`conformance`] holds kubelite to what that answers.
+//! Three rooms beside it have to do with the real thing: [`cluster`] is the harness for tests on a real Kubernetes,
+//! [`conformance`] holds kubelite to what that answers, and [`temporal_server`] is a real Temporal server.
 //!
 //! It is for tests only: nothing that is shipped may depend on it.
 
@@ -25,10 +25,13 @@ pub mod cluster;
 pub mod conformance;
 pub mod endpoint;
 pub mod faults;
+pub mod forges;
 pub mod node;
 pub mod program;
 pub mod scenario;
 pub mod search;
 pub mod simulation;
+pub mod temporal;
+pub mod temporal_server;
 pub mod trace;
 pub mod world;

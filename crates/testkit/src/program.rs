@@ -7,7 +7,7 @@ use jangar_engine::settings::{LimitSettings, Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{clock::WallClock, endpoint};
+use crate::{clock::WallClock, endpoint, forges::Obliging, temporal};
 
 /// How many runs are deleted in a minute: few, so that a scenario with three of them shows it.
 pub const DELETIONS_PER_MINUTE: u32 = 2;
@@ -20,7 +20,7 @@ pub struct Surroundings {
     /// What tells it from every other process, those before it included.
     pub identity: String,
     pub limits: LimitSettings,
-    /// Its way to the endpoint.
+    /// Its way to the endpoint, and to the Temporal server.
     pub outside: Arc<Outside>,
 }
 
@@ -64,6 +64,7 @@ impl Shipped {
         settings.runs.cancel_timeout = Duration::from_mins(10);
         settings.runs.deletions_per_minute = DELETIONS_PER_MINUTE;
         settings.custom.callback_url = Some(endpoint::CALLBACKS.to_owned());
+        settings.temporal.address = Some(temporal::ADDRESS.to_owned());
         Self {
             settings: Arc::new(settings),
         }
@@ -83,13 +84,14 @@ impl Program for Shipped {
             limits: surroundings.limits,
             ..self.settings.as_ref().clone()
         };
-        Box::new(jangar_controllers::start(Setup {
+        let setup = Setup {
             client: surroundings.client,
             settings: Arc::new(settings),
             clock: surroundings.wall,
             identity: Identity::new(surroundings.identity).expect("a short name"),
             registry: &mut Registry::default(),
             outside: surroundings.outside,
-        }))
+        };
+        Box::new(jangar_controllers::start_with(setup, Arc::new(Obliging)))
     }
 }

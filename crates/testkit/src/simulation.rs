@@ -16,10 +16,11 @@ use tokio::{
 use crate::{
     check::{Checks, end::EndState, rest, runs::RunView},
     endpoint::SimEndpoint,
-    faults::{Line, Order, Outpost, Plan, Process, Wire},
+    faults::{Embassy, Line, Order, Outpost, Plan, Process, Wire},
     node::{Kubelet, Record, Work},
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
+    temporal::SimTemporal,
     world::{
         Definitions, NAMESPACE, Person, World, all_runs, jobs, objects, orchestration_runs, pods, tool_runs,
     },
@@ -102,6 +103,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         let (sender, orders) = mpsc::unbounded_channel();
         let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone());
         let endpoint = SimEndpoint::new(scenario.deeds.clone(), &record, world.trace(), world.wall());
+        let temporal = SimTemporal::new(scenario.deeds.clone(), &record, world.trace());
         let story = Story {
             person: world.person("user"),
             store: world.store().clone(),
@@ -117,6 +119,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
             world: &world,
             wire: Arc::clone(&story.wire),
             endpoint,
+            temporal,
             sender,
             processes: Vec::new(),
             started: 0,
@@ -139,6 +142,7 @@ struct Stage<'a> {
     world: &'a World,
     wire: Arc<Wire>,
     endpoint: Arc<SimEndpoint>,
+    temporal: Arc<SimTemporal>,
     sender: mpsc::UnboundedSender<Order>,
     processes: Vec<(Arc<Process>, Running)>,
     started: u32,
@@ -176,7 +180,13 @@ impl Stage<'_> {
             Arc::clone(&self.endpoint),
         );
         let reception = Some(SimEndpoint::reception());
-        let outside = Arc::new(Outside::new(&process.name, Arc::new(outpost), reception));
+        let embassy = Embassy::new(
+            Arc::clone(&self.wire),
+            Arc::clone(&process),
+            Arc::clone(&self.temporal),
+        );
+        let outside = Outside::new(&process.name, Arc::new(outpost), reception);
+        let outside = Arc::new(outside.with_temporal(Arc::new(embassy)));
         self.endpoint.meet(&process, &outside);
         self.world.trace().note(&process.name, format_args!("starts"));
         let running = self.program.start(Surroundings {
@@ -239,8 +249,9 @@ impl Story<'_> {
     async fn take(&self, step: &Step) {
         match step {
             Step::Create(plural, object) => {
-                let group = object["apiVersion"].as_str().unwrap_or_default();
-                let path = format!("/apis/{group}/namespaces/{NAMESPACE}/{plural}");
+                let version = object["apiVersion"].as_str().unwrap_or_default();
+                let root = if version == "v1" { "api" } else { "apis" };
+                let path = format!("/{root}/{version}/namespaces/{NAMESPACE}/{plural}");
                 self.person.create(&path, object).await;
             }
             Step::Wait(time) => sleep(*time).await,

@@ -37,7 +37,7 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
@@ -47,6 +47,7 @@ const KINDS: [Kind; 11] = [
     Kind::Orchestration,
     Kind::OrchestrationRun,
     Kind::SignalDelivery,
+    Kind::VersionControlProvider,
     Kind::Tool,
     Kind::ToolRun,
 ];
@@ -146,6 +147,10 @@ pub fn all_runs() -> [Collection; 2] {
 
 pub fn jobs() -> Collection {
     Collection::new("batch", "jobs")
+}
+
+pub fn secrets() -> Collection {
+    Collection::new("", "secrets")
 }
 
 pub fn pods() -> Collection {

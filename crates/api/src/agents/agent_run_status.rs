@@ -9,7 +9,7 @@ use crate::{
     phase::RunPhase,
     refs::ArtifactRef,
     step::StepProgress,
-    values::{AnyMap, FreeForm, Int32, Timestamp, if_legible},
+    values::{AnyMap, FreeForm, Int32, Int64, Timestamp, if_legible},
 };
 
 /// What became of the run, written by the controllers alone.
@@ -146,6 +146,31 @@ pub struct VcsStatus {
     /// What the run may do: `read-write`, `read-only` or `none`, after all policies were applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<VcsMode>,
+    /// Last commit of the branch that the work went to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// How many commits that branch is ahead of the one that the work started from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commits_ahead: Option<Int32>,
+    /// Until when the run's token of a GitHub App is used. It is renewed before that as long as the run works.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_expires_at: Option<Timestamp>,
+    /// The pull request for the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<PullRequestStatus>,
+}
+
+/// A pull request at a forge.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PullRequestStatus {
+    /// Its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<Int64>,
+    /// Where people find it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// Where the steps of a workflow stand.

@@ -14,14 +14,15 @@ use serde_json::{Value, json};
 use crate::{
     controller::Program,
     engine::{
-        Cancellable, Ended, Engine, IMAGE, ended_by_phase, lasting_node_selector, node_selector, tolerations,
+        Cancellable, Chained, Ended, Engine, IMAGE, ended_by_phase, lasting_node_selector, node_selector,
+        tolerations,
     },
     place::Place,
 };
 
 const VERSION: &str = "argoproj.io/v1alpha1";
 /// The label of a pod with the name of its workflow.
-pub(crate) const WORKFLOW: &str = "workflows.argoproj.io/workflow";
+const WORKFLOW: &str = "workflows.argoproj.io/workflow";
 
 /// How the controller is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,28 +43,6 @@ impl Argo {
     pub(crate) fn new(binary: PathBuf, profile: Profile) -> Self {
         Self { binary, profile }
     }
-
-    /// How many chains are measured at once. With its defaults the controller waits for ten seconds at a time, so that they
-    /// do not disturb each other.
-    pub(crate) fn chains_at_once(&self) -> usize {
-        match self.profile {
-            Profile::Shipped => 3,
-            Profile::Tuned => 1,
-        }
-    }
-}
-
-/// A workflow of steps of one pod each, one after the other.
-pub(crate) fn chain(name: &str, steps: u32) -> Value {
-    let step = |number| json!([{"name": format!("step-{number}"), "template": "pod"}]);
-    let steps: Vec<_> = (0..steps).map(step).collect();
-    workflow(
-        name,
-        &json!({
-            "entrypoint": "chain", "nodeSelector": node_selector(),
-            "templates": [{"name": "chain", "steps": steps}, pod()],
-        }),
-    )
 }
 
 fn pod() -> Value {
@@ -167,6 +146,32 @@ impl Engine for Argo {
     }
 }
 
+impl Chained for Argo {
+    fn chain(&self, name: &str, steps: u32) -> Value {
+        let step = |number| json!([{"name": format!("step-{number}"), "template": "pod"}]);
+        let steps: Vec<_> = (0..steps).map(step).collect();
+        workflow(
+            name,
+            &json!({
+                "entrypoint": "chain", "nodeSelector": node_selector(),
+                "templates": [{"name": "chain", "steps": steps}, pod()],
+            }),
+        )
+    }
+
+    fn label(&self) -> &'static str {
+        WORKFLOW
+    }
+
+    /// With its defaults the controller waits for ten seconds at a time.
+    fn chains_at_once(&self) -> usize {
+        match self.profile {
+            Profile::Shipped => 3,
+            Profile::Tuned => 1,
+        }
+    }
+}
+
 impl Cancellable for Argo {
     /// One workflow with all the pods. Argo stops pods by a program that it starts inside them, which fake nodes do not have:
     /// pods go only because the workflow says that they are to be removed when it has ended.
@@ -181,10 +186,6 @@ impl Cancellable for Argo {
             ],
         });
         vec![workflow("lasting", &spec)]
-    }
-
-    fn label(&self) -> &'static str {
-        WORKFLOW
     }
 
     fn request(&self) -> Value {

@@ -126,6 +126,19 @@ impl Controller {
         )
     }
 
+    /// Asks it to end, as Kubernetes does, and waits until it has: whoever comes next need not wait for its lease.
+    pub(crate) async fn leave(mut self) -> Result<()> {
+        self.quiet().await?;
+        let pid = i32::try_from(self.pid()?)?;
+        let pid = rustix::process::Pid::from_raw(pid).context("no process has the number 0")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        self.child
+            .wait()
+            .await
+            .context("failed to wait for a controller")?;
+        Ok(())
+    }
+
     /// Ends it when it has nothing left to do: what it still holds by a finalizer would keep its namespace from going.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.quiet().await?;

@@ -33,13 +33,24 @@ pub(crate) trait Engine {
     fn ended(&self, run: &DynamicObject) -> Option<Ended>;
 }
 
-/// An engine whose runs can be asked to stop.
-pub(crate) trait Cancellable: Engine {
-    /// Runs whose pods, this many in all, last for longer than the benchmark.
-    fn lasting_runs(&self, pods: u32) -> Vec<Value>;
+/// An engine whose runs can have several steps, one after the other.
+pub(crate) trait Chained: Engine {
+    /// A run of this many pods.
+    fn chain(&self, name: &str, steps: u32) -> Value;
 
     /// The label of a pod that has the name of its run.
     fn label(&self) -> &'static str;
+
+    /// How many chains are measured at once: more than one where they do not disturb each other.
+    fn chains_at_once(&self) -> usize {
+        1
+    }
+}
+
+/// An engine whose runs can be asked to stop.
+pub(crate) trait Cancellable: Chained {
+    /// Runs whose pods, this many in all, last for longer than the benchmark.
+    fn lasting_runs(&self, pods: u32) -> Vec<Value>;
 
     /// The merge patch of a run that asks it to stop.
     fn request(&self) -> Value;

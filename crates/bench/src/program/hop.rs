@@ -16,8 +16,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::{
-    argo::{Argo, WORKFLOW, chain},
-    engine::Engine,
+    engine::{Chained, Engine},
     jobs::{Jobs, pod_spec},
     place::{Place, Stage},
     watch::{Change, changes, has_ended},
@@ -117,22 +116,22 @@ fn is_complete(job: &Job) -> bool {
         .any(|each| each.type_ == "Complete" && each.status == "True")
 }
 
-/// Workflows of steps, one after the other.
-pub(crate) async fn argo(
+/// Runs of steps, one after the other.
+pub(crate) async fn measure(
     place: &Place,
-    argo: &Argo,
+    engine: &dyn Chained,
     steps: u32,
     chains: u32,
     results: &mut Results,
 ) -> Result<()> {
-    let stage = place.open(argo).await?;
-    let controller = stage.start(argo).await?;
+    let stage = place.open(engine).await?;
+    let controller = stage.start(engine).await?;
     let stage_of_all = &stage;
     // The first one shows that the controller is up, and does not count.
-    workflow_chain(&stage, "warm-up", 1).await?;
+    chain_on(&stage, engine, "warm-up", 1).await?;
     let lives: Vec<Lives> = stream::iter(0..chains)
-        .map(|number| async move { workflow_chain(stage_of_all, &format!("chain-{number}"), steps).await })
-        .buffer_unordered(argo.chains_at_once())
+        .map(|number| async move { chain_on(stage_of_all, engine, &format!("chain-{number}"), steps).await })
+        .buffer_unordered(engine.chains_at_once())
         .try_collect()
         .await?;
     for each in lives {
@@ -142,7 +141,7 @@ pub(crate) async fn argo(
             "{} hops of {steps} steps",
             hops.len()
         );
-        tell(argo.subject(), &hops, results);
+        tell(engine.subject(), &hops, results);
     }
     if let Some(controller) = controller {
         controller.stop().await?;
@@ -150,9 +149,9 @@ pub(crate) async fn argo(
     stage.close().await
 }
 
-async fn workflow_chain(stage: &Stage<'_>, name: &str, steps: u32) -> Result<Lives> {
-    let mut pods = changes(stage.api::<Pod>(), Some(&format!("{WORKFLOW}={name}"))).await?;
-    stage.create(&chain(name, steps)).await?;
+async fn chain_on(stage: &Stage<'_>, engine: &dyn Chained, name: &str, steps: u32) -> Result<Lives> {
+    let mut pods = changes(stage.api::<Pod>(), Some(&format!("{}={name}", engine.label()))).await?;
+    stage.create(&engine.chain(name, steps)).await?;
     let mut lives = Lives::default();
     let begun = Instant::now();
     while lives.ended() < steps as usize {

@@ -11,40 +11,82 @@ use serde_json::{Value, json};
 use crate::{
     controller::Program,
     engine::{
-        Cancellable, Ended, Engine, IMAGE, ended_by_phase, lasting_node_selector, node_selector, tolerations,
+        Cancellable, Chained, Ended, Engine, IMAGE, ended_by_phase, lasting_node_selector, node_selector,
+        tolerations,
     },
     place::Place,
 };
 
 const VERSION: &str = "agents.proompteng.ai/v1alpha1";
 
+/// How many Agents the runs are spread over, and how many runs may be under way at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) agents: u32,
+    pub(crate) of_one_agent: u32,
+    pub(crate) of_the_namespace: u32,
+}
+
+impl Limits {
+    /// As many as are submitted may run, as with Argo.
+    const NONE: Self = Self {
+        agents: 1,
+        of_one_agent: 100_000,
+        of_the_namespace: 100_000,
+    };
+}
+
 #[derive(Debug)]
 pub(crate) struct Jangar {
     binary: PathBuf,
+    limits: Limits,
 }
 
 impl Jangar {
     pub(crate) fn new(binary: PathBuf) -> Self {
-        Self { binary }
+        Self {
+            binary,
+            limits: Limits::NONE,
+        }
     }
+
+    pub(crate) fn limited(&self, limits: Limits) -> Self {
+        Self {
+            binary: self.binary.clone(),
+            limits,
+        }
+    }
+
+    /// The Agent of a run: they take turns by the number at the end of its name.
+    fn agent_of(&self, run: &str) -> String {
+        let number = run
+            .rsplit('-')
+            .next()
+            .and_then(|number| number.parse::<u32>().ok());
+        agent(number.unwrap_or_default() % self.limits.agents)
+    }
+
+    fn agent_run(&self, name: &str, runtime: &Value) -> Value {
+        json!({
+            "apiVersion": VERSION,
+            "kind": "AgentRun",
+            "metadata": {"name": name},
+            "spec": {
+                "agentRef": {"name": self.agent_of(name)},
+                "implementation": {"inline": {"text": "Be measured."}},
+                "runtime": runtime,
+            },
+        })
+    }
+}
+
+fn agent(number: u32) -> String {
+    format!("measured-{number}")
 }
 
 /// Gives the kinds to the cluster.
 pub(crate) async fn install(place: &Place) -> Result<()> {
     place.install(Kind::ALL.iter().map(|kind| kind.crd())).await
-}
-
-fn agent_run(name: &str, config: &Value) -> Value {
-    json!({
-        "apiVersion": VERSION,
-        "kind": "AgentRun",
-        "metadata": {"name": name},
-        "spec": {
-            "agentRef": {"name": "measured"},
-            "implementation": {"inline": {"text": "Be measured."}},
-            "runtime": {"type": "job", "config": config},
-        },
-    })
 }
 
 impl Engine for Jangar {
@@ -53,16 +95,17 @@ impl Engine for Jangar {
     }
 
     fn furniture(&self) -> Vec<Value> {
-        vec![
+        let provider = json!({
+            "apiVersion": VERSION, "kind": "AgentProvider", "metadata": {"name": "measured"},
+            "spec": {"binary": "/bin/true"},
+        });
+        let agents = (0..self.limits.agents).map(|number| {
             json!({
-                "apiVersion": VERSION, "kind": "AgentProvider", "metadata": {"name": "measured"},
-                "spec": {"binary": "/bin/true"},
-            }),
-            json!({
-                "apiVersion": VERSION, "kind": "Agent", "metadata": {"name": "measured"},
+                "apiVersion": VERSION, "kind": "Agent", "metadata": {"name": agent(number)},
                 "spec": {"providerRef": {"name": "measured"}},
-            }),
-        ]
+            })
+        });
+        std::iter::once(provider).chain(agents).collect()
     }
 
     /// Jobs are kept, as Argo keeps pods: what is there when memory is measured is there for both.
@@ -75,11 +118,13 @@ impl Engine for Jangar {
             ("JANGAR_AGENT_RUNNER_NODE_SELECTOR", node_selector().to_string()),
             ("JANGAR_AGENT_RUNNER_TOLERATIONS", tolerations().to_string()),
             ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0".to_owned()),
-            // As many as are submitted may run, as with Argo.
-            ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "100000".to_owned()),
+            (
+                "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT",
+                self.limits.of_one_agent.to_string(),
+            ),
             (
                 "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE",
-                "100000".to_owned(),
+                self.limits.of_the_namespace.to_string(),
             ),
             (
                 "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER",
@@ -97,7 +142,7 @@ impl Engine for Jangar {
     }
 
     fn run(&self, name: &str) -> Value {
-        agent_run(name, &json!({}))
+        self.agent_run(name, &json!({"type": "job"}))
     }
 
     fn ended(&self, run: &DynamicObject) -> Option<Ended> {
@@ -105,16 +150,27 @@ impl Engine for Jangar {
     }
 }
 
-impl Cancellable for Jangar {
-    /// A run has one pod.
-    fn lasting_runs(&self, pods: u32) -> Vec<Value> {
-        let config = json!({"nodeSelector": lasting_node_selector()});
-        let run = |number| agent_run(&format!("lasting-{number}"), &config);
-        (0..pods).map(run).collect()
+impl Chained for Jangar {
+    fn chain(&self, name: &str, steps: u32) -> Value {
+        let steps: Vec<_> = (0..steps)
+            .map(|number| json!({"name": format!("step-{number}")}))
+            .collect();
+        let mut run = self.agent_run(name, &json!({"type": "workflow"}));
+        run["spec"]["workflow"] = json!({"steps": steps});
+        run
     }
 
     fn label(&self) -> &'static str {
         labels::AGENT_RUN
+    }
+}
+
+impl Cancellable for Jangar {
+    /// A run has one pod.
+    fn lasting_runs(&self, pods: u32) -> Vec<Value> {
+        let runtime = json!({"type": "job", "config": {"nodeSelector": lasting_node_selector()}});
+        let run = |number| self.agent_run(&format!("lasting-{number}"), &runtime);
+        (0..pods).map(run).collect()
     }
 
     fn request(&self) -> Value {

@@ -3,8 +3,8 @@
 //! Everybody gets the same: a namespace of their own, a service account, the same fake nodes, the same watches of this
 //! program. docs/benchmarks/README.md says what each figure means and what it leaves out.
 //!
-//! Start reading at [`engine`], which is what a subject has to say of itself. The parts are [`hop`], [`runs`] and
-//! [`cancel`]. What is made of what they saw is in the library, where it has tests.
+//! Start reading at [`engine`], which is what a subject has to say of itself. The parts are [`hop`], [`runs`],
+//! [`cancel`] and [`scale`]. What is made of what they saw is in the library, where it has tests.
 
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -18,6 +18,7 @@ mod jobs;
 mod machine;
 mod place;
 mod runs;
+mod scale;
 mod watch;
 
 use std::{fs, path::PathBuf};
@@ -32,7 +33,7 @@ use jangar_bench::{
 
 use crate::{
     argo::{Argo, Profile},
-    engine::Engine,
+    engine::{Chained, Engine},
     hop::Link,
     jangar::Jangar,
     jobs::Jobs,
@@ -43,7 +44,7 @@ use crate::{
 #[derive(Debug, Parser)]
 struct Options {
     /// What to measure.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Hop, Part::Runs, Part::Cancel, Part::Memory])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Hop, Part::Runs, Part::Cancel, Part::Memory, Part::Scale])]
     parts: Vec<Part>,
     /// How many one-step runs are submitted at once.
     #[arg(long, value_delimiter = ',', default_values_t = [200, 1000])]
@@ -54,6 +55,12 @@ struct Options {
     /// How many pods are cancelled.
     #[arg(long, default_value_t = 100)]
     cancel: u32,
+    /// How many finished runs there are when Jangar is started anew, beside a thousand that work.
+    #[arg(long, default_value_t = 9_000)]
+    started_with: u32,
+    /// How many runs wait in the queue at first.
+    #[arg(long, default_value_t = 5_000)]
+    queued: u32,
     /// How many steps a chain has.
     #[arg(long, default_value_t = 10)]
     steps: u32,
@@ -81,6 +88,8 @@ enum Part {
     Runs,
     Cancel,
     Memory,
+    /// Jangar alone.
+    Scale,
 }
 
 #[tokio::main]
@@ -94,8 +103,15 @@ async fn main() -> Result<()> {
     results.set(
         "asked for",
         format!(
-            "parts {:?}, runs {:?}, memory {:?}, cancel {}, steps {}, repeats {}",
-            options.parts, options.runs, options.memory, options.cancel, options.steps, options.repeats
+            "parts {:?}, runs {:?}, memory {:?}, cancel {}, started with {}, queued {}, steps {}, repeats {}",
+            options.parts,
+            options.runs,
+            options.memory,
+            options.cancel,
+            options.started_with,
+            options.queued,
+            options.steps,
+            options.repeats
         ),
     );
     results.set("load average before", machine::load()?);
@@ -113,6 +129,7 @@ async fn main() -> Result<()> {
             Part::Runs => subjects.runs(&place, &options, &mut results).await?,
             Part::Cancel => subjects.cancels(&place, &options, &mut results).await?,
             Part::Memory => subjects.memory(&place, &options, &mut results).await?,
+            Part::Scale => subjects.scale(&place, &options, &mut results).await?,
         }
         results.set(
             format!("load average after {part:?}").to_lowercase(),
@@ -147,14 +164,13 @@ impl Subjects {
         [&self.jobs, &self.jangar, &self.tuned, &self.argo]
     }
 
-    /// Chains of Jangar are not built yet, so it has no hop.
     async fn hops(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
         for _ in 0..options.repeats {
             hop::floor(place, Link::Pod, 2 * options.steps, results).await?;
             hop::floor(place, Link::Job, 2 * options.steps, results).await?;
         }
-        for argo in [&self.tuned, &self.argo] {
-            hop::argo(place, argo, options.steps, options.repeats, results).await?;
+        for engine in [&self.jangar as &dyn Chained, &self.tuned, &self.argo] {
+            hop::measure(place, engine, options.steps, options.repeats, results).await?;
         }
         Ok(())
     }
@@ -188,6 +204,11 @@ impl Subjects {
             runs::memory(place, &self.tuned, finished, results).await?;
         }
         Ok(())
+    }
+
+    async fn scale(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
+        scale::queue(place, &self.jangar, options.queued, results).await?;
+        scale::start_up(place, &self.jangar, options.started_with, results).await
     }
 }
 

@@ -224,7 +224,12 @@ impl Stage<'_> {
         });
         let path = self.place.secrets.path().join(&self.namespace);
         let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?;
         serde_json::to_writer(file, &kubeconfig)?;
         program.start(&path, &self.place.logs.join(format!("{}.log", self.namespace)))
     }

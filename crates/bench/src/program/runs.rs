@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How many runs are submitted at once.
-const SUBMITTERS: usize = 16;
+pub(crate) const SUBMITTERS: usize = 16;
 /// The slowest finish four in a second; this is for a busy machine.
 const LIMIT_PER_RUN: Duration = Duration::from_secs(2);
 const LIMIT_AT_LEAST: Duration = Duration::from_mins(2);
@@ -154,7 +154,12 @@ async fn play(
 }
 
 /// Creates this many runs, and says how long it took until all were seen to have ended well.
-async fn submit(stage: &Stage<'_>, engine: &dyn Engine, name: &str, count: u32) -> Result<Duration> {
+pub(crate) async fn submit(
+    stage: &Stage<'_>,
+    engine: &dyn Engine,
+    name: &str,
+    count: u32,
+) -> Result<Duration> {
     let changes = changes(stage.api_of(&engine.kind()), None).await?;
     let begun = Instant::now();
     let submitted = stream::iter(0..count)
@@ -220,6 +225,6 @@ fn per_run(count: usize, runs: u32) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "see above")]
-fn mebibytes(kibibytes: u64) -> f64 {
+pub(crate) fn mebibytes(kibibytes: u64) -> f64 {
     kibibytes as f64 / MEBIBYTE_KIB
 }

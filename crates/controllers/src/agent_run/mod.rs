@@ -1,10 +1,14 @@
 //! The controller of AgentRuns: what the engine decides about runs, connected to the driver.
 
+mod claims;
 mod observe;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use jangar_api::agents::agent_run::{AgentRun, AgentRunStatus};
+use jangar_api::{
+    agents::agent_run::{AgentRun, AgentRunStatus},
+    phase::RunPhase,
+};
 use jangar_engine::{
     agent_run::{self, Observed},
     decision::{Decision, Key},
@@ -13,6 +17,7 @@ use jangar_engine::{
 };
 use jiff::Timestamp;
 
+use self::claims::Claims;
 use crate::{
     admissions::Admissions,
     caches::{CachedKind, Caches, Change, Term},
@@ -28,6 +33,7 @@ pub struct AgentRuns {
     /// Absent where nobody decides which of them may start.
     admissions: Option<Arc<Admissions>>,
     outside: Arc<Outside>,
+    claims: Arc<Claims>,
 }
 
 impl AgentRuns {
@@ -36,6 +42,7 @@ impl AgentRuns {
         Self {
             admissions: Some(admissions),
             outside,
+            claims: Arc::default(),
         }
     }
 }
@@ -55,6 +62,10 @@ impl Controller for AgentRuns {
             let agents = caches.agents.naming(namespace, term);
             agents.flat_map(|agent| runs(Term::Agent(agent.clone())))
         };
+        let runs_of_specs = |term: Term| {
+            let specs = caches.implementation_specs.naming(namespace, term);
+            specs.flat_map(|spec| runs(Term::ImplementationSpec(spec.clone())))
+        };
         let names: BTreeSet<String> = match change.kind {
             CachedKind::AgentRun => BTreeSet::from([name]),
             CachedKind::Job | CachedKind::Pod => labelled(change),
@@ -71,6 +82,14 @@ impl Controller for AgentRuns {
                 let direct = runs(Term::Memory(name.clone()));
                 direct
                     .chain(runs_of_agents(Term::Memory(name)))
+                    .cloned()
+                    .collect()
+            }
+            CachedKind::VersionControlProvider => {
+                let term = Term::VersionControlProvider(name);
+                runs(term.clone())
+                    .chain(runs_of_agents(term.clone()))
+                    .chain(runs_of_specs(term))
                     .cloned()
                     .collect()
             }
@@ -101,11 +120,14 @@ impl Controller for AgentRuns {
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Option<Observed> {
-        Some(observe::observe(scene, run, &self.outside))
+        Some(observe::observe(scene, run, &self.outside, &self.claims))
     }
 
     fn settled(&self, key: &Key, run: Option<&AgentRun>) {
         self.outside.settled(key, run);
+        if run.is_none_or(has_ended) {
+            self.claims.give_back(key);
+        }
     }
 
     fn reported(
@@ -127,6 +149,12 @@ impl Controller for AgentRuns {
     }
 }
 
+/// Whether a run has come to its end.
+fn has_ended(run: &AgentRun) -> bool {
+    let phase = run.status.as_ref().and_then(|status| status.phase.as_ref());
+    phase.is_some_and(RunPhase::is_terminal)
+}
+
 /// The runs that a Job or a pod belongs to: one, or two if somebody changed the label.
 fn labelled(change: &Change) -> BTreeSet<String> {
     let names = change.terms.iter().filter_map(|term| match term {
@@ -137,6 +165,8 @@ fn labelled(change: &Change) -> BTreeSet<String> {
         | Term::AgentProvider(_)
         | Term::ImplementationSpec(_)
         | Term::Memory(_)
+        | Term::VersionControlProvider(_)
+        | Term::Branch(_)
         | Term::DefaultMemory
         | Term::OrchestrationRun(_)
         | Term::Orchestration(_)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jangar_engine::decision::Key;
+use jangar_engine::{decision::Key, vcs::WantedBranch};
 
 /// What an object names, and can be found by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +24,9 @@ pub enum Term {
     AgentProvider(String),
     ImplementationSpec(String),
     Memory(String),
+    VersionControlProvider(String),
+    /// A branch that a run or a Job writes to.
+    Branch(WantedBranch),
     /// That the object is a Memory for whoever names none.
     DefaultMemory,
 }

@@ -6,9 +6,11 @@ use jangar_api::{
     agents::{
         agent::Agent,
         agent_provider::AgentProvider,
-        agent_run::{AgentRun, AgentRunSpec},
-        implementation_spec::ImplementationSpec,
+        agent_run::{AgentRun, AgentRunSpec, InlineImplementation, VcsMode},
+        agent_run_status::VcsStatus,
+        implementation_spec::{ImplementationSpec, ImplementationSpecSpec},
         memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     approvals::ApprovalPolicy,
     labels,
@@ -21,7 +23,11 @@ use jangar_api::{
     signals::SignalDelivery,
     tools::{Tool, ToolRun},
 };
-use jangar_engine::last_sight::LastSight;
+use jangar_engine::{
+    last_sight::LastSight,
+    settings::Settings,
+    vcs::{VcsStamp, WantedBranch},
+};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -75,6 +81,7 @@ pub enum CachedKind {
     AgentProvider,
     ImplementationSpec,
     Memory,
+    VersionControlProvider,
     Tool,
     ToolRun,
     Orchestration,
@@ -87,12 +94,13 @@ pub enum CachedKind {
 
 impl CachedKind {
     /// All of them, in the order in which their watches start.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::AgentRun,
         Self::Agent,
         Self::AgentProvider,
         Self::ImplementationSpec,
         Self::Memory,
+        Self::VersionControlProvider,
         Self::Tool,
         Self::ToolRun,
         Self::Orchestration,
@@ -102,6 +110,12 @@ impl CachedKind {
         Self::Job,
         Self::Pod,
     ];
+
+    /// Whether the kind is watched with these settings. An operator who switches version control off need not grant the
+    /// right to it.
+    pub fn is_watched(self, settings: &Settings) -> bool {
+        self != Self::VersionControlProvider || settings.vcs.enabled
+    }
 }
 
 impl fmt::Display for CachedKind {
@@ -142,6 +156,7 @@ macro_rules! with_kind {
             AgentProvider = jangar_api::agents::agent_provider::AgentProvider,
             ImplementationSpec = jangar_api::agents::implementation_spec::ImplementationSpec,
             Memory = jangar_api::agents::memory::Memory,
+            VersionControlProvider = jangar_api::agents::version_control_provider::VersionControlProvider,
             Tool = jangar_api::tools::Tool,
             ToolRun = jangar_api::tools::ToolRun,
             Orchestration = jangar_api::orchestration::Orchestration,
@@ -174,11 +189,19 @@ impl Cached for AgentRun {
         }
         let spec = &self.spec;
         let memory = spec.memory_ref.as_ref();
+        let inline = inline_implementations(spec).filter_map(|work| vcs_of(&work.inline));
+        let branch = self
+            .status
+            .as_ref()
+            .and_then(|status| branch(status.vcs.as_ref()?));
         [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
             .chain(parent_in_label(self.meta()))
             .chain(implementation_names(spec).map(|name| Term::ImplementationSpec(name.to_owned())))
             .chain(memory.map(|reference| Term::Memory(name(reference))))
+            .chain(spec.vcs_ref.as_ref().map(vcs))
+            .chain(inline)
+            .chain(branch)
             .collect()
     }
 }
@@ -191,6 +214,7 @@ impl Cached for Agent {
         [Term::AgentProvider(name(&self.spec.provider_ref))]
             .into_iter()
             .chain(memory.map(|reference| Term::Memory(name(reference))))
+            .chain(self.spec.vcs_ref.as_ref().map(vcs))
             .collect()
     }
 }
@@ -205,6 +229,14 @@ impl Cached for AgentProvider {
 
 impl Cached for ImplementationSpec {
     kept_in!(ImplementationSpec, implementation_specs);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        vcs_of(&self.spec).into_iter().collect()
+    }
+}
+
+impl Cached for VersionControlProvider {
+    kept_in!(VersionControlProvider, version_control_providers);
 
     fn terms(&self) -> BTreeSet<Term> {
         BTreeSet::new()
@@ -322,8 +354,13 @@ impl Cached for Job {
         held && has_ended(self)
     }
 
+    /// A Job says which branch it works on as soon as it is there, and so before the status of its run does.
     fn terms(&self) -> BTreeSet<Term> {
-        run_in_label(self.meta())
+        let annotations = self.metadata.annotations.as_ref();
+        let stamp = annotations.and_then(|annotations| annotations.get(labels::VERSION_CONTROL));
+        let stamp = stamp.and_then(|text| serde_json::from_str::<VcsStamp>(text).ok());
+        let branch = stamp.and_then(|stamp| branch(stamp.status.as_ref()?));
+        run_in_label(self.meta()).into_iter().chain(branch).collect()
     }
 }
 
@@ -346,6 +383,13 @@ pub(crate) fn implementation_names(spec: &AgentRunSpec) -> impl Iterator<Item = 
         .map(|reference| reference.name.trim())
 }
 
+/// The work that a run and its steps describe in place.
+fn inline_implementations(spec: &AgentRunSpec) -> impl Iterator<Item = &InlineImplementation> {
+    let steps = spec.workflow.iter().flat_map(|workflow| &workflow.steps);
+    let of_steps = steps.filter_map(|step| step.implementation.as_ref());
+    spec.implementation.iter().chain(of_steps)
+}
+
 /// Whether a Job is over, by its own conditions.
 pub(crate) fn has_ended(job: &Job) -> bool {
     let conditions = job
@@ -359,6 +403,21 @@ pub(crate) fn has_ended(job: &Job) -> bool {
 /// The name that a reference means.
 fn name(reference: &LocalRef) -> String {
     reference.name.trim().to_owned()
+}
+
+fn vcs(reference: &LocalRef) -> Term {
+    Term::VersionControlProvider(name(reference))
+}
+
+fn vcs_of(implementation: &ImplementationSpecSpec) -> Option<Term> {
+    implementation.vcs_ref.as_ref().map(vcs)
+}
+
+/// The branch that a run writes to.
+fn branch(status: &VcsStatus) -> Option<Term> {
+    let writes = status.mode == Some(VcsMode::ReadWrite);
+    let branch = WantedBranch::new(status.repository.as_deref()?, status.head_branch.as_deref()?);
+    writes.then_some(Term::Branch(branch))
 }
 
 fn run_in_label(metadata: &ObjectMeta) -> BTreeSet<Term> {

@@ -17,6 +17,7 @@ use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
         implementation_spec::ImplementationSpec, memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     approvals::ApprovalPolicy,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
@@ -52,6 +53,7 @@ pub struct Caches {
     pub agent_providers: Cache<AgentProvider>,
     pub implementation_specs: Cache<ImplementationSpec>,
     pub memories: Cache<Memory>,
+    pub version_control_providers: Cache<VersionControlProvider>,
     pub tools: Cache<Tool>,
     pub tool_runs: Cache<ToolRun>,
     pub orchestrations: Cache<Orchestration>,
@@ -63,13 +65,21 @@ pub struct Caches {
 }
 
 impl Caches {
-    pub(crate) fn new(scopes: &BTreeSet<Scope>) -> Self {
+    /// Empty caches. One of a kind that is not watched is complete as it is.
+    pub(crate) fn new(scopes: &BTreeSet<Scope>, settings: &Settings) -> Self {
+        let nothing = BTreeSet::new();
+        let vcs = if CachedKind::VersionControlProvider.is_watched(settings) {
+            scopes
+        } else {
+            &nothing
+        };
         Self {
             agent_runs: Cache::new(scopes),
             agents: Cache::new(scopes),
             agent_providers: Cache::new(scopes),
             implementation_specs: Cache::new(scopes),
             memories: Cache::new(scopes),
+            version_control_providers: Cache::new(vcs),
             tools: Cache::new(scopes),
             tool_runs: Cache::new(scopes),
             orchestrations: Cache::new(scopes),
@@ -94,6 +104,7 @@ impl Caches {
             agent_providers,
             implementation_specs,
             memories,
+            version_control_providers,
             tools,
             tool_runs,
             orchestrations,
@@ -108,6 +119,7 @@ impl Caches {
             && agent_providers.is_ready()
             && implementation_specs.is_ready()
             && memories.is_ready()
+            && version_control_providers.is_ready()
             && tools.is_ready()
             && tool_runs.is_ready()
             && orchestrations.is_ready()
@@ -198,9 +210,13 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    pub(crate) fn new(scopes: &BTreeSet<Scope>, listeners: Vec<Arc<dyn Listener>>) -> Self {
+    pub(crate) fn new(
+        scopes: &BTreeSet<Scope>,
+        settings: &Settings,
+        listeners: Vec<Arc<dyn Listener>>,
+    ) -> Self {
         Self {
-            caches: RwLock::new(Caches::new(scopes)),
+            caches: RwLock::new(Caches::new(scopes, settings)),
             listeners,
             changed: Notify::new(),
         }

@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::StreamExt;
+use jangar_engine::settings::Settings;
 use kube::{
     Client,
     runtime::watcher::{self, Event, watcher},
@@ -37,9 +38,13 @@ pub(crate) fn spawn_watches(
     client: &Client,
     world: &Arc<World>,
     scopes: &BTreeSet<Scope>,
+    settings: &Settings,
     metrics: &Arc<Metrics>,
 ) {
-    for kind in CachedKind::ALL {
+    for kind in CachedKind::ALL
+        .into_iter()
+        .filter(|kind| kind.is_watched(settings))
+    {
         with_kind!(kind, K => for feed in Feed::of::<K>(scopes) {
             let (client, world, metrics) = (client.clone(), Arc::clone(world), Arc::clone(metrics));
             tasks.spawn(watch::<K>(client, world, feed, metrics));

@@ -102,6 +102,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use jangar_api::labels;
+    use jangar_engine::settings::Settings;
     use k8s_openapi::api::batch::v1::Job;
     use kube::runtime::watcher::Event;
     use serde_json::json;
@@ -137,7 +138,7 @@ mod tests {
 
     fn caches(events: Vec<Event<Delivered<Job>>>) -> Caches {
         let scope = Scope::All;
-        let mut caches = Caches::new(&BTreeSet::from([scope.clone()]));
+        let mut caches = Caches::new(&BTreeSet::from([scope.clone()]), &Settings::default());
         let label = Some(labels::AGENT_RUN);
         let feed = Feed { scope, label };
         for event in events {

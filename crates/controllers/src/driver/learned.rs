@@ -9,6 +9,7 @@ use jangar_api::{
     agents::{
         agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
         implementation_spec::ImplementationSpec, memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     approvals::ApprovalPolicy,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
@@ -16,7 +17,10 @@ use jangar_api::{
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
-    decision::{ChildKind, Key, KeyHolder, Keys, Occupant, Refusal, Sight, Uid},
+    decision::{
+        ChildKind, DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, TokenSight,
+        Uid,
+    },
     queue::Answer,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -31,6 +35,7 @@ pub struct Learned {
     pub agent_providers: Overlay<AgentProvider>,
     pub implementation_specs: Overlay<ImplementationSpec>,
     pub memories: Overlay<Memory>,
+    pub version_control_providers: Overlay<VersionControlProvider>,
     pub tools: Overlay<Tool>,
     pub tool_runs: Overlay<ToolRun>,
     pub orchestrations: Overlay<Orchestration>,
@@ -45,6 +50,10 @@ pub struct Learned {
     pub pods_of: BTreeMap<Uid, BTreeSet<String>>,
     /// What Secrets and ConfigMaps hold, by key.
     pub keys: BTreeMap<KeyHolder, Keys>,
+    /// What forges said about the work of the run.
+    pub deliveries: BTreeMap<DeliveryQuery, DeliveryAnswer>,
+    /// What became of the tokens that effects asked for, by the name of their Secret.
+    pub tokens: BTreeMap<String, TokenSight>,
     /// What the API server said to the last effects.
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the last effects were to create.

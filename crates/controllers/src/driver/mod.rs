@@ -37,6 +37,7 @@ use crate::{
     caches::{Cached, Caches, Change, World},
     clock::Clock,
     events::Reporter,
+    forges::Forges,
     halt::Halt,
     lease::{Gate, WriteError},
     metrics::{Metrics, ObjectKind, RequestResult, Verb},
@@ -115,6 +116,7 @@ pub struct Context {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) deletions: Deletions,
     pub(crate) halt: Halt,
+    pub(crate) forges: Arc<dyn Forges>,
     pub(crate) outside: Arc<Outside>,
 }
 

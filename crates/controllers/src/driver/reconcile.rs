@@ -51,6 +51,8 @@ pub enum ReconcileError {
     Json(#[from] serde_json::Error),
     #[error("an endpoint was not called: {0}")]
     NotCalled(#[from] outside::Full),
+    #[error("a Temporal server was not called: {0}")]
+    TemporalNotCalled(#[from] outside::TooMany),
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
     Unsettled,
     #[error("a bug: the reconcile panicked")]
@@ -90,7 +92,7 @@ impl ReconcileError {
             Self::WriteTimedOut { .. } => "write_timeout",
             Self::Read(_) => "read",
             Self::Json(_) => "json",
-            Self::NotCalled(_) => "not_called",
+            Self::NotCalled(_) | Self::TemporalNotCalled(_) => "not_called",
             Self::Unsettled => "unsettled",
             Self::Panicked => "panic",
         }

@@ -12,6 +12,7 @@ use crate::{
     caches::{Caches, Listener, Scope, World, spawn_watches},
     clock::Clock,
     events::Reporter,
+    forges::Forges,
     halt::Halt,
     lease::Gate,
     metrics::Metrics,
@@ -27,6 +28,8 @@ pub struct TermSetup {
     pub reporter: Reporter,
     pub metrics: Arc<Metrics>,
     pub halt: Halt,
+    /// What answers for forges.
+    pub forges: Arc<dyn Forges>,
     pub outside: Arc<Outside>,
 }
 
@@ -55,9 +58,16 @@ impl Term {
             .iter()
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)
             .collect();
-        let world = Arc::new(World::new(&scopes, listeners));
+        let world = Arc::new(World::new(&scopes, &setup.settings, listeners));
         let mut watches = JoinSet::new();
-        spawn_watches(&mut watches, &setup.client, &world, &scopes, &setup.metrics);
+        spawn_watches(
+            &mut watches,
+            &setup.client,
+            &world,
+            &scopes,
+            &setup.settings,
+            &setup.metrics,
+        );
         let context = Arc::new(Context {
             client: setup.client,
             world: Arc::clone(&world),
@@ -68,6 +78,7 @@ impl Term {
             reporter: setup.reporter,
             metrics: setup.metrics,
             halt: setup.halt,
+            forges: setup.forges,
             outside: setup.outside,
         });
         let mut stations = JoinSet::new();

@@ -128,6 +128,9 @@ label_values! {
         DeleteRun = "delete_run",
         SetFinalizers = "set_finalizers",
         PostCustom = "post_custom",
+        MintToken = "mint_token",
+        RevokeToken = "revoke_token",
+        CallTemporal = "call_temporal",
         CreateChild = "create_child",
         CancelChild = "cancel_child",
         ReleaseChild = "release_child",
@@ -147,6 +150,9 @@ impl From<&Effect> for EffectKind {
             Effect::DeleteRun { .. } => Self::DeleteRun,
             Effect::SetFinalizers { .. } => Self::SetFinalizers,
             Effect::PostCustom(_) => Self::PostCustom,
+            Effect::MintToken(_) => Self::MintToken,
+            Effect::RevokeToken { .. } => Self::RevokeToken,
+            Effect::CallTemporal(_) => Self::CallTemporal,
             Effect::CreateChild(_) => Self::CreateChild,
             Effect::CancelChild { .. } => Self::CancelChild,
             Effect::ReleaseChild { .. } => Self::ReleaseChild,
@@ -210,6 +216,7 @@ label_values! {
         AgentProvider = "agent_provider",
         ImplementationSpec = "implementation_spec",
         Memory = "memory",
+        VersionControlProvider = "version_control_provider",
         Tool = "tool",
         Orchestration = "orchestration",
         ApprovalPolicy = "approval_policy",
@@ -218,6 +225,7 @@ label_values! {
         PodsOf = "pods_of",
         Keys = "keys",
         Slot = "slot",
+        Delivery = "delivery",
     }
 }
 
@@ -228,6 +236,7 @@ impl From<&Question> for QuestionKind {
             Question::AgentProvider(_) => Self::AgentProvider,
             Question::ImplementationSpec(_) => Self::ImplementationSpec,
             Question::Memory(_) => Self::Memory,
+            Question::VersionControlProvider(_) => Self::VersionControlProvider,
             Question::Tool(_) => Self::Tool,
             Question::Orchestration(_) => Self::Orchestration,
             Question::ApprovalPolicy(_) => Self::ApprovalPolicy,
@@ -236,6 +245,7 @@ impl From<&Question> for QuestionKind {
             Question::PodsOf(_) => Self::PodsOf,
             Question::Keys(_) => Self::Keys,
             Question::Slot { .. } => Self::Slot,
+            Question::Delivery(_) => Self::Delivery,
         }
     }
 }

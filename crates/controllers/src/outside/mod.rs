@@ -1,4 +1,4 @@
-//! The way to endpoints that do the work of runs, and back.
+//! The way to endpoints and to the Temporal server that do the work of runs, and back.
 //!
 //! Outwards: an effect begins a call, which goes on by itself; its answer is kept until the run's status says it, and the run
 //! is looked at again when it comes. Each call is begun once: `ledger` remembers them. Inwards: an endpoint reports over HTTP;
@@ -7,13 +7,15 @@
 //! that writes, so every other one asks to be called again later.
 //!
 //! - [`Endpoints`] is what makes a call; [`http::HttpEndpoints`] really does;
-//! - [`token`] is by what an endpoint is known.
+//! - [`token`] is by what an endpoint is known;
+//! - [`Temporal`] is what speaks to a Temporal server, and `workflows` remembers what came of that.
 
 mod callbacks;
 pub mod http;
 mod ledger;
 mod letters;
 pub mod token;
+mod workflows;
 
 use std::{
     fmt,
@@ -35,8 +37,14 @@ use tokio::{sync::Semaphore, task::JoinSet};
 pub use self::{
     callbacks::{BODY_MAX_BYTES, BadBody, Response},
     ledger::Full,
+    workflows::{Temporal, TooMany, Waited},
 };
-use self::{ledger::Ledger, letters::Letters, token::Signer};
+use self::{
+    ledger::Ledger,
+    letters::Letters,
+    token::Signer,
+    workflows::{NoServer, Workflows},
+};
 use crate::{driver::Station, metrics::Metrics};
 
 /// How many calls are under way at once; the others wait for their turn. An endpoint that does not answer holds up no more
@@ -81,6 +89,9 @@ pub struct Outside {
     endpoints: Arc<dyn Endpoints>,
     reception: Option<Reception>,
     places: Arc<Semaphore>,
+    temporal: Arc<dyn Temporal>,
+    temporal_calls: Arc<Semaphore>,
+    temporal_waits: Arc<Semaphore>,
     metrics: OnceLock<Arc<Metrics>>,
     state: Mutex<State>,
 }
@@ -89,6 +100,7 @@ pub struct Outside {
 struct State {
     ledger: Ledger,
     letters: Letters,
+    workflows: Workflows,
     /// Where runs are looked after, while this process leads.
     desk: Option<Arc<dyn Station>>,
     /// They end when this is dropped.
@@ -130,6 +142,7 @@ impl Drop for OpenDesk {
         state.desk = None;
         // Whoever waits for an answer learns that somebody else has to be asked.
         state.letters.discard();
+        state.workflows.discard();
     }
 }
 
@@ -141,9 +154,19 @@ impl Outside {
             endpoints,
             reception,
             places: Arc::new(Semaphore::new(CALLS_MAX)),
+            temporal: Arc::new(NoServer),
+            temporal_calls: Arc::new(Semaphore::new(workflows::CALLS_MAX)),
+            temporal_waits: Arc::new(Semaphore::new(workflows::WAITS_MAX)),
             metrics: OnceLock::new(),
             state: Mutex::default(),
         }
+    }
+
+    /// The same with this way to a Temporal server.
+    #[must_use]
+    pub fn with_temporal(mut self, temporal: Arc<dyn Temporal>) -> Self {
+        self.temporal = temporal;
+        self
     }
 
     /// Where reports are counted from now on.
@@ -164,6 +187,10 @@ impl Outside {
         let uid = run.and_then(ResourceExt::uid).map(Uid);
         call::Outside {
             process: self.process.clone(),
+            workflow: uid
+                .as_ref()
+                .map(|uid| state.workflows.sight(uid))
+                .unwrap_or_default(),
             calls: uid.map(|uid| state.ledger.of_run(&uid)).unwrap_or_default(),
             callbacks: state.letters.read(key),
         }
@@ -182,6 +209,7 @@ impl Outside {
         let phase = run.and_then(|run| run.status.as_ref()?.phase.as_ref());
         if run.is_none() || phase.is_some_and(RunPhase::is_terminal) {
             state.ledger.over(key);
+            state.workflows.over(key);
         }
     }
 

@@ -2,18 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use jangar_api::labels::JOB_STATUS_FINALIZER;
+use jangar_api::{
+    agents::agent_run::AgentRun,
+    labels::{JOB_STATUS_FINALIZER, RUNTIME_CLEANUP_FINALIZER},
+};
 use jangar_controllers::release_jobs::{Fate, Release, leader, release_jobs};
 use jangar_engine::settings::{LeaseSettings, Namespaces};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Namespace};
 use kube::{
     Api, ResourceExt,
-    api::{ListParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{Cluster, NAMESPACE, seconds};
+use crate::{
+    driver::stage::cluster_with_kinds,
+    support::{Cluster, NAMESPACE, seconds},
+};
 
 async fn job(cluster: &Cluster, namespace: &str, name: &str, finalizers: &[&str]) {
     let pod = json!({
@@ -36,7 +42,9 @@ async fn released(cluster: &Cluster, namespaces: &Namespaces, dry_run: bool) -> 
             Fate::Gone => "gone",
             Fate::Failed(_) => "failed",
         };
-        told.push(format!("{}/{} {fate}", release.namespace, release.name));
+        let leaves = release.leaves.as_ref().map(|left| format!(": {left}"));
+        let leaves = leaves.unwrap_or_default();
+        told.push(format!("{}/{} {fate}{leaves}", release.namespace, release.name));
     };
     release_jobs(&cluster.client(), namespaces, dry_run, tell)
         .await
@@ -83,6 +91,51 @@ async fn every_job_that_is_held_is_let_go_once_and_the_finalizers_of_others_stay
         released(&cluster, &Namespaces::All, false).await,
         ["other/elsewhere released"]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_are_held_are_let_go_and_what_they_leave_is_told() {
+    let cluster = cluster_with_kinds().await;
+    let runs: Api<AgentRun> = Api::namespaced(cluster.client(), NAMESPACE);
+    let url = "https://agents.example.com/run";
+    for (name, runtime, finalizers, status) in [
+        ("free", "job", json!(["example.com/theirs"]), json!({})),
+        (
+            "outside",
+            "custom",
+            json!([RUNTIME_CLEANUP_FINALIZER]),
+            json!({ "phase": "Running", "runtimeRef": { "type": "custom", "name": url } }),
+        ),
+        (
+            "token",
+            "job",
+            json!(["example.com/theirs", RUNTIME_CLEANUP_FINALIZER]),
+            json!({ "phase": "Running", "vcs": { "tokenExpiresAt": "2026-03-01T11:00:00Z" } }),
+        ),
+    ] {
+        let run = json!({
+            "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
+            "metadata": { "name": name, "finalizers": finalizers },
+            "spec": {
+                "agentRef": { "name": "coder" }, "implementation": { "inline": { "text": "Do it." } },
+                "runtime": { "type": runtime, "config": { "endpoint": url } },
+            },
+        });
+        let run: AgentRun = serde_json::from_value(run).unwrap();
+        runs.create(&PostParams::default(), &run).await.unwrap();
+        let patch = Patch::Merge(json!({ "status": status }));
+        let params = PatchParams::default();
+        runs.patch_status(name, &params, &patch).await.unwrap();
+    }
+
+    let lines = [
+        format!("agents/outside released: {url} is not told to stop"),
+        "agents/token released: its token of a GitHub App is good until 2026-03-01T11:00:00Z".to_owned(),
+    ];
+    assert_eq!(released(&cluster, &here(), false).await, lines);
+    let left = runs.get("token").await.unwrap();
+    assert_eq!(left.finalizers(), ["example.com/theirs"]);
+    assert_eq!(released(&cluster, &here(), false).await, [] as [&str; 0]);
 }
 
 #[tokio::test(start_paused = true)]

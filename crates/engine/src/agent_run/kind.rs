@@ -13,7 +13,10 @@ use jangar_api::{
 };
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{NextStatus, Observed, Situation, Standing, artifacts, custom, jobs, stamp::Stamp, start};
+use super::{
+    NextStatus, Observed, Situation, Standing, artifacts, hold, jobs, stamp::Stamp, start, token,
+    version_control,
+};
 use crate::{
     decision::{Decision, Rejection},
     job,
@@ -80,9 +83,7 @@ impl Run for AgentRun {
         let stamp = Stamp::of(job);
         next.status.system_prompt_hash = stamp.system_prompt_hash;
         next.status.contract = stamp.contract;
-        if start::wants_version_control(situation) {
-            next.without_version_control();
-        }
+        version_control::record(next, situation.task, stamp.vcs);
     }
 
     fn take_over(
@@ -91,6 +92,18 @@ impl Run for AgentRun {
         ending: &Ending,
     ) -> Result<(), Rejection> {
         artifacts::record(next, &ending.artifacts, &situation.settings.runs)
+    }
+
+    fn attended(
+        situation: &Situation<'_>,
+        job: &Job,
+        decision: Decision<AgentRunStatus>,
+    ) -> Decision<AgentRunStatus> {
+        token::kept_fresh(situation, job, decision)
+    }
+
+    fn delivered(next: &mut NextStatus<'_>, ending: &Ending) {
+        version_control::report(next, ending);
     }
 
     fn job_ttl(&self, _: &Job, settings: &Settings) -> Option<u32> {
@@ -105,11 +118,13 @@ impl Run for AgentRun {
         run_retention(self, settings)
     }
 
-    fn hold(&self) -> Hold {
-        if parent::is_held(&self.metadata) {
+    fn hold(situation: &Situation<'_>) -> Hold {
+        let run = situation.run;
+        if parent::is_held(&run.metadata) {
             Hold::Parent
-        } else if custom::is_held(self) {
-            Hold::Ours(custom::let_go(self))
+        } else if hold::is_held(run) {
+            let last = token::last(situation).into_iter();
+            Hold::Ours(last.chain([hold::let_go(run)]).collect())
         } else {
             Hold::Nothing
         }

@@ -5,23 +5,29 @@
 //! | the run | module |
 //! |---|---|
 //! | is done by an endpoint of somebody's own | `custom`, to its end |
-//! | has no Job yet | `start`: `references`, its `admission` by the queue, and the Job of the next attempt |
+//! | is done by a workflow of a Temporal server | `temporal`, to its end |
+//! | has no Job yet | `start`: `references`, `version_control`, its `admission` by the queue, and the Job of the next attempt |
 //! | has a Job, had one, or is being stopped | [`life`](crate::life), which it has in common with ToolRuns |
 //!
 //! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time. `steps` says whether steps
-//! make sense and what they get from each other. `kind` is what AgentRuns have of their own in all that they have in common.
+//! make sense and what they get from each other. `hold` keeps a run that has something outside, and `kind` is what AgentRuns have
+//! of their own in all that they have in common.
 
 mod admission;
 mod artifacts;
 mod custom;
+mod hold;
 mod kind;
 mod references;
 mod spec_hash;
 mod stamp;
 mod start;
 mod steps;
+mod temporal;
 #[cfg(test)]
 mod tests;
+mod token;
+mod version_control;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,22 +41,28 @@ use jangar_api::{
         agent_run::{AgentRun, AgentRunStatus},
         implementation_spec::ImplementationSpec,
         memory::Memory,
+        version_control_provider::VersionControlProvider,
     },
     phase::RunPhase,
 };
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
-pub use self::{custom::receipt, spec_hash::spec_hash};
+pub use self::{
+    custom::receipt,
+    spec_hash::spec_hash,
+    version_control::{providers_needed, wanted_branches},
+};
 pub use crate::life::Standing;
 use crate::{
     custom::call::Outside,
-    decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, Uid},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, TokenSight, Uid},
     last_sight::LastSight,
     life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, task},
     parent,
     queue::Answer,
     settings::Settings,
+    vcs::WantedBranch,
 };
 
 /// An AgentRun that is there, and all that a decision about it depends on.
@@ -84,6 +96,10 @@ pub struct Observed {
     pub admission: Option<Answer>,
     /// What is known of the endpoint of the run, if it has one.
     pub outside: Outside,
+    /// Other runs that have not ended, by the branch that they work on and that this one would take.
+    pub branch_rivals: BTreeMap<WantedBranch, String>,
+    /// What became of the tokens that the plans before asked for, by the name of their Secret.
+    pub tokens: BTreeMap<String, TokenSight>,
 }
 
 /// The objects that a run refers to, directly or through another one. One that nothing refers to is `None`.
@@ -96,6 +112,9 @@ pub struct References {
     pub implementations: BTreeMap<String, Sight<ImplementationSpec>>,
     /// The one that the run names, else its Agent, else the default of the namespace; `None` if there is none of these.
     pub memory: Option<Sight<Memory>>,
+    /// Those that the run and its steps come to, by name, and the one that its status names. Which one a step comes to follows
+    /// from the run, its implementation and its Agent, as far as they are known.
+    pub vcs: BTreeMap<String, Sight<VersionControlProvider>>,
 }
 
 /// What to do about a run.
@@ -103,7 +122,10 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     // Finer than anybody needs, and shorter to read.
     let now = now.round(Unit::Millisecond).unwrap_or(now);
     let leftovers = match leftovers::clean_up(&AgentRun::seen(observed), settings, now) {
-        Ok(plan) => plan,
+        Ok(mut plan) => {
+            token::revoked_with_jobs(observed, &mut plan);
+            plan
+        }
         Err(question) => return Decision::look(question),
     };
     let Some(run) = &observed.run else {
@@ -111,7 +133,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
     let has_parent = parent::is_held(&run.metadata);
-    if deleting && !custom::is_held(run) && !has_parent {
+    if deleting && !hold::is_held(run) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }
@@ -119,19 +141,29 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
     let over = status.phase.as_ref().is_some_and(RunPhase::is_terminal);
+    let outside = custom::applies(&situation) || temporal::applies(&situation);
     let decision = if deleting && has_parent && over {
         // Its parent lets it go.
         Decision::Act(Plan::nothing())
-    } else if deleting && has_parent && !custom::applies(&situation) {
+    } else if deleting && has_parent && !outside {
         leftovers::farewell(&situation)
     } else if deleting && !has_parent {
-        custom::farewell(&situation)
+        farewell(&situation)
     } else if over {
         finished::plan(&situation)
     } else if custom::applies(&situation) {
         custom::plan(&situation)
+    } else if temporal::applies(&situation) {
+        temporal::plan(&situation)
     } else {
         situation.decide()
+    };
+    let decision = match decision {
+        Decision::Act(mut plan) => {
+            token::revoked_with_jobs(observed, &mut plan);
+            Decision::Act(plan)
+        }
+        look @ Decision::Look(_) => look,
     };
     life::after_leftovers(decision, leftovers)
 }
@@ -154,5 +186,26 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     if custom::applies(&situation) {
         return custom::standing(&situation);
     }
+    if temporal::applies(&situation) {
+        return temporal::standing(&situation);
+    }
     situation.standing()
+}
+
+/// The runtime of a run. What it was accepted as counts, not what somebody made of its spec since.
+fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
+    let accepted = situation.status.runtime_ref.as_ref();
+    let accepted = accepted.and_then(|accepted| accepted.0.get("type")?.as_str());
+    accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
+}
+
+/// The run was deleted, and may still have something outside.
+fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    if custom::applies(situation) {
+        custom::farewell(situation)
+    } else if temporal::applies(situation) {
+        temporal::farewell(situation)
+    } else {
+        token::farewell(situation)
+    }
 }

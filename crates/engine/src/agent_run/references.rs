@@ -12,11 +12,12 @@ use super::{
     Situation,
     task::{Description, Task},
 };
+pub(super) use crate::life::start::Lacking;
 use crate::{
     decision::{KeyHolder, Keys, Question, Rejection, Sight},
     implementation_spec,
     job::{self, PromptSource},
-    life::start::{Lacking, NotFound, found},
+    life::start::{NotFound, found},
     settings::NatsAuth,
     waiting::Remedy,
 };

@@ -4,6 +4,8 @@ use jangar_api::{agents::agent_run_status::ContractStatus, labels};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
+use crate::vcs::VcsStamp;
+
 /// What was known when the Job was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -11,6 +13,8 @@ pub(super) struct Stamp {
     pub attempts_allowed: u32,
     pub system_prompt_hash: Option<String>,
     pub contract: Option<ContractStatus>,
+    /// What was decided about version control; absent if nobody asked for it.
+    pub vcs: Option<VcsStamp>,
 }
 
 impl Stamp {
@@ -24,6 +28,9 @@ impl Stamp {
         if let Some(Ok(contract)) = self.contract.as_ref().map(serde_json::to_string) {
             annotations.insert(labels::CONTRACT.to_owned(), contract);
         }
+        if let Some(Ok(vcs)) = self.vcs.as_ref().map(serde_json::to_string) {
+            annotations.insert(labels::VERSION_CONTROL.to_owned(), vcs);
+        }
     }
 
     /// Reads it from a Job. What is missing or makes no sense is what a plain run has.
@@ -35,6 +42,7 @@ impl Stamp {
                 .unwrap_or(1),
             system_prompt_hash: annotation(labels::SYSTEM_PROMPT_HASH).cloned(),
             contract: annotation(labels::CONTRACT).and_then(|text| serde_json::from_str(text).ok()),
+            vcs: annotation(labels::VERSION_CONTROL).and_then(|text| serde_json::from_str(text).ok()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jangar_api::{
-    agents::agent_run::{AgentRun, AgentRunStatus, RuntimeType, VcsMode},
+    agents::agent_run::{AgentRun, AgentRunStatus, RuntimeType},
     labels,
     reason::Reason,
 };
@@ -11,26 +11,35 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{
-    References, Situation, Standing,
+    Situation, Standing,
     admission::{self, Admission},
     references::{self, Resolved, Unresolved},
     spec_hash,
     stamp::Stamp,
     steps::{self, Earlier},
-    task::{self, Description, Task},
+    task::{self, Task},
+    token, version_control,
 };
-pub(super) use crate::life::start::{fail, reject};
+pub(super) use crate::life::start::{fail, reject, waiting_since};
 use crate::{
-    decision::{Decision, Effect, NewJob, Plan, Question, Rejection, Sight},
-    job::{self, JobRequest, Place, StepOfRun},
+    decision::{Decision, Effect, NewJob, NewToken, Plan, Question, Rejection, TokenSight},
+    job::{self, BuiltJob, JobRequest, Place, StepOfRun},
     life::start::{Held, held_up, lacking, waits},
     queue,
+    vcs::{Resolution, TokenStamp, VcsStamp},
+    waiting::Waiting,
 };
 
 /// What can be done about a run that has not started.
 pub(super) enum Next {
     Unsure(Question),
     Waits(Held),
+    /// It has everything else, and waits for its turn.
+    Queues {
+        waiting: Box<Waiting>,
+        /// Why it will start without version control, if it will. That is recorded, so that it waits for it only once.
+        without: Option<Rejection>,
+    },
     /// It can never start as it was written.
     Wrong(Rejection),
     /// It cannot go on, because an earlier step did not report what this one needs.
@@ -54,6 +63,7 @@ pub(super) fn carry_on(situation: &Situation<'_>, next: Next) -> Decision<AgentR
     match next {
         Next::Unsure(question) => Decision::look(question),
         Next::Waits(held) => waits(situation, &held),
+        Next::Queues { waiting, without } => queues(situation, &waiting, without.as_ref()),
         Next::Wrong(rejection) => reject(situation, &rejection),
         Next::Fails(why) => fail(situation, &why),
         Next::Duplicate(of) => admission::duplicate(situation, &of),
@@ -73,7 +83,7 @@ impl From<Next> for Standing {
     fn from(next: Next) -> Self {
         match next {
             Next::Unsure(question) => Self::Unsure(BTreeSet::from([question])),
-            Next::Waits(Held { waiting, .. }) => Self::Waits(waiting),
+            Next::Waits(Held { waiting, .. }) | Next::Queues { waiting, .. } => Self::Waits(waiting),
             Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Self::Goes,
         }
     }
@@ -87,12 +97,36 @@ fn next(situation: &Situation<'_>) -> Next {
     }
     match first_effects(situation) {
         Err(unresolved) => lacks(situation, unresolved),
+        Ok(effects) if lacks_token(situation, &effects) => Next::Starts(effects),
         // The queue comes last: nobody has a slot who could not use it.
         Ok(effects) => match slot(situation, Some(situation.job_name())) {
+            Some(Next::Waits(Held { waiting, .. })) => Next::Queues {
+                waiting,
+                without: skipped(situation.task, &effects),
+            },
             Some(next) => next,
             None => Next::Starts(effects),
         },
     }
+}
+
+/// Whether the run waits for a token that could not be had. That is tried before the queue is asked: a turn that it could not
+/// use would be in vain, and the wait for one would hide how long it has waited for the token.
+fn lacks_token(situation: &Situation<'_>, effects: &[Effect]) -> bool {
+    let mints = effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::MintToken(_)));
+    mints && waiting_since(situation, &Reason::VcsAuthUnavailable).is_some()
+}
+
+/// Why the Job that is about to be made has no version control, if it has none that was asked for.
+fn skipped(task: Task<'_>, effects: &[Effect]) -> Option<Rejection> {
+    effects.iter().find_map(|effect| {
+        let Effect::CreateJob(new) = effect else {
+            return None;
+        };
+        version_control::skipped(task, &Stamp::of(&new.job).vcs?)
+    })
 }
 
 pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
@@ -118,6 +152,23 @@ pub(super) fn slot(situation: &Situation<'_>, job: Option<String>) -> Option<Nex
         Admission::Duplicate(of) => Some(Next::Duplicate(of)),
         Admission::Granted => None,
     }
+}
+
+/// Says that the run waits for its turn.
+fn queues(
+    situation: &Situation<'_>,
+    waiting: &Waiting,
+    without: Option<&Rejection>,
+) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    if without.is_some() {
+        next.version_control_skipped(without);
+    }
+    next.waits(waiting);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        ..Plan::nothing()
+    })
 }
 
 /// The Job and what it needs, once all that the run refers to is there and allows it.
@@ -146,7 +197,6 @@ fn effects_of(
     let made = || {
         let parameters = steps::parameters(task, situation.run, earlier).map_err(Unresolved::NotReported)?;
         let resolved = references::resolve(situation, task)?;
-        version_control(situation).map_err(Unresolved::Wrong)?;
         let run = task.run(situation.run, parameters);
         build(situation, task, &run, &resolved, earlier)
     };
@@ -167,54 +217,19 @@ fn acceptable(situation: &Situation<'_>, later: &[Task<'_>]) -> Result<(), Unres
                     .map_err(|why| Unresolved::Wrong(why).of(*task))
             })
         }
-        // One of the runtime `custom` that was accepted as something else is given up before it comes here.
+        // One of the runtimes `temporal` and `custom` that was accepted as something else is given up before it comes here.
         other @ (RuntimeType::Temporal | RuntimeType::Custom | RuntimeType::Other(_)) => {
             Err(Unresolved::Wrong(Rejection::new(
                 Reason::UnsupportedRuntime,
                 format!(
-                    "spec.runtime.type is {other}, which this version does not execute: use job, workflow or custom"
+                    "spec.runtime.type is {other}, which this version does not execute: use job, workflow, temporal or custom"
                 ),
             )))
         }
     }
 }
 
-/// Version control is not executed yet. A run that insists on it must not go on without.
-pub(super) fn version_control(situation: &Situation<'_>) -> Result<(), Rejection> {
-    let policy = situation.run.spec.vcs_policy.clone().unwrap_or_default();
-    let required = policy.required == Some(true) && policy.mode != Some(VcsMode::None);
-    if required && wants_version_control(situation) {
-        return Err(Rejection::new(
-            Reason::VcsUnavailable,
-            "spec.vcsPolicy.required is true, and this version has no version control: set it to false, or let the agent \
-             clone the repository itself",
-        ));
-    }
-    Ok(())
-}
-
-/// Whether the run, its implementation or its Agent names a VersionControlProvider, as far as they are known.
-pub(super) fn wants_version_control(situation: &Situation<'_>) -> bool {
-    let spec = &situation.run.spec;
-    let References {
-        agent,
-        implementations,
-        ..
-    } = &situation.observed.references;
-    let work = match situation.task.description(situation.run) {
-        Description::Inline(implementation, _) => Some(&implementation.inline),
-        Description::Reference(reference, _) => implementations
-            .get(reference.name.trim())
-            .and_then(Sight::seen)
-            .map(|object| &object.spec),
-        Description::Nowhere => None,
-    };
-    spec.vcs_ref.is_some()
-        || work.is_some_and(|work| work.vcs_ref.is_some())
-        || agent.seen().is_some_and(|agent| agent.spec.vcs_ref.is_some())
-}
-
-/// Makes the Job of a task. `run` is the run as the task sees it.
+/// Makes the Job of a task, or the token that it needs first. `run` is the run as the task sees it.
 fn build(
     situation: &Situation<'_>,
     task: Task<'_>,
@@ -224,7 +239,7 @@ fn build(
 ) -> Result<Vec<Effect>, Unresolved> {
     let spec_hash = spec_hash(&situation.run.spec);
     let nothing = Value::Object(serde_json::Map::new());
-    let earlier = match earlier {
+    let reports = match earlier {
         Earlier::NotRun => &nothing,
         Earlier::Ran(reports) => reports,
     };
@@ -236,7 +251,7 @@ fn build(
         },
         step: task.step().map(|step| StepOfRun {
             name: task::name(step.spec),
-            earlier,
+            earlier: reports,
             timeout_seconds: step.spec.timeout_seconds.map(task::not_negative),
         }),
         agent: resolved.agent,
@@ -245,26 +260,33 @@ fn build(
         implementation_ref: resolved.implementation_ref,
         memory: resolved.memory,
         nats_auth: references::nats_auth(situation, resolved.agent)?,
+        vcs: None,
         spec_hash: &spec_hash,
         admitted_at: admission::admitted_at(situation),
     };
+    let vcs = match version_control::resolve(situation, task, run, resolved, earlier) {
+        Ok(vcs) => vcs,
+        Err(unclear) => {
+            // What is wrong with the rest of the run is said first: no repository would help it.
+            job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
+            return Err(unclear);
+        }
+    };
+    let request = JobRequest {
+        vcs: match &vcs {
+            Resolution::Ready(vcs) => Some(vcs),
+            Resolution::Unasked | Resolution::Skipped(_) => None,
+        },
+        ..request
+    };
     let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
-    let attempts_allowed = match task.attempts() {
-        Some(attempts) => attempts,
-        None => job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
-            .map_err(Unresolved::Wrong)?,
-    };
-    let system_prompt_hash = match &built.system_prompt_source {
-        Some(source) => references::prompt_hash(situation, source)?,
-        None => built.system_prompt_hash,
-    };
-    let stamp = Stamp {
-        attempts_allowed,
-        system_prompt_hash,
-        contract: built.contract,
-    };
-    stamp.put_on(&mut built.job);
-    if let Some(repository) = queue::repository_of(situation.run) {
+    let stamp = stamp(situation, task, resolved, &built, &vcs)?;
+    match with_token(situation, request.place, stamp, &vcs) {
+        // All else is well, so that a token is made for something.
+        Err(new) => return Ok(vec![token::made(situation, new)]),
+        Ok(stamp) => stamp.put_on(&mut built.job),
+    }
+    if let Some(repository) = repository(situation, &vcs) {
         let annotations = built.job.annotations_mut();
         annotations.insert(labels::REPOSITORY.to_owned(), repository);
     }
@@ -276,4 +298,66 @@ fn build(
         pod_fields: built.pod_fields,
     }));
     Ok(files.into_iter().chain([job]).collect())
+}
+
+/// What the Job carries for the status of the run.
+fn stamp(
+    situation: &Situation<'_>,
+    task: Task<'_>,
+    resolved: &Resolved<'_>,
+    built: &BuiltJob,
+    vcs: &Resolution,
+) -> Result<Stamp, Unresolved> {
+    let attempts_allowed = match task.attempts() {
+        Some(attempts) => attempts,
+        None => job::attempts_allowed(situation.run, Some(resolved.agent), situation.settings)
+            .map_err(Unresolved::Wrong)?,
+    };
+    let system_prompt_hash = match &built.system_prompt_source {
+        Some(source) => references::prompt_hash(situation, source)?,
+        None => built.system_prompt_hash.clone(),
+    };
+    Ok(Stamp {
+        attempts_allowed,
+        system_prompt_hash,
+        contract: built.contract.clone(),
+        vcs: VcsStamp::of(vcs),
+    })
+}
+
+/// The stamp of a Job with the token it needs. The error is the token that has to be made first.
+fn with_token(
+    situation: &Situation<'_>,
+    place: Place,
+    stamp: Stamp,
+    vcs: &Resolution,
+) -> Result<Stamp, Box<NewToken>> {
+    let Resolution::Ready(ready) = vcs else {
+        return Ok(stamp);
+    };
+    let Some(new) = token::wanted(situation, place, ready) else {
+        return Ok(stamp);
+    };
+    let secret = new.secret.name_any();
+    let Some(TokenSight::Ready { expires_at }) = situation.observed.tokens.get(&secret) else {
+        return Err(Box::new(new));
+    };
+    let token = TokenStamp {
+        secret,
+        repository: new.repository,
+        writes: new.writes,
+        expires_at: *expires_at,
+    };
+    Ok(Stamp {
+        vcs: stamp.vcs.map(|vcs| vcs.with_token(token)),
+        ..stamp
+    })
+}
+
+/// The repository whose slot the Job takes: the one that it works on, else the one of the run.
+fn repository(situation: &Situation<'_>, vcs: &Resolution) -> Option<String> {
+    match vcs {
+        Resolution::Ready(ready) => Some(ready.repository.to_lowercase()),
+        Resolution::Unasked | Resolution::Skipped(_) => queue::repository_of(situation.run),
+    }
 }

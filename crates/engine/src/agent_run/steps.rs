@@ -165,6 +165,13 @@ pub(super) fn reported(task: Task<'_>, status: &AgentRunStatus) -> Value {
     Value::Object(reports.collect())
 }
 
+/// Whether a task gets values from elsewhere that are known only when it starts.
+pub(super) fn awaits_reports(task: Task<'_>) -> bool {
+    let refers = |template: &String| template::paths(template).is_ok_and(|paths| !paths.is_empty());
+    task.step()
+        .is_some_and(|step| step.spec.parameters.values().any(refers))
+}
+
 /// The values of a task: those of the run, and over them those of the step. The error is that an earlier step did not report
 /// what this one needs.
 pub(super) fn parameters(

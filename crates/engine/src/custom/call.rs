@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{callback::Callback, endpoint::Endpoint};
-use crate::decision::{Key, Uid};
+use crate::{
+    decision::{Key, Uid},
+    temporal::call::Sight,
+};
 
 /// What an endpoint is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -97,4 +100,6 @@ pub struct Outside {
     pub calls: BTreeMap<CallId, CallState>,
     /// What the endpoint reported and is not recorded yet, in the order of its coming.
     pub callbacks: Vec<Callback>,
+    /// What is known of the workflow, for a run that one of a Temporal server does.
+    pub workflow: Sight,
 }

@@ -12,7 +12,7 @@ use jangar_api::{
 use serde::Serialize;
 
 use super::policy::present;
-use crate::decision::Rejection;
+use crate::{decision::Rejection, vcs::VersionControl};
 
 /// Other names for what a run knows, by the name they fill. The first that has a value fills it, unless it has one.
 const ALIASES: &[(&str, &[&str])] = &[
@@ -28,7 +28,7 @@ const ALIASES: &[(&str, &[&str])] = &[
 
 /// What a run knows about its work.
 #[derive(Debug)]
-pub(super) struct Metadata<'a> {
+pub(crate) struct Metadata<'a> {
     map: BTreeMap<String, String>,
     implementation: &'a ImplementationSpecSpec,
 }
@@ -36,7 +36,7 @@ pub(super) struct Metadata<'a> {
 /// The part of what a run knows that stands at the top of `run.json`, where agents look for it first.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Payload<'a> {
+pub(crate) struct Payload<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +59,19 @@ pub(super) struct Payload<'a> {
     metadata: Option<WholeMap<'a>>,
 }
 
+impl<'a> Payload<'a> {
+    /// The same, with the branches that the run came to where it named none itself.
+    pub(super) fn with_branches(self, vcs: Option<&'a VersionControl>) -> Self {
+        let Some(vcs) = vcs else { return self };
+        Self {
+            base: self.base.or(vcs.base.as_deref()),
+            // A suffix may have been added to the one that the run named.
+            head: vcs.head.as_deref().or(self.head),
+            ..self
+        }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct WholeMap<'a> {
     map: &'a BTreeMap<String, String>,
@@ -66,7 +79,7 @@ struct WholeMap<'a> {
 
 impl<'a> Metadata<'a> {
     /// Puts together what the run says in its parameters and what its implementation says.
-    pub(super) fn new(
+    pub(crate) fn new(
         parameters: &BTreeMap<String, String>,
         implementation: &'a ImplementationSpecSpec,
     ) -> Self {
@@ -104,7 +117,7 @@ impl<'a> Metadata<'a> {
 
     /// What is known under a name. The text of the implementation can be large and is in `run.json` already, so where it
     /// stands in for something it is not copied into the map.
-    fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let text = present(&self.implementation.text);
         let of_implementation = match key {
             "issueBody" => text,
@@ -114,7 +127,12 @@ impl<'a> Metadata<'a> {
         self.map.get(key).map(String::as_str).or(of_implementation)
     }
 
-    pub(super) fn payload(&self) -> Payload<'_> {
+    /// What is known by name, without the text of the implementation.
+    pub(crate) const fn map(&self) -> &BTreeMap<String, String> {
+        &self.map
+    }
+
+    pub(crate) fn payload(&self) -> Payload<'_> {
         Payload {
             prompt: self.get("prompt"),
             repository: self.get("repository"),

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     decision::Rejection,
     template::{self, TemplateError},
+    vcs::{VcsDocument, VersionControl},
 };
 
 /// How long an agent that is told to stop may take. The rest of the pod's grace is for writing the outcome.
@@ -46,6 +47,8 @@ struct RunDocument<'a> {
     parameters: &'a BTreeMap<String, String>,
     memory: Option<MemoryOfRun<'a>>,
     artifacts: &'a [ArtifactRef],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vcs: Option<VcsDocument<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system_prompt: Option<&'a str>,
     #[serde(flatten)]
@@ -135,8 +138,9 @@ pub(super) fn run_document(
         parameters: &request.run.spec.parameters,
         memory: request.memory.map(memory_of_run),
         artifacts: &request.provider.spec.output_artifacts,
+        vcs: request.vcs.map(VersionControl::document),
         system_prompt: prompt.text(),
-        payload: metadata.payload(),
+        payload: metadata.payload().with_branches(request.vcs),
     })
 }
 
@@ -185,7 +189,7 @@ pub(super) fn runner_document(
     })
 }
 
-/// What the provider's templates can refer to. `vcs` is not there yet, so a reference to it becomes nothing.
+/// What the provider's templates can refer to. Without version control a reference to `vcs` becomes nothing.
 pub(super) fn template_context(request: &JobRequest<'_>, run: Identity<'_>) -> Value {
     let agent = &request.agent.spec;
     let env: BTreeMap<&str, &str> = agent
@@ -199,6 +203,7 @@ pub(super) fn template_context(request: &JobRequest<'_>, run: Identity<'_>) -> V
         "implementation": request.implementation,
         "parameters": request.run.spec.parameters,
         "memory": request.memory,
+        "vcs": request.vcs.map(VersionControl::document),
     });
     if let Some(step) = &request.step {
         context["step"] = json!(identity_of(step, request));

@@ -20,11 +20,14 @@ use crate::{
     decision::Rejection,
     settings::AuthSecret,
     template::{self, Piece},
+    vcs,
 };
 
 const HOME: &str = "HOME";
 /// The runner sets it for the agent, whatever the container says.
 const OUTCOME_PATH: &str = "AGENT_OUTCOME_PATH";
+/// What these variables say decides what the runner pushes, and where: nobody else can set them.
+const RESERVED_PREFIX: &str = "VCS_";
 
 /// The variables of the container, and whether one of them is a `HOME` of ours, which then has to be there.
 #[derive(Debug)]
@@ -59,8 +62,10 @@ impl Environment {
             SystemPrompt::None | SystemPrompt::Inline(_) => None,
         };
         let named_provider = ("AGENT_PROVIDER", provider);
+        let repository = request.vcs.map(vcs::variables).unwrap_or_default();
         let ours = before.iter().chain([&named_provider]).chain(&mounted_prompt);
         let ours = ours.map(|(name, _)| *name);
+        let ours = ours.chain(repository.iter().map(|variable| variable.name.as_str()));
         let reserved: BTreeSet<&str> = ours.chain([OUTCOME_PATH]).collect();
 
         let mut chosen = of_agent(request);
@@ -77,6 +82,7 @@ impl Environment {
                 .chain(home)
                 .chain(chosen)
                 .chain([literal(&named_provider)])
+                .chain(repository)
                 .chain(nats)
                 .chain(mounted_prompt.as_ref().map(literal))
                 .collect(),
@@ -163,7 +169,12 @@ fn last_of_each(variables: Vec<EnvVar>, reserved: &BTreeSet<&str>) -> Vec<EnvVar
     let mut kept: Vec<EnvVar> = variables
         .into_iter()
         .rev()
-        .filter(|variable| !reserved.contains(variable.name.as_str()) && seen.insert(variable.name.clone()))
+        .filter(|variable| {
+            let name = variable.name.as_str();
+            !reserved.contains(name)
+                && !name.starts_with(RESERVED_PREFIX)
+                && seen.insert(variable.name.clone())
+        })
         .collect();
     kept.reverse();
     kept

@@ -20,7 +20,7 @@
 //! | `pod` | the pod itself |
 //! | `tool` | the Job of a ToolRun, which needs less |
 //!
-//! Version control is not part of it yet: neither the documents nor the environment speak of a repository's credentials.
+//! What the pod is told about its repository comes from [`vcs`](crate::vcs).
 
 mod config;
 mod contract;
@@ -42,8 +42,12 @@ use std::collections::BTreeMap;
 
 use jangar_api::{
     agents::{
-        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun, agent_run_status::ContractStatus,
-        implementation_spec::ImplementationSpecSpec, memory::Memory,
+        agent::Agent,
+        agent_provider::AgentProvider,
+        agent_run::{AgentRun, RuntimeType},
+        agent_run_status::ContractStatus,
+        implementation_spec::ImplementationSpecSpec,
+        memory::Memory,
     },
     labels,
     names::{DnsLabel, label_value},
@@ -65,7 +69,6 @@ use serde_json::Value;
 
 use self::{
     config::RuntimeConfig,
-    contract::Metadata,
     env::Environment,
     files::{File, Store},
     pod::Parts,
@@ -79,9 +82,14 @@ pub use self::{
     prompt::PromptSource,
     tool::{CONTAINER as TOOL_CONTAINER, ToolJobRequest, build as build_tool, check_tool, tool_attempts},
 };
+pub(crate) use self::{
+    contract::Metadata,
+    policy::{matches as matches_pattern, secret_allowed, secret_blocked},
+};
 use crate::{
     decision::{PodFields, Rejection},
     settings::{NatsAuth, Settings},
+    vcs::VersionControl,
 };
 
 /// The most bytes of a whole Job. etcd takes 1.5 MiB, the API server adds to what it is given, and what is too large for
@@ -123,6 +131,8 @@ pub struct JobRequest<'a> {
     pub memory: Option<&'a Memory>,
     /// The user and password for NATS, where the run may have them and they are there.
     pub nats_auth: Option<&'a NatsAuth>,
+    /// The repository that the run works on, where it has one.
+    pub vcs: Option<&'a VersionControl>,
     /// Hash of the run's spec, by which a Job is recognised as this run's own.
     pub spec_hash: &'a str,
     /// When the run was let in; stamped on the Job.
@@ -177,11 +187,19 @@ pub fn name(run: &str, place: Place) -> DnsLabel {
 
 /// The name of the ConfigMap of an attempt, if it has one.
 fn config_map_name(run: &str, place: Place) -> DnsLabel {
-    let suffix = match place {
-        Place { step: 0, attempt } => of_attempt("spec", attempt),
-        Place { step, attempt } => format!("spec-step-{step}-attempt-{attempt}"),
-    };
-    DnsLabel::join(run, &suffix)
+    DnsLabel::join(run, &of_place("spec", place))
+}
+
+/// The name of the Secret with the token of an attempt, if it has one.
+pub(crate) fn token_name(run: &str, place: Place) -> DnsLabel {
+    DnsLabel::join(run, &of_place("vcs-token", place))
+}
+
+fn of_place(suffix: &str, place: Place) -> String {
+    match place {
+        Place { step: 0, attempt } => of_attempt(suffix, attempt),
+        Place { step, attempt } => format!("{suffix}-step-{step}-attempt-{attempt}"),
+    }
 }
 
 fn of_attempt(suffix: &str, attempt: u32) -> String {
@@ -231,9 +249,40 @@ fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, Runtime
 
 /// Says what its Agent does not allow a run, before the rest of what it refers to is known.
 pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result<(), Rejection> {
+    if matches!(
+        run.spec.runtime.type_,
+        RuntimeType::Temporal | RuntimeType::Custom
+    ) {
+        // Without a pod there is neither an image nor a service account.
+        return policy::secrets_allowed(run, agent, &RuntimeConfig::of_run(run)?);
+    }
     let (_, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
     policy::service_account(run, agent, &config, &settings.runner).map(|_| ())
+}
+
+/// `run.json` as a value: what a run is told that has no pod to find it in.
+pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
+    let (run, agent) = (request.run, request.agent);
+    let metadata = Metadata::new(&run.spec.parameters, request.implementation);
+    let prompt = SystemPrompt::of(run, agent)?;
+    if let Some(source) = prompt.source() {
+        return Err(Rejection::new(
+            Reason::InvalidSystemPromptRef,
+            format!(
+                "spec.systemPromptRef of the run or its Agent names {}, and a run of the runtime {} has no pod that could read \
+                 it: use spec.systemPrompt",
+                source.holder, run.spec.runtime.type_
+            ),
+        ));
+    }
+    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
+    serde_json::from_str(&text).map_err(|error| {
+        Rejection::new(
+            Reason::SubmitFailed,
+            format!("run.json cannot be read again: {error}"),
+        )
+    })
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.
@@ -267,6 +316,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
         service_account,
         config: &config,
         prompt,
+        vcs: request.vcs,
         environment: Environment::of(request, &context, prompt, auth)?,
         auth,
         files,
@@ -345,18 +395,19 @@ fn object_metadata(request: &JobRequest<'_>, run: Identity<'_>, name: DnsLabel) 
         namespace: Some(run.namespace.to_owned()),
         labels: Some(object_labels(request, run)),
         annotations: Some(annotations.map(|(key, value)| (key.to_owned(), value)).into()),
-        owner_references: Some(vec![owned_by::<AgentRun>(run)]),
+        owner_references: Some(vec![owned_by(request.run)]),
         ..Default::default()
     }
 }
 
 /// What an object says that belongs to a run.
-fn owned_by<R: Resource<DynamicType = ()>>(run: Identity<'_>) -> OwnerReference {
+pub(crate) fn owned_by<R: Resource<DynamicType = ()>>(run: &R) -> OwnerReference {
+    let metadata = run.meta();
     OwnerReference {
         api_version: R::api_version(&()).into_owned(),
         kind: R::kind(&()).into_owned(),
-        name: run.name.to_owned(),
-        uid: run.uid.to_owned(),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),
     }

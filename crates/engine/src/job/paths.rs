@@ -32,6 +32,9 @@ pub(super) struct VolumeNames {
     pub(super) system_prompt: String,
     pub(super) auth_home: String,
     pub(super) auth_secret: String,
+    pub(super) vcs_ssh: String,
+    pub(super) vcs_known_hosts: String,
+    pub(super) vcs_token: String,
 }
 
 impl VolumeNames {
@@ -45,6 +48,9 @@ impl VolumeNames {
             system_prompt: name("system-prompt"),
             auth_home: name("auth-home"),
             auth_secret: name("auth-secret"),
+            vcs_ssh: name("vcs-ssh"),
+            vcs_known_hosts: name("vcs-known-hosts"),
+            vcs_token: name("vcs-token"),
         }
     }
 }

@@ -26,8 +26,9 @@ use super::{
     volumes::{self, Below, Layout},
 };
 use crate::{
-    decision::{PodFields, Rejection},
+    decision::{KeyHolder, PodFields, Rejection},
     settings::{AuthSecret, Install, RunnerSettings},
+    vcs::{self, Credentials, VersionControl},
 };
 
 /// Name of the container that runs the agent.
@@ -46,6 +47,7 @@ pub(super) struct Parts<'a> {
     pub(super) service_account: Option<String>,
     pub(super) config: &'a RuntimeConfig,
     pub(super) prompt: SystemPrompt<'a>,
+    pub(super) vcs: Option<&'a VersionControl>,
     pub(super) environment: Environment,
     pub(super) auth: Option<&'a AuthSecret>,
     pub(super) files: Vec<File>,
@@ -138,6 +140,9 @@ fn layout(
         layout.volume(volume);
         layout.mount(mount, Below::Nothing, "the system prompt", "")?;
     }
+    if let Some(vcs) = parts.vcs {
+        credential_files(&mut layout, names, vcs)?;
+    }
     layout.volume(parts.store.volume(&names.files, parts.config_map, &parts.files));
     for file in &parts.files {
         let mount = volumes::file_mount(&names.files, &file.item, &file.path);
@@ -150,6 +155,52 @@ fn layout(
     }
     layout.workload(own)?;
     Ok(layout)
+}
+
+/// The files with which the run shows its forge who it is: an SSH key and the hosts it is for, or a token that is renewed.
+fn credential_files(layout: &mut Layout, names: &VolumeNames, vcs: &VersionControl) -> Result<(), Rejection> {
+    let secret = |name: &str| KeyHolder::Secret(name.to_owned());
+    let places = match (&vcs.auth.credentials, &vcs.token_secret) {
+        (Credentials::Ssh { key, known_hosts }, _) => {
+            let key = (
+                &names.vcs_ssh,
+                vcs::SSH_DIRECTORY,
+                key.holder.clone(),
+                key.key.clone(),
+                key.field,
+            );
+            let hosts = known_hosts.as_ref().map(|hosts| {
+                let directory = vcs::KNOWN_HOSTS_DIRECTORY;
+                (
+                    &names.vcs_known_hosts,
+                    directory,
+                    hosts.holder.clone(),
+                    hosts.key.clone(),
+                    hosts.field,
+                )
+            });
+            [Some(key), hosts]
+        }
+        (Credentials::App(app), Some(name)) => {
+            let key = vcs::TOKEN_KEY.to_owned();
+            let token = (
+                &names.vcs_token,
+                vcs::TOKEN_DIRECTORY,
+                secret(name),
+                key,
+                app.private_key.field,
+            );
+            [Some(token), None]
+        }
+        (Credentials::App(_) | Credentials::Token(_) | Credentials::None, _) => [None, None],
+    };
+    for (volume, directory, holder, key, field) in places.into_iter().flatten() {
+        layout.volume(volumes::one_value(volume, &holder, &key));
+        let mut mount = volumes::mount(volume, directory);
+        mount.read_only = Some(true);
+        layout.mount(mount, Below::Nothing, "a credential of the run", field)?;
+    }
+    Ok(())
 }
 
 /// The container that copies agent-runner into the pod. It has the resources of the main one: they do not run at the same

@@ -251,6 +251,33 @@ pub(super) fn for_pulling(config: &RuntimeConfig) -> impl Iterator<Item = Secret
     })
 }
 
+/// Whether the agent allows a Secret that the run comes to use; `field` is what names it.
+pub(crate) fn secret_allowed(
+    run: &AgentRun,
+    agent: &Agent,
+    field: &str,
+    name: &str,
+) -> Result<(), Rejection> {
+    let used = SecretUse {
+        field: field.to_owned(),
+        name,
+    };
+    check_allowed(run, agent, &used)
+}
+
+/// Whether a Secret is kept from all runs; `field` is what names it.
+pub(crate) fn secret_blocked(field: &str, name: &str, policy: &PolicySettings) -> Result<(), Rejection> {
+    if !policy.blocked_secrets.contains(name) {
+        return Ok(());
+    }
+    Err(Rejection::new(
+        Reason::SecretBlocked,
+        format!(
+            "{field} is {name:?}, which no run may use (JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS): use another Secret"
+        ),
+    ))
+}
+
 /// The service account of the pod, if one was chosen and the agent allows it.
 pub(super) fn service_account(
     run: &AgentRun,
@@ -292,19 +319,6 @@ pub(super) fn secrets_blocked(
         None => Ok(()),
         Some(used) => secret_blocked(&used.field, used.name, &settings.policy),
     }
-}
-
-/// Whether a Secret is kept from all runs; `field` is what names it.
-pub(crate) fn secret_blocked(field: &str, name: &str, policy: &PolicySettings) -> Result<(), Rejection> {
-    if !policy.blocked_secrets.contains(name) {
-        return Ok(());
-    }
-    Err(Rejection::new(
-        Reason::SecretBlocked,
-        format!(
-            "{field} is {name:?}, which no run may use (JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS): use another Secret"
-        ),
-    ))
 }
 
 /// Whether the agent allows the Secret with the credentials of all agents.
@@ -359,11 +373,7 @@ pub(super) fn prompt_secret(run: &AgentRun, agent: &Agent, field: &str, name: &s
             ),
         ));
     }
-    let used = SecretUse {
-        field: field.to_owned(),
-        name,
-    };
-    check_allowed(run, agent, &used)
+    secret_allowed(run, agent, field, name)
 }
 
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -376,7 +386,7 @@ fn allowed(patterns: &[String], text: &str) -> bool {
 }
 
 /// Whether the whole text matches the pattern, in which `*` stands for any characters.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut literals = pattern.split('*');
     let first = literals.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else {

@@ -324,7 +324,7 @@ fn metadata(
             run.name.to_owned(),
         )])),
         annotations: Some(annotations),
-        owner_references: Some(vec![owned_by::<ToolRun>(run)]),
+        owner_references: Some(vec![owned_by(request.run)]),
         ..Default::default()
     })
 }

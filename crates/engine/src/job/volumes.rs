@@ -9,14 +9,14 @@ use jangar_api::{
 };
 use k8s_openapi::{
     api::core::v1::{
-        EmptyDirVolumeSource, KeyToPath, PersistentVolumeClaimVolumeSource, SecretVolumeSource, Volume,
-        VolumeMount,
+        ConfigMapVolumeSource, EmptyDirVolumeSource, KeyToPath, PersistentVolumeClaimVolumeSource,
+        SecretVolumeSource, Volume, VolumeMount,
     },
     apimachinery::pkg::api::resource::Quantity,
 };
 
 use super::{paths, policy::present};
-use crate::decision::Rejection;
+use crate::decision::{KeyHolder, Rejection};
 
 /// What may be mounted below a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +200,42 @@ pub(super) fn secret_file(volume: &str, secret: &str, key: &str) -> Volume {
             ..Default::default()
         }),
         ..Default::default()
+    }
+}
+
+/// Only the pod's own user may read a key: ssh refuses one that others may.
+const KEY_MODE: i32 = 0o400;
+
+/// A volume with one value of a Secret or a ConfigMap, under the name of its key.
+pub(super) fn one_value(volume: &str, holder: &KeyHolder, key: &str) -> Volume {
+    let item = |mode| {
+        Some(vec![KeyToPath {
+            key: key.to_owned(),
+            path: key.to_owned(),
+            mode,
+        }])
+    };
+    let named = Volume {
+        name: volume.to_owned(),
+        ..Default::default()
+    };
+    match holder {
+        KeyHolder::Secret(name) => Volume {
+            secret: Some(SecretVolumeSource {
+                secret_name: Some(name.clone()),
+                items: item(Some(KEY_MODE)),
+                ..Default::default()
+            }),
+            ..named
+        },
+        KeyHolder::ConfigMap(name) => Volume {
+            config_map: Some(ConfigMapVolumeSource {
+                name: name.clone(),
+                items: item(None),
+                ..Default::default()
+            }),
+            ..named
+        },
     }
 }
 

@@ -50,10 +50,11 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
                 .push(leftovers::let_go(job, situation.run, situation.settings)),
         }
     }
-    match situation.run.hold() {
-        Hold::Ours(let_go) if plan.status.is_none() => {
+    // What the run has outside is over when its Jobs are.
+    match R::hold(situation) {
+        Hold::Ours(let_go) if !held && plan.status.is_none() => {
             held = true;
-            plan.effects.push(let_go);
+            plan.effects.extend(let_go);
         }
         Hold::Parent => held = true,
         Hold::Ours(_) | Hold::Nothing => {}

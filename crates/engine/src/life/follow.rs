@@ -102,7 +102,7 @@ fn attend<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Decision<R::Status
     if jobs::is_deleting(job) {
         return vanished::deleted(situation, job, &sight);
     }
-    waiting::plan(situation, job, &sight)
+    R::attended(situation, job, waiting::plan(situation, job, &sight))
 }
 
 /// How a Job ended by itself, as its own conditions tell. A Job that was deleted later still does: our finalizer holds it.
@@ -213,7 +213,10 @@ pub(crate) fn succeed<R: Run>(
             }
             let following = following(situation.run, task);
             match following {
-                Some(following) => go_on(situation, &mut next, following),
+                Some(following) => {
+                    R::delivered(&mut next, ending);
+                    go_on(situation, &mut next, following);
+                }
                 None => {
                     report(&mut next, ending);
                     next.succeeded(at, &ending.message);
@@ -252,6 +255,7 @@ fn go_on<R: Run>(situation: &Situation<'_, R>, next: &mut NextStatus<'_, R>, fol
 /// Takes over what the agent or the tool reported.
 pub(crate) fn report<R: Run>(next: &mut NextStatus<'_, R>, ending: &Ending) {
     *next.status.course().outcome = Some(ending.report.clone());
+    R::delivered(next, ending);
 }
 
 /// Whether the current attempt came to an end of its own, before anybody stopped it.

@@ -211,7 +211,7 @@ pub(crate) fn farewell<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Stat
 }
 
 /// A run that knows of no Job may still have one: it could have been created a moment before the status was to say so.
-fn unsure_of_job<R: Run>(situation: &Situation<'_, R>) -> Option<Question> {
+pub(crate) fn unsure_of_job<R: Run>(situation: &Situation<'_, R>) -> Option<Question> {
     let recorded = situation.attempt.job.as_ref();
     let name = recorded.map_or_else(|| situation.job_name(), |job| job.name.clone());
     let seen = &situation.seen;

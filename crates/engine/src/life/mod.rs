@@ -97,6 +97,20 @@ pub(crate) trait Run: Resource<DynamicType = ()> + fmt::Debug + Sized {
         ending: &Ending,
     ) -> Result<(), Rejection>;
 
+    /// Adds to what is decided about a run whose Job is there and has not ended.
+    fn attended(
+        situation: &Situation<'_, Self>,
+        job: &Job,
+        decision: Decision<Self::Status>,
+    ) -> Decision<Self::Status> {
+        let _ = (situation, job);
+        decision
+    }
+    /// Records what is said of the work on a repository.
+    fn delivered(next: &mut NextStatus<'_, Self>, ending: &Ending) {
+        let _ = (next, ending);
+    }
+
     /// How long a finished Job of the run is kept, in seconds; `None` until the run is deleted.
     fn job_ttl(&self, job: &Job, settings: &Settings) -> Option<u32>;
     /// How long things are kept, where the status tells.
@@ -104,14 +118,14 @@ pub(crate) trait Run: Resource<DynamicType = ()> + fmt::Debug + Sized {
     /// How long the run is kept after its end; `None` for good.
     fn retention(&self, settings: &Settings) -> Option<Duration>;
     /// Whether something holds the run that has ended.
-    fn hold(&self) -> Hold;
+    fn hold(situation: &Situation<'_, Self>) -> Hold;
 }
 
 /// What holds a run that has ended.
 pub(crate) enum Hold {
     Nothing,
     /// We do, and this lets it go.
-    Ours(Effect),
+    Ours(Vec<Effect>),
     /// Somebody else: its parent has not recorded its end.
     Parent,
 }
@@ -320,7 +334,7 @@ pub(crate) fn after_leftovers<S>(decision: Decision<S>, leftovers: Plan<S>) -> D
 }
 
 /// What a run begins with.
-fn first_task<R: Run>(run: &R) -> Task<'_> {
+pub(crate) fn first_task<R: Run>(run: &R) -> Task<'_> {
     run.task(1).unwrap_or(Task::Whole)
 }
 
@@ -411,7 +425,8 @@ impl<'a, R: Run> Situation<'a, R> {
 
     /// Whether somebody asks it to stop, and the settings let it.
     pub(crate) fn is_asked_to_stop(&self) -> bool {
-        self.run.stop().is_requested() && self.settings.runs.cancel_enabled
+        let requested = self.run.stop().is_requested() && self.settings.runs.cancel_enabled;
+        requested || crate::parent::is_deleted_under_parent(self.run.meta())
     }
 
     /// The status, ready to be changed.

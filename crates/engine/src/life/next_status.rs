@@ -160,14 +160,31 @@ impl<'a, R: Run> NextStatus<'a, R> {
         self.unblocked();
     }
 
-    /// Goes on without version control, which this version does not have.
-    pub(crate) fn without_version_control(&mut self) {
-        self.conditions.set(
-            ConditionType::VcsSkipped,
-            ConditionStatus::True,
-            Reason::VcsUnavailable,
-            "a vcsRef is set, and this version has no version control: the agent clones the repository itself",
-        );
+    /// Says whether the run goes on without version control.
+    pub(crate) fn version_control_skipped(&mut self, why: Option<&Rejection>) {
+        match why {
+            Some(Rejection { reason, message }) => self.conditions.set(
+                ConditionType::VcsSkipped,
+                ConditionStatus::True,
+                reason.clone(),
+                message.clone(),
+            ),
+            None => self.conditions.clear(ConditionType::VcsSkipped, Reason::None, ""),
+        }
+    }
+
+    /// Whether work was pushed, and its forge was not asked yet.
+    pub(crate) fn expects_delivery(&self) -> bool {
+        let delivered = self.conditions.get(&ConditionType::Delivered);
+        delivered.is_some_and(|delivered| {
+            delivered.status == ConditionStatus::Unknown && delivered.reason == Reason::Progressing
+        })
+    }
+
+    /// Says what is known of the work that was to be delivered.
+    pub(crate) fn delivered(&mut self, status: ConditionStatus, Rejection { reason, message }: &Rejection) {
+        self.conditions
+            .set(ConditionType::Delivered, status, reason.clone(), message.clone());
     }
 
     /// Ended with success, but nothing was left to read the result from.

@@ -16,6 +16,7 @@ use super::{
     Worker,
     jobs::{self, JobEnd},
 };
+use crate::vcs::ReportedDelivery;
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub(crate) struct Ending {
     pub message: String,
     pub report: RunOutcome,
     pub artifacts: Vec<ArtifactRef>,
+    /// What agent-runner says of the work on the repository.
+    pub delivery: Option<ReportedDelivery>,
     /// The container's last words as they are.
     pub words: Option<String>,
 }
@@ -60,6 +63,7 @@ struct LastWords {
     artifacts: Vec<ArtifactRef>,
     commit: Option<String>,
     outputs: Option<Map<String, Value>>,
+    delivery: Option<ReportedDelivery>,
 }
 
 /// How a pod ended that has ended.
@@ -108,6 +112,7 @@ pub(crate) fn of_pod(pod: &Pod, worker: &Worker) -> Ending {
             outputs: words.outputs.map(FreeForm),
         },
         artifacts: words.artifacts,
+        delivery: words.delivery,
         words: text.map(str::to_owned),
     }
 }
@@ -124,6 +129,7 @@ pub(crate) fn of_job(job: &Job) -> Option<Ending> {
             ..RunOutcome::default()
         },
         artifacts: Vec::new(),
+        delivery: None,
         words: None,
     };
     let failed = match jobs::end(job)? {
@@ -182,6 +188,9 @@ fn last_words(text: &str) -> LastWords {
         Some(Value::Array(list)) => list,
         _ => Vec::new(),
     };
+    let delivery = fields
+        .remove("vcs")
+        .and_then(|value| serde_json::from_value(value).ok());
     let mut text = |field: &str| match fields.remove(field) {
         Some(Value::String(text)) => Some(text),
         _ => None,
@@ -197,6 +206,7 @@ fn last_words(text: &str) -> LastWords {
             .into_iter()
             .filter_map(|artifact| serde_json::from_value(artifact).ok())
             .collect(),
+        delivery,
     }
 }
 
@@ -226,6 +236,9 @@ fn container_failure(state: &ContainerStateTerminated, words: &LastWords, worker
             "; check spec.binary of the AgentProvider and the image of the run"
         }
         "GitMissing" => "; use an image that has git, or set spec.vcsPolicy.mode to none",
+        "CloneFailed" => {
+            "; check spec.parameters.repository and the credentials of the VersionControlProvider"
+        }
         _ => "",
     };
     match &words.message {

@@ -20,6 +20,8 @@ pub(super) enum Rule {
     Image,
     /// An image in which `*` stands for any characters.
     ImagePattern,
+    /// A repository with its owner, in which `*` stands for any characters.
+    RepositoryPattern,
     /// The key of a value in a Secret or a ConfigMap, which is the name of a file as well.
     DataKey,
     /// The path of a directory in a container.
@@ -37,6 +39,7 @@ impl Rule {
             Self::LabelPattern => consists_of(word, "-_./*"),
             Self::Image => consists_of(word, "-_./:@+[]"),
             Self::ImagePattern => consists_of(word, "-_./:@+[]*"),
+            Self::RepositoryPattern => consists_of(word, "-_./~*"),
             Self::DataKey => word.len() <= NAME_MAX && consists_of(word, "-_.") && !word.starts_with(".."),
             Self::Directory => is_directory(word),
         }
@@ -52,6 +55,7 @@ impl Rule {
             Self::LabelPattern => "a pattern of keys, such as `example.com/*`",
             Self::Image => "an image, such as `registry.example.com/agent:1`",
             Self::ImagePattern => "a pattern of images, such as `registry.example.com/*`",
+            Self::RepositoryPattern => "a pattern of repositories, such as `example/*`",
             Self::DataKey => "a key of a Secret (letters, digits, dashes, dots and underscores, at most 253)",
             Self::Directory => "an absolute path below `/`, without `..` and colons",
         }
@@ -67,6 +71,7 @@ impl Rule {
             Self::LabelPattern => "patterns of keys, such as `example.com/*`",
             Self::Image => "images, such as `registry.example.com/agent:1`",
             Self::ImagePattern => "patterns of images, such as `registry.example.com/*`",
+            Self::RepositoryPattern => "patterns of repositories, such as `example/*`",
             Self::DataKey => "keys of a Secret",
             Self::Directory => "absolute paths",
         }

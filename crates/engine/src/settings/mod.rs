@@ -13,9 +13,11 @@ mod reader;
 mod reference;
 mod runner;
 mod table;
+mod temporal;
 #[cfg(test)]
 mod tests;
 mod unread;
+mod vcs;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,9 +26,11 @@ pub use self::{
     custom::CustomSettings,
     limits::{ConcurrencyLimits, LimitSettings, QueueLimits, RateLimits, RepositoryLimits},
     mistakes::{Mistake, Mistakes, Wrong},
-    parse::Parsed,
+    parse::{Parsed, is_variable},
     reference::reference,
     runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
+    temporal::{DEFAULT_ADDRESS as DEFAULT_TEMPORAL_ADDRESS, TemporalSettings},
+    vcs::{PullRequestRate, VcsSettings},
 };
 
 /// All settings of the controllers.
@@ -44,6 +48,8 @@ pub struct Settings {
     pub policy: PolicySettings,
     pub runner: RunnerSettings,
     pub custom: CustomSettings,
+    pub temporal: TemporalSettings,
+    pub vcs: VcsSettings,
     pub safeguards: Safeguards,
 }
 
@@ -59,6 +65,8 @@ impl Default for Settings {
             policy: PolicySettings::default(),
             runner: RunnerSettings::default(),
             custom: CustomSettings::default(),
+            temporal: TemporalSettings::default(),
+            vcs: VcsSettings::default(),
             safeguards: Safeguards::default(),
         }
     }

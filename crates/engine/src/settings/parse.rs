@@ -19,8 +19,13 @@ use crate::{
     retention::{Ladder, UpsideDown},
 };
 
-/// What all variables of Jangar begin with.
+/// What all variables of Jangar's own begin with. Those of Temporal are what its other clients read as well.
 const PREFIX: &str = "JANGAR_";
+
+/// Whether a variable of the environment is one of Jangar, or would like to be.
+pub fn is_variable(name: &str) -> bool {
+    name.starts_with(PREFIX) || table::variables().any(|variable| variable.name == name)
+}
 
 /// The settings, and what an operator should hear about them.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +110,7 @@ impl Settings {
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Parsed, Mistakes> {
         let given = Given(
             vars.into_iter()
-                .filter(|(name, value)| name.starts_with(PREFIX) && !value.trim().is_empty())
+                .filter(|(name, value)| is_variable(name) && !value.trim().is_empty())
                 .map(|(name, value)| (name, value.trim().to_owned()))
                 .collect(),
         );
@@ -152,6 +157,7 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
             .into_iter()
             .chain(idle_limits)
             .chain(unknown_fields(&settings.runner))
+            .chain(given.0.keys().filter_map(|name| unread::gone(name)))
             .collect(),
         unknown: given
             .0

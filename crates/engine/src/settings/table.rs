@@ -11,6 +11,7 @@ use super::{
     reader::{
         Reader, legal, named_words, node_selector, object, objects, topology_spread_constraints, words,
     },
+    temporal, vcs,
 };
 
 /// A group of variables, under a title.
@@ -106,6 +107,14 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "Endpoints that do the work of runs",
         variables: custom::VARIABLES,
+    },
+    Section {
+        title: "Version control",
+        variables: VERSION_CONTROL,
+    },
+    Section {
+        title: "Temporal",
+        variables: temporal::VARIABLES,
     },
 ];
 
@@ -526,6 +535,47 @@ const JOBS: &[Variable] = &[
         reader: up_to(LONGEST, |draft, number| {
             draft.settings.runner.log_retention_seconds = number;
         }),
+    },
+];
+
+const VERSION_CONTROL: &[Variable] = &[
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED",
+        unset: Unset::Is("true"),
+        meaning: "Whether VersionControlProviders are looked after and used; without it runs go on with `VcsProvidersDisabled`.",
+        reader: Reader::Switch(|draft, on| draft.settings.vcs.enabled = on),
+    },
+    Variable {
+        name: "JANGAR_GITHUB_REPOS_ALLOWED",
+        unset: Unset::Means("all"),
+        meaning: "The repositories that runs may use, of whatever forge; a provider's `repositoryPolicy` comes after it.",
+        reader: Reader::List(Rule::RepositoryPattern, |draft, patterns| {
+            draft.settings.vcs.repositories_allowed = patterns;
+        }),
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_VCS_DEPRECATED_TOKEN_TYPES",
+        unset: Unset::Is("{\"github\": [\"pat\"]}"),
+        meaning: "The kinds of token that are warned about, for each forge.",
+        reader: Reader::Special {
+            takes: "a JSON object of forges with lists of `pat`, `fine_grained`, `api_token` and `access_token`",
+            read: |draft, text| {
+                draft.settings.vcs.deprecated_token_types = vcs::deprecated_token_types(text)?;
+                Ok(())
+            },
+        },
+    },
+    Variable {
+        name: "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
+        unset: Unset::Is("{}"),
+        meaning: "How often pull requests may be opened, for each forge, which agent-runner is told.",
+        reader: Reader::Special {
+            takes: "a JSON object of forges with `windowSeconds`, `maxRequests` (both at least 1) and `backoffSeconds`",
+            read: |draft, text| {
+                draft.settings.vcs.rate_limits = vcs::rate_limits(text)?;
+                Ok(())
+            },
+        },
     },
 ];
 

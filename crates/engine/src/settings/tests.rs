@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jangar_api::agents::version_control_provider::{ForgeKind, TokenType};
 use proptest::{collection, prelude::Strategy, prop_oneof, proptest, sample};
 use serde_json::json;
 
@@ -126,6 +127,24 @@ const ALL_SET: &[(&str, &str)] = &[
     ),
     ("JANGAR_CUSTOM_RUNTIME_OPEN_NETWORKS", r#"["10.1.0.0/16", "::1"]"#),
     ("JANGAR_CUSTOM_RUNTIME_TIMEOUT_SECONDS", "60"),
+    ("JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED", "off"),
+    ("JANGAR_GITHUB_REPOS_ALLOWED", "example/*, other/adder"),
+    (
+        "JANGAR_AGENTS_CONTROLLER_VCS_DEPRECATED_TOKEN_TYPES",
+        r#"{"gitlab": ["pat"]}"#,
+    ),
+    (
+        "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
+        r#"{"github": {"windowSeconds": 60, "maxRequests": 5}}"#,
+    ),
+    ("TEMPORAL_ADDRESS", "temporal.example.com:7233"),
+    ("TEMPORAL_NAMESPACE", "agents"),
+    ("TEMPORAL_TLS", "true"),
+    ("TEMPORAL_TLS_SERVER_CA_CERT_PATH", "/keys/ca.pem"),
+    ("TEMPORAL_TLS_SERVER_NAME", "temporal"),
+    ("TEMPORAL_TLS_CLIENT_CERT_PATH", "/keys/own.pem"),
+    ("TEMPORAL_TLS_CLIENT_KEY_PATH", "/keys/own.key"),
+    ("TEMPORAL_API_KEY_FILE", "/keys/api"),
 ];
 
 fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
@@ -297,6 +316,29 @@ fn every_variable_is_read() {
             callback_listen: "127.0.0.1:9000".parse().expect("an address"),
             key_file: Some("/keys/callback key".into()),
             timeout: Duration::from_mins(1),
+        },
+        vcs: VcsSettings {
+            enabled: false,
+            repositories_allowed: words(&["example/*", "other/adder"]),
+            deprecated_token_types: BTreeMap::from([(ForgeKind::Gitlab, BTreeSet::from([TokenType::Pat]))]),
+            rate_limits: BTreeMap::from([(
+                ForgeKind::Github,
+                PullRequestRate {
+                    window_seconds: Some(60),
+                    max_requests: Some(5),
+                    backoff_seconds: None,
+                },
+            )]),
+        },
+        temporal: TemporalSettings {
+            address: Some("temporal.example.com:7233".to_owned()),
+            namespace: "agents".to_owned(),
+            tls: true,
+            server_ca_file: Some("/keys/ca.pem".into()),
+            server_name: Some("temporal".to_owned()),
+            client_cert_file: Some("/keys/own.pem".into()),
+            client_key_file: Some("/keys/own.key".into()),
+            api_key_file: Some("/keys/api".into()),
         },
         safeguards: Safeguards::default(),
     };

@@ -6,19 +6,15 @@ const OTHERS: &[&str] = &[
     "JANGAR_BUILD_SHA",
     "JANGAR_BUILD_TIME",
     "JANGAR_POD_UID",
+    "JANGAR_ROLLOUT_ROLE_FILE",
     "JANGAR_SERVICE_ACCOUNT_NAME",
     "JANGAR_VERSION",
     // The control plane and its database.
-    "JANGAR_AGENT_COMMS_SUBJECTS",
-    "JANGAR_AGENT_COMMS_SUBSCRIBER_DISABLED",
     "JANGAR_BASE_URL",
-    "JANGAR_CODEX_RERUN_ORCHESTRATION",
-    "JANGAR_CODEX_RERUN_ORCHESTRATION_NAMESPACE",
     "JANGAR_CONTROL_PLANE_CACHE_CLUSTER",
     "JANGAR_CONTROL_PLANE_CACHE_ENABLED",
     "JANGAR_CONTROL_PLANE_CACHE_NAMESPACES",
     "JANGAR_DB_CA_CERT",
-    "JANGAR_GITHUB_REPOS_ALLOWED",
     "JANGAR_GRPC_ADDRESS",
     "JANGAR_GRPC_ENABLED",
     "JANGAR_GRPC_HOST",
@@ -31,12 +27,7 @@ const OTHERS: &[&str] = &[
     "JANGAR_PROMETHEUS_METRICS_ENABLED",
     "JANGAR_PROMETHEUS_METRICS_PATH",
     "JANGAR_SKIP_MIGRATIONS",
-    "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION",
-    "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION_NAMESPACE",
-    // Forges and webhooks.
-    "JANGAR_AGENTS_CONTROLLER_VCS_DEPRECATED_TOKEN_TYPES",
-    "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED",
-    "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
+    // Webhooks.
     "JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE",
     "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS",
     "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_ATTEMPTS",
@@ -52,9 +43,25 @@ const OTHERS: &[&str] = &[
     "JANGAR_TEST_KUBECTL",
 ];
 
+/// What earlier versions read and no part reads any more: whoever still sets it should not wait for an effect.
+const GONE: &[&str] = &[
+    "JANGAR_AGENT_COMMS_SUBJECTS",
+    "JANGAR_AGENT_COMMS_SUBSCRIBER_DISABLED",
+    "JANGAR_CODEX_RERUN_ORCHESTRATION",
+    "JANGAR_CODEX_RERUN_ORCHESTRATION_NAMESPACE",
+    "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION",
+    "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION_NAMESPACE",
+];
+
 /// Whether the variable is none of the controllers' business.
 pub(super) fn is_others(name: &str) -> bool {
-    OTHERS.contains(&name) || is_service_link(name)
+    OTHERS.contains(&name) || GONE.contains(&name) || is_service_link(name)
+}
+
+/// What to say of a variable that has no effect any more.
+pub(super) fn gone(name: &str) -> Option<String> {
+    GONE.contains(&name)
+        .then(|| format!("{name} has no effect any more: remove it"))
 }
 
 /// Whether Kubernetes made the variable: it gives each pod the addresses of the Services of its namespace, and one that is
@@ -74,16 +81,28 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::settings::table;
+    use crate::settings::{Settings, table};
 
     #[test]
     fn no_variable_is_listed_twice_or_here_and_in_the_table() {
         let read: Vec<&str> = table::variables().map(|variable| variable.name).collect();
-        let all: Vec<&str> = OTHERS.iter().copied().chain(read).collect();
+        let all: Vec<&str> = OTHERS.iter().chain(GONE).copied().chain(read).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for name in all {
-            assert!(name.starts_with("JANGAR_"), "{name}");
+            let prefixes = ["JANGAR_", "TEMPORAL_"];
+            assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
         }
+    }
+
+    #[test]
+    fn what_has_no_effect_any_more_is_told_and_not_taken_for_a_slip() {
+        let set = [("JANGAR_AGENT_COMMS_SUBJECTS".to_owned(), "workflow.>".to_owned())];
+        let parsed = Settings::from_vars(set).expect("it is no mistake");
+        assert_eq!(
+            parsed.warnings,
+            ["JANGAR_AGENT_COMMS_SUBJECTS has no effect any more: remove it"]
+        );
+        assert!(parsed.unknown.is_empty());
     }
 
     #[test]

@@ -99,8 +99,8 @@ impl Run for ToolRun {
         settings.runs.retention
     }
 
-    fn hold(&self) -> Hold {
-        if has_parent(self) {
+    fn hold(situation: &Situation<'_>) -> Hold {
+        if has_parent(situation.run) {
             Hold::Parent
         } else {
             Hold::Nothing

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use jangar_api::{
-    agents::{agent_run::AgentRun, implementation_spec::ImplementationSpec},
+    agents::{
+        agent_run::AgentRun, implementation_spec::ImplementationSpec,
+        version_control_provider::VersionControlProvider,
+    },
     condition::ConditionType,
     phase::RunPhase,
     reason::Reason,
@@ -30,7 +33,7 @@ use crate::{
 };
 
 /// Rights that the requests of an ordinary life do not show, and why they are needed all the same.
-const UNSEEN: [(&str, &str, &str); 18] = [
+const UNSEEN: [(&str, &str, &str); 22] = [
     // The API server asks for it itself when a Job names its run as an owner that waits for it. The test below takes it away.
     ("update", "agents.proompteng.ai", "agentruns/finalizers"),
     // The finalizer of a run whose work an endpoint does, which no run of these tests is.
@@ -41,6 +44,11 @@ const UNSEEN: [(&str, &str, &str); 18] = [
     ("delete", "tools.proompteng.ai", "toolruns"),
     // After a DELETE that found another pod of the same name, which the names of Jobs' pods leave to chance.
     ("get", "", "pods"),
+    // Only for runs that work on a repository; no forge is part of the bench.
+    ("get", "", "secrets"),
+    ("create", "", "secrets"),
+    ("patch", "", "secrets"),
+    ("delete", "", "secrets"),
     // What only runs of orchestrations need: they make the runs of their steps, ask them to stop and let them go.
     ("create", "agents.proompteng.ai", "agentruns"),
     ("create", "tools.proompteng.ai", "toolruns"),
@@ -230,6 +238,14 @@ async fn deleted(stage: &Stage<'_>) -> Result<(), Failure> {
 /// That something is missing is concluded from a read of that very object.
 async fn refers_to_what_is_missing(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.agent("here", "true").await?;
+    let forge = object("VersionControlProvider", "forge", &json!({"provider": "github"}));
+    let forge: VersionControlProvider = serde_json::from_value(forge)?;
+    let forges = stage.scene.api::<VersionControlProvider>();
+    forges.create(&PostParams::default(), &forge).await?;
+    until(&forges, "forge", "to be looked at", |forge| {
+        forge.status.is_some()
+    })
+    .await?;
     let provider = object("Agent", "half", &json!({"providerRef": {"name": "nowhere"}}));
     let half: jangar_api::agents::agent::Agent = serde_json::from_value(provider)?;
     stage.scene.api().create(&PostParams::default(), &half).await?;
@@ -247,6 +263,12 @@ async fn refers_to_what_is_missing(stage: &Stage<'_>) -> Result<(), Failure> {
             "here",
             json!({"memoryRef": {"name": "nowhere"}}),
             Reason::MissingMemory,
+        ),
+        (
+            "no-forge",
+            "here",
+            json!({"vcsRef": {"name": "nowhere"}}),
+            Reason::MissingVcsProvider,
         ),
     ] {
         stage.run(agent, name, &changes).await?;

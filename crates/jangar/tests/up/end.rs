@@ -13,9 +13,11 @@ use crate::{
 
 /// Says when it is asked to end, and goes on for another while. The shell tells of its own children that were terminated too, on
 /// the standard error; that is not for these tests.
-const STUBBORN: &str = "exec 2>/dev/null; trap 'echo asked' TERM; echo started; while :; do sleep 1000 & wait $$!; done";
+const STUBBORN: &str =
+    "exec 2>/dev/null; trap 'echo asked' TERM; echo started; while :; do sleep 1000 & wait $$!; done";
 /// Ends when it is asked to.
-const POLITE: &str = "exec 2>/dev/null; trap 'echo asked; exit 0' TERM; echo started; while :; do sleep 1000 & wait $$!; done";
+const POLITE: &str =
+    "exec 2>/dev/null; trap 'echo asked; exit 0' TERM; echo started; while :; do sleep 1000 & wait $$!; done";
 
 /// A word by which the processes of one test can be found.
 fn word(name: &str) -> String {

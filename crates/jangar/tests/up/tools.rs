@@ -97,8 +97,7 @@ async fn a_tool_that_fails_or_writes_nonsense_fails_its_run_with_the_reason() {
     script(&client, "fails", "echo no such file; exit 7", json!({})).await;
     let nonsense = "printf '{\"outputs\": [' > /dev/termination-log";
     script(&client, "nonsense", nonsense, json!({})).await;
-    let large =
-        "printf '{\"outputs\": {\"log\": \"%05000d\"}}' 0 > /dev/termination-log";
+    let large = "printf '{\"outputs\": {\"log\": \"%05000d\"}}' 0 > /dev/termination-log";
     script(&client, "large", large, json!({})).await;
 
     for (name, expected, words) in [

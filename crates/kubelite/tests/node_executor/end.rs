@@ -128,7 +128,10 @@ async fn a_pod_that_runs_too_long_fails_with_its_deadline() {
 async fn a_drained_node_ends_its_pods() {
     let cluster = Cluster::new().await;
     cluster
-        .script("p", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")
+        .script(
+            "p",
+            "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done",
+        )
         .await;
     cluster
         .script("q", "trap '' TERM; echo ready; while :; do sleep 1; done")
@@ -161,7 +164,10 @@ async fn a_drained_node_ends_its_pods() {
 async fn a_node_is_drained_only_when_the_api_shows_how_its_pods_ended() {
     let mut cluster = Cluster::slow().await;
     cluster
-        .script("p", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done")
+        .script(
+            "p",
+            "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done",
+        )
         .await;
     wait_for_log(&cluster, "p", "ready").await;
     tokio::time::timeout(super::cluster::PATIENCE, cluster.executor().drain())

@@ -7,6 +7,7 @@
 mod bad_input;
 mod ends;
 mod git;
+mod git_server;
 mod install;
 mod outcomes;
 mod plain;

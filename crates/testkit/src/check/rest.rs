@@ -1,6 +1,9 @@
 //! What must hold when nothing happens any more: nothing is left over, and nothing is stuck.
 
-use jangar_api::{labels::JOB_STATUS_FINALIZER, phase::RunPhase};
+use jangar_api::{
+    labels::{self, JOB_STATUS_FINALIZER},
+    phase::RunPhase,
+};
 use kubelite::store::{Object, Store};
 
 use super::{
@@ -65,6 +68,17 @@ pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String>
             found.push(format!(
                 "pod {} lives for a run that has ended or is gone",
                 name(&pod)
+            ));
+        }
+    }
+    // The only Secrets that carry the label of a run are those with its tokens.
+    for secret in objects(store, &world::secrets()) {
+        let labelled = secret.value()["metadata"]["labels"][labels::AGENT_RUN].is_string();
+        let owner = secret.meta.owners.iter().find(|owner| owner.controller);
+        if labelled && !owner.is_some_and(|owner| unfinished(&owner.uid)) {
+            found.push(format!(
+                "token {} is left of a run that has ended or is gone",
+                name(&secret)
             ));
         }
     }

@@ -3,6 +3,7 @@
 //! The writes that the controllers send are counted from 0, Leases apart, whichever process sends them. A plan says what
 //! happens at some of them. It can be printed and read back, so that a failure is a line of text.
 
+mod embassy;
 mod line;
 mod outpost;
 mod random;
@@ -14,6 +15,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use jiff::SignedDuration;
 
 pub use self::{
+    embassy::Embassy,
     line::Line,
     outpost::Outpost,
     wire::{Order, Process, Wire},

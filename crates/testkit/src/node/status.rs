@@ -131,6 +131,7 @@ fn termination_message(ending: Ending) -> Option<String> {
         Ending::Exited(0) => json!({
             "version": 1, "exitCode": 0, "reason": "Completed", "summary": "All is done.",
             "usage": {"inputTokens": 120, "outputTokens": 7}, "commit": "3f1c2a9d", "outputs": {"branch": "fix/adder"},
+            "vcs": {"state": "Pushed", "branch": "fix/adder", "commit": "3f1c2a9d", "commitsAhead": 1},
         }),
         Ending::Exited(code) => json!({
             "version": 1, "exitCode": code, "reason": "AgentFailed", "message": format!("the agent exited with {code}"),

@@ -5,7 +5,9 @@ pub mod orchestrations;
 mod queue;
 mod retention;
 mod runs;
+mod temporal;
 mod tools;
+mod version_control;
 mod workflows;
 
 use std::time::Duration;
@@ -18,14 +20,18 @@ use crate::{endpoint::Deeds, node::Scripts};
 
 /// All scenarios, in a fixed order.
 pub fn all() -> Vec<Scenario> {
-    let mut all = runs::all();
-    all.extend(workflows::all());
-    all.extend(retention::all());
-    all.extend(queue::all());
-    all.extend(custom::all());
-    all.extend(tools::all());
-    all.extend(orchestrations::all());
-    all
+    [
+        runs::all(),
+        workflows::all(),
+        retention::all(),
+        queue::all(),
+        custom::all(),
+        temporal::all(),
+        version_control::all(),
+        tools::all(),
+        orchestrations::all(),
+    ]
+    .concat()
 }
 
 /// A story with a known end.
@@ -36,7 +42,7 @@ pub struct Scenario {
     /// What the controllers are told to keep to.
     pub limits: LimitSettings,
     pub scripts: Scripts,
-    /// What the endpoint does.
+    /// What the endpoint does, and the worker of the Temporal server.
     pub deeds: Deeds,
     /// What may have been done is not done again, so that trouble leaves its mark on the end.
     pub at_most_once: bool,
@@ -72,7 +78,7 @@ impl Place {
 /// One thing that somebody does, or waits for.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Creates an object of Jangar's kinds, given its plural. Runs have names of their own, whatever their kind.
+    /// Creates an object, given the plural of its kind. Runs have names of their own, whatever their kind.
     Create(&'static str, Value),
     Wait(Duration),
     /// Waits until the work of an attempt has started.

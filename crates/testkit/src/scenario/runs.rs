@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_hours(1);
 /// Work that stops when it is told to.
 pub(super) const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
-/// All of them, in a fixed order.
+/// The life of runs by themselves.
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         succeeds(),

@@ -43,6 +43,7 @@ async fn they_wait_for_their_kinds_and_say_which() {
             "agentproviders.agents.proompteng.ai",
             "implementationspecs.agents.proompteng.ai",
             "memories.agents.proompteng.ai",
+            "versioncontrolproviders.agents.proompteng.ai",
             "tools.tools.proompteng.ai",
             "toolruns.tools.proompteng.ai",
         ]

@@ -9,6 +9,7 @@ mod occupied;
 mod queueing;
 mod refused;
 mod retention;
-mod stage;
+pub(crate) mod stage;
 mod tap;
+mod version_control;
 mod waking;

@@ -19,6 +19,7 @@ use jangar_controllers::{
     caches::{Caches, Change},
     driver::{Controller, Scene, Term, TermSetup, station},
     events::Reporter,
+    forges::Network,
     halt::{Halter, halt},
     lease::{Elector, Leadership},
     metrics::Metrics,
@@ -145,6 +146,7 @@ impl Stage {
             gate: leadership.gate(),
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
+            forges: Arc::new(Network),
             outside: Arc::default(),
         };
         let term = Term::begin(setup, vec![station(script)]);
@@ -288,7 +290,7 @@ fn annotation() -> Value {
 }
 
 /// An API server that knows Jangar's kinds.
-pub(super) async fn cluster_with_kinds() -> Cluster {
+pub(crate) async fn cluster_with_kinds() -> Cluster {
     let cluster = Cluster::start().await;
     install_kinds(&cluster).await;
     cluster
@@ -303,6 +305,7 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
         Kind::AgentProvider,
         Kind::ImplementationSpec,
         Kind::Memory,
+        Kind::VersionControlProvider,
         Kind::Tool,
         Kind::ToolRun,
         Kind::Orchestration,

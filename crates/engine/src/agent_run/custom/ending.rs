@@ -35,6 +35,7 @@ pub(super) fn conclude(situation: &Situation<'_>, record: &Record, end: &End) ->
                 report: end.outcome.clone(),
                 artifacts: end.artifacts.clone(),
                 words: None,
+                delivery: None,
             };
             return follow::succeed(situation, next, &ending);
         }

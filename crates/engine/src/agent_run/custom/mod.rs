@@ -28,9 +28,9 @@ use jangar_api::{
 };
 use kube::ResourceExt;
 
-pub(super) use self::hold::{farewell, is_held, let_go};
+pub(super) use self::hold::farewell;
 use self::record::{Record, Sender, Submission};
-use super::{Situation, Standing, abort};
+use super::{Situation, Standing, abort, hold::is_held, runtime_of};
 use crate::{
     custom::{
         call::{Answer, CallId, CallState, Purpose},
@@ -39,12 +39,9 @@ use crate::{
     decision::{Decision, Plan, Uid},
 };
 
-/// Whether the run is one of these. What it was accepted as counts, not what somebody made of its spec since.
+/// Whether the run is one of these.
 pub(super) fn applies(situation: &Situation<'_>) -> bool {
-    match record::runtime_of(situation.status) {
-        Some(runtime) => runtime == RuntimeType::Custom.as_str(),
-        None => situation.run.spec.runtime.type_ == RuntimeType::Custom,
-    }
+    runtime_of(situation) == RuntimeType::Custom.as_str()
 }
 
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {

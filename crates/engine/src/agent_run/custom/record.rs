@@ -131,8 +131,3 @@ impl Record {
         self.progress.as_ref().map(|seen| &seen.progress)
     }
 }
-
-/// The runtime that a run was accepted as, if it was.
-pub(super) fn runtime_of(status: &AgentRunStatus) -> Option<&str> {
-    status.runtime_ref.as_ref()?.0.get("type")?.as_str()
-}

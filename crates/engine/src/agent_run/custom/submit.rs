@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         NextStatus, Situation, Standing, admission,
+        hold::{hold, is_held},
         leftovers::after,
         references::{self, Resolved, Unresolved},
         spec_hash,
@@ -21,9 +22,7 @@ use super::{
     },
     Known,
     config::Config,
-    fail,
-    hold::{hold, is_held},
-    in_words,
+    fail, in_words,
     record::{Postponed, ProgressSeen, Record, Submission},
 };
 use crate::{
@@ -32,7 +31,7 @@ use crate::{
         callback::Report,
     },
     decision::{Decision, Effect, Plan, Rejection},
-    job,
+    job, vcs,
     waiting::{Gate, Waiting},
 };
 
@@ -53,6 +52,8 @@ const TOKEN_GRACE: Duration = Duration::from_hours(1);
 struct Ready<'a> {
     config: Config,
     resolved: Resolved<'a>,
+    /// Why the endpoint gets no repository from here, if one was asked for.
+    without: Option<Rejection>,
 }
 
 /// Everything that the call is made from, or why it cannot be made.
@@ -61,8 +62,13 @@ fn ready<'a>(situation: &Situation<'a>) -> Result<Ready<'a>, Unresolved> {
     job::check_any_runtime(run, settings).map_err(Unresolved::Wrong)?;
     let config = Config::read(run, settings).map_err(Unresolved::Wrong)?;
     let resolved = references::resolve(situation, Task::Whole)?;
-    start::version_control(situation).map_err(Unresolved::Wrong)?;
-    Ok(Ready { config, resolved })
+    let without = vcs::elsewhere("an endpoint", run, resolved.implementation, resolved.agent)
+        .map_err(Unresolved::Wrong)?;
+    Ok(Ready {
+        config,
+        resolved,
+        without,
+    })
 }
 
 /// Everything that the first call needs, the slot of the run included; or what comes instead.
@@ -113,8 +119,8 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         .spec_hash
         .get_or_insert_with(|| spec_hash(&situation.run.spec));
     next.status.contract = contract;
-    if start::wants_version_control(situation) {
-        next.without_version_control();
+    if ready.without.is_some() {
+        next.version_control_skipped(ready.without.as_ref());
     }
     Decision::Act(Plan {
         status: next.into_status(),

@@ -154,12 +154,10 @@ fn a_reference_that_appears_in_time_lets_the_run_start() {
 #[test]
 fn a_runtime_that_is_not_built_is_refused_and_named() {
     let mut world = World::new();
-    world
-        .edit(|run| run.spec.runtime.type_ = "temporal".into())
-        .settle();
+    world.edit(|run| run.spec.runtime.type_ = "shell".into()).settle();
     let invalid = world.condition(&ConditionType::InvalidSpec);
     assert_eq!(invalid.reason, Reason::UnsupportedRuntime);
-    assert!(invalid.message.contains("temporal"), "{}", invalid.message);
+    assert!(invalid.message.contains("shell"), "{}", invalid.message);
 }
 
 #[test]

@@ -26,9 +26,12 @@ use serde_json::{Value, json};
 use super::super::{Observed, References, plan};
 use crate::{
     custom::call::{CallState, Outside},
-    decision::{Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, Uid},
+    decision::{
+        Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, TokenSight, Uid,
+    },
     queue::Answer,
     settings::Settings,
+    temporal::call::{Following, Known, What},
 };
 
 /// More rounds than any life of a run takes: a plan that never comes to rest is a defect.
@@ -50,6 +53,8 @@ pub(super) struct World {
     pub statuses: u32,
     /// What the queue says to those who ask, one after the other; then it lets everybody in.
     pub answers: VecDeque<Answer>,
+    /// How many seconds a token of a GitHub App lasts; absent, the forge gives none.
+    pub token_lasts: Option<i64>,
     made: u32,
 }
 
@@ -91,6 +96,7 @@ impl World {
                         Sight::Seen(Arc::new(implementation)),
                     )]),
                     memory: None,
+                    vcs: BTreeMap::new(),
                 },
                 jobs: BTreeMap::new(),
                 live_jobs: std::collections::BTreeSet::new(),
@@ -104,6 +110,8 @@ impl World {
                     process: "me".to_owned(),
                     ..Outside::default()
                 },
+                branch_rivals: BTreeMap::new(),
+                tokens: BTreeMap::new(),
             },
             settings,
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
@@ -115,6 +123,7 @@ impl World {
             wake_at: None,
             statuses: 0,
             answers: VecDeque::new(),
+            token_lasts: Some(3600),
             made: 0,
         }
     }
@@ -161,26 +170,37 @@ impl World {
     pub(super) fn settle(&mut self) -> &mut Self {
         let cached = self.observed.pods.clone();
         for _ in 0..ROUNDS_MAX {
-            match plan(&self.observed, &self.settings, self.now) {
-                Decision::Look(questions) => questions.into_iter().for_each(|question| self.answer(question)),
-                Decision::Act(plan) => {
-                    self.wake_at = plan.wake_at;
-                    if self.carry_out(plan) {
-                        self.observed.live_jobs.clear();
-                        self.observed.keys.clear();
-                        self.observed.admission = None;
-                        for (uid, sight) in &mut self.observed.pods {
-                            let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
-                            if matches!(sight, PodSight::Live(_)) {
-                                *sight = PodSight::Cached(pods.to_vec());
-                            }
-                        }
-                        return self;
+            if self.round() {
+                self.observed.live_jobs.clear();
+                self.observed.keys.clear();
+                self.observed.admission = None;
+                self.observed.tokens.clear();
+                for (uid, sight) in &mut self.observed.pods {
+                    let pods = cached.get(uid).map_or(&[][..], |sight| sight.pods());
+                    if matches!(sight, PodSight::Live(_)) {
+                        *sight = PodSight::Cached(pods.to_vec());
                     }
                 }
+                return self;
             }
         }
         panic!("the plan does not come to rest: {:#?}", self.done);
+    }
+
+    /// Plans once, and carries that out or answers. Whether there was nothing to do.
+    pub(super) fn round(&mut self) -> bool {
+        match plan(&self.observed, &self.settings, self.now) {
+            Decision::Look(questions) => {
+                for question in questions {
+                    self.answer(question);
+                }
+                false
+            }
+            Decision::Act(plan) => {
+                self.wake_at = plan.wake_at;
+                self.carry_out(plan)
+            }
+        }
     }
 
     /// Whether there was nothing to do.
@@ -220,6 +240,10 @@ impl World {
                 known.insert(name.clone(), Sight::Absent);
             }
             Question::Memory(_) => self.observed.references.memory = Some(Sight::Absent),
+            Question::VersionControlProvider(name) => {
+                self.observed.references.vcs.insert(name.clone(), Sight::Absent);
+            }
+            Question::Delivery(_) => panic!("no run waits for a forge"),
             Question::Tool(_)
             | Question::Orchestration(_)
             | Question::ApprovalPolicy(_)
@@ -241,7 +265,7 @@ impl World {
 
     fn execute(&mut self, effect: &Effect) {
         match effect {
-            Effect::CreateConfigMap(_) => {}
+            Effect::CreateConfigMap(_) | Effect::RevokeToken { .. } => {}
             Effect::CreateChild(_)
             | Effect::CancelChild { .. }
             | Effect::ReleaseChild { .. }
@@ -305,6 +329,39 @@ impl World {
                     .calls
                     .insert(post.id.clone(), CallState::UnderWay);
                 assert_eq!(before, None, "a call was made twice");
+            }
+            Effect::MintToken(new) => {
+                let secret = new.secret.metadata.name.clone().expect("a Secret has a name");
+                let token = match self.token_lasts.map(|seconds| self.now + seconds.seconds()) {
+                    Some(expires_at) => TokenSight::Ready {
+                        expires_at: expires_at.min(new.used_until),
+                    },
+                    None => TokenSight::Failed {
+                        message: "the forge said no".to_owned(),
+                    },
+                };
+                self.observed.tokens.insert(secret, token);
+            }
+            Effect::CallTemporal(call) => {
+                let sight = &mut self.observed.outside.workflow;
+                match &call.what {
+                    What::Start(start) => {
+                        sight.start = Some(Known {
+                            number: start.number,
+                            answer: None,
+                        });
+                    }
+                    What::Stop(stop) => {
+                        sight.stop = Some(Known {
+                            number: stop.number,
+                            answer: None,
+                        });
+                    }
+                    What::Follow { .. } => {
+                        let before = sight.following.replace(Following::default());
+                        assert_eq!(before, None, "a workflow is waited for twice");
+                    }
+                }
             }
         }
     }
@@ -420,6 +477,22 @@ impl World {
                         post.endpoint,
                         post.idempotency_key()
                     )
+                }
+                Effect::MintToken(new) => {
+                    format!(
+                        "mint {} for {}",
+                        new.secret.metadata.name.clone().unwrap_or_default(),
+                        new.repository
+                    )
+                }
+                Effect::RevokeToken { secret, .. } => format!("revoke {secret}"),
+                Effect::CallTemporal(call) => {
+                    let id = &call.workflow.id;
+                    match &call.what {
+                        What::Start(start) => format!("start {} of {id}", start.number),
+                        What::Stop(stop) => format!("{} {} of {id}", stop.means.word(), stop.number),
+                        What::Follow { task_queue } => format!("follow {id} on {task_queue}"),
+                    }
                 }
             })
             .collect()

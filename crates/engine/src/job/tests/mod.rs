@@ -7,6 +7,7 @@ mod pods;
 mod precedence;
 mod rejections;
 mod runner_contract;
+mod version_control;
 
 use jangar_api::agents::{
     agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
@@ -18,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{BuiltJob, JobRequest, Place, build};
-use crate::{decision::Rejection, settings::Settings};
+use crate::{decision::Rejection, settings::Settings, vcs::VersionControl};
 
 /// A run with everything around it. What is large is boxed, so that tables of worlds can be written as arrays.
 #[derive(Clone, Debug)]
@@ -28,6 +29,7 @@ struct World {
     provider: Box<AgentProvider>,
     implementation: Box<ImplementationSpec>,
     memory: Option<Box<Memory>>,
+    vcs: Option<Box<VersionControl>>,
     attempt: u32,
     settings: Box<Settings>,
 }
@@ -59,6 +61,7 @@ impl World {
                 "spec": {"text": "Make the test pass."},
             }))),
             memory: None,
+            vcs: None,
             attempt: 1,
             settings: Box::new(settings),
         }
@@ -78,6 +81,7 @@ impl World {
             implementation_ref: self.implementation.metadata.name.as_deref(),
             memory: self.memory.as_deref(),
             nats_auth: super::nats_auth(&self.agent, &self.settings),
+            vcs: self.vcs.as_deref(),
             spec_hash: "hash-of-the-spec",
             admitted_at: Timestamp::UNIX_EPOCH,
         }

@@ -138,7 +138,9 @@ proptest! {
         for step in steps {
             if server.write(&step).is_ok() && step.is_apply {
                 let once = server.live.clone();
-                if once.as_ref().is_some_and(|live| has_lost(&step.body, live)) {
+                // Who applies nothing but empty lists owns nothing, and where nobody owns anything, Kubernetes too takes the
+                // next apply for the first.
+                if once.as_ref().is_some_and(|live| has_lost(&step.body, live)) || server.managed().is_empty() {
                     break;
                 }
                 prop_assert!(server.write(&step).is_ok());

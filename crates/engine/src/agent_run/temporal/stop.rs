@@ -1,0 +1,337 @@
+//! Cancel, giving up and deletion: the workflow is asked to end, then made to, and the run is over when it is closed.
+
+use std::time::Duration;
+
+use jangar_api::{agents::agent_run::AgentRunStatus, phase::RunPhase, reason::Reason, values};
+use jiff::Timestamp;
+
+use super::{
+    super::{
+        NextStatus, Situation,
+        cancel::because,
+        hold::go,
+        leftovers::{after, sooner},
+    },
+    begin, call, closed, ending, fail, given_up, heed,
+    record::{Beginning, Record, Stopped},
+    trouble,
+};
+use crate::{
+    decision::{Decision, Effect, Plan, Rejection},
+    temporal::call::{Known, Means, StartAnswer, Stop, StopAnswer, What},
+};
+
+/// How long to wait before the server is told again.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How often the server is told before it is worth anybody's attention that it cannot be.
+const UNTOLD_MAX: u32 = 3;
+/// How long a start can be on its way: what the server does not know by then never comes. It is longer than the time that a
+/// start has, and than a process that lost its lease goes on.
+const START_LIFETIME: Duration = Duration::from_mins(2);
+
+/// How far the end of the workflow has come.
+enum Stopping {
+    /// There surely is no such workflow.
+    Never,
+    /// The server has to be told, or was and has not said yet how the workflow was closed.
+    Going(Box<Going>),
+}
+
+struct Going {
+    record: Record,
+    effects: Vec<Effect>,
+    wake_at: Option<Timestamp>,
+}
+
+impl Going {
+    fn of(situation: &Situation<'_>, record: Record) -> Self {
+        Self {
+            effects: heed(situation, &record).into_iter().collect(),
+            record,
+            wake_at: None,
+        }
+    }
+
+    fn wait(situation: &Situation<'_>, record: &Record, until: Option<Timestamp>) -> Stopping {
+        Stopping::Going(Box::new(Self {
+            wake_at: until,
+            ..Self::of(situation, record.clone())
+        }))
+    }
+
+    /// Goes on towards the end with this status.
+    fn plan(self, mut next: NextStatus<'_>, deadline: Option<Timestamp>) -> Decision<AgentRunStatus> {
+        next.status.runtime_ref = Some(self.record.stored());
+        Decision::Act(Plan {
+            effects: self.effects,
+            status: next.into_status(),
+            notices: Vec::new(),
+            wake_at: sooner(self.wake_at, deadline),
+        })
+    }
+
+    /// Why the workflow is not closed yet, if that is not its own doing.
+    fn trouble(&self, situation: &Situation<'_>) -> Option<String> {
+        let stop = self.record.stop.as_ref().filter(|stop| stop.number >= UNTOLD_MAX);
+        let untold = stop.and_then(|stop| stop.trouble.clone());
+        untold.or_else(|| trouble(situation).map(str::to_owned))
+    }
+}
+
+/// Somebody asked for the end of the run.
+pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Decision<AgentRunStatus> {
+    let Some(record) = record else {
+        return cancelled(situation, "the run was cancelled before its workflow was started");
+    };
+    let going = match stop(situation, record) {
+        Stopping::Never => {
+            let message = format!("the run was cancelled: there is no {}", record.words());
+            return cancelled(situation, &message);
+        }
+        Stopping::Going(going) => *going,
+    };
+    let timeout = situation.settings.runs.cancel_timeout;
+    let deadline = situation
+        .status
+        .cancel_deadline
+        .map_or_else(|| after(situation.now, timeout), |at| at.0);
+    let how = match going.record.stop.as_ref().map(|stop| stop.means) {
+        Some(Means::Terminate) => "is being terminated, because it was asked to end and did not",
+        Some(Means::Cancel) | None => "was asked to end",
+    };
+    let message = format!("the run is being cancelled: {} {how}", record.words());
+    let mut next = situation.next_status();
+    next.cancelling(deadline, &because(situation, &message));
+    tell_trouble(&mut next, &going, situation);
+    going.plan(next, None)
+}
+
+/// What keeps the workflow from being closed deserves attention; the remedy is part of the words.
+fn tell_trouble(next: &mut NextStatus<'_>, going: &Going, situation: &Situation<'_>) {
+    let trouble = going.trouble(situation).map(|words| {
+        format!(
+            "{words}; the run stays until {} is closed: mend that, or delete the run to give it up",
+            going.record.words()
+        )
+    });
+    next.note(&Reason::TemporalError, trouble.as_deref());
+}
+
+fn cancelled(situation: &Situation<'_>, message: &str) -> Decision<AgentRunStatus> {
+    let message = because(situation, message);
+    let mut next = situation.next_status();
+    next.cancelled(&Reason::Cancelled, &message);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        notices: vec![situation.normal(Reason::Cancelled, message)],
+        ..Plan::nothing()
+    })
+}
+
+/// The run is given up: its workflow is made to end, and the run fails when it is closed, or when the server has had its time.
+pub(super) fn give_up(
+    situation: &Situation<'_>,
+    record: Option<&Record>,
+    why: &Rejection,
+) -> Decision<AgentRunStatus> {
+    let Some(record) = record else {
+        return fail(situation, None, &why.reason, &why.message);
+    };
+    let going = match stop(situation, record) {
+        Stopping::Never => return fail(situation, Some(record), &why.reason, &why.message),
+        Stopping::Going(going) => *going,
+    };
+    let deadline = given_up_at(situation, record);
+    if situation.now >= deadline {
+        let message = format!(
+            "{}; it is not known whether {} was stopped",
+            why.message,
+            record.words()
+        );
+        return fail(situation, Some(&going.record), &why.reason, &message);
+    }
+    let mut next = situation.next_status();
+    next.warn(&why.reason, &why.message);
+    going.plan(next, Some(deadline))
+}
+
+/// The run was deleted: its workflow is made to end, and the run goes when it is closed, or when the server has had its time.
+pub(in super::super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    let over = situation.status.phase.as_ref().is_some_and(RunPhase::is_terminal);
+    // A record that cannot be read names no workflow.
+    let record = Record::of(situation.status).ok().flatten().filter(|_| !over);
+    let Some(record) = record else {
+        return go(situation, None);
+    };
+    if let Some(closed) = closed(situation) {
+        let why = given_up(situation, Some(&record));
+        return ending::conclude(situation, &record, closed, why.as_ref());
+    }
+    let going = match stop(situation, &record) {
+        Stopping::Never => return go(situation, None),
+        Stopping::Going(going) => *going,
+    };
+    let deadline = given_up_at(situation, &record);
+    if situation.now >= deadline {
+        let message = format!(
+            "the run was deleted, and it is not known whether {} was stopped: look in Temporal",
+            record.words()
+        );
+        let notice = situation.warning(Reason::CancelTimedOut, message);
+        return go(situation, Some(notice));
+    }
+    going.plan(situation.next_status(), Some(deadline))
+}
+
+/// Until when it is waited for the end of a workflow that nobody wants any more: it has its time to end by itself, and the
+/// server as much to make it.
+fn given_up_at(situation: &Situation<'_>, record: &Record) -> Timestamp {
+    let since = record.stop.as_ref().map_or(situation.now, |stop| stop.since.0);
+    after(since, situation.settings.runs.cancel_timeout.saturating_mul(2))
+}
+
+/// Makes the workflow end.
+fn stop(situation: &Situation<'_>, record: &Record) -> Stopping {
+    match &record.start {
+        Beginning::Started => tell(situation, record),
+        Beginning::Postponed(_) if !record.unclear => Stopping::Never,
+        Beginning::Postponed(_) => tell(situation, record),
+        Beginning::Intended(sender) => match begin::known(situation, sender.number) {
+            // What is sent after it could arrive before it.
+            Some(Known { answer: None, .. }) => Going::wait(situation, record, None),
+            Some(Known {
+                answer: Some(StartAnswer::Started { run_id }),
+                ..
+            }) => {
+                let mut record = record.clone();
+                record.run_id = Some(run_id.clone());
+                record.start = Beginning::Started;
+                record.unclear = false;
+                tell(situation, &record)
+            }
+            Some(Known {
+                answer: Some(StartAnswer::Occupied { .. } | StartAnswer::Refused { .. }),
+                ..
+            }) => Stopping::Never,
+            Some(Known {
+                answer: Some(StartAnswer::NotTaken { .. }),
+                ..
+            }) if !record.unclear => Stopping::Never,
+            // This process was to make it, and has not.
+            None if !record.unclear && sender.by == situation.observed.outside.process => Stopping::Never,
+            Some(_) | None => tell(situation, record),
+        },
+    }
+}
+
+/// Tells the server, and remembers what it said to that.
+fn tell(situation: &Situation<'_>, record: &Record) -> Stopping {
+    let Some(stop) = &record.stop else {
+        return intend(situation, record, Means::Cancel, None);
+    };
+    let patience_ends = after(stop.since.0, situation.settings.runs.cancel_timeout);
+    if stop.told {
+        return match stop.means {
+            Means::Cancel if situation.now >= patience_ends => {
+                intend(situation, record, Means::Terminate, Some(stop))
+            }
+            Means::Cancel => Going::wait(situation, record, Some(patience_ends)),
+            Means::Terminate => Going::wait(situation, record, None),
+        };
+    }
+    let known = situation.observed.outside.workflow.stop.as_ref();
+    match known.filter(|known| known.number == stop.number) {
+        None => send(situation, record, stop),
+        Some(Known { answer: None, .. }) => Going::wait(situation, record, None),
+        Some(Known {
+            answer: Some(answer), ..
+        }) => answered(situation, record, stop, answer, patience_ends),
+    }
+}
+
+fn send(situation: &Situation<'_>, record: &Record, stop: &Stopped) -> Stopping {
+    let reason = situation.run.spec.stop.cancel_reason.clone();
+    let stop = Stop {
+        number: stop.number,
+        means: stop.means,
+        reason: reason.unwrap_or_else(|| format!("AgentRun {} is to end", situation.observed.key)),
+    };
+    let mut going = Going::of(situation, record.clone());
+    going.effects.push(call(situation, record, What::Stop(stop)));
+    Stopping::Going(Box::new(going))
+}
+
+/// What follows from the answer of the server.
+fn answered(
+    situation: &Situation<'_>,
+    record: &Record,
+    stop: &Stopped,
+    answer: &StopAnswer,
+    patience_ends: Timestamp,
+) -> Stopping {
+    let mut record = record.clone();
+    match answer {
+        StopAnswer::Told => {
+            // It is there, whoever has started it last.
+            record.start = Beginning::Started;
+            record.stop = Some(Stopped {
+                told: true,
+                trouble: None,
+                ..stop.clone()
+            });
+            let until = (stop.means == Means::Cancel).then_some(patience_ends);
+            Going::wait(situation, &record, until)
+        }
+        // How it ended is heard from whoever waits for that.
+        StopAnswer::NotFound if record.start == Beginning::Started => Going::wait(situation, &record, None),
+        StopAnswer::NotFound => {
+            let never_after = after(begin::last_start(&record), START_LIFETIME);
+            if situation.now >= never_after && stop.at.0 >= never_after {
+                return Stopping::Never;
+            }
+            again(
+                situation,
+                &record,
+                stop,
+                never_after.max(after(stop.at.0, AGAIN_AFTER)),
+            )
+        }
+        StopAnswer::NotTaken { words } => {
+            record.stop = Some(Stopped {
+                trouble: Some(words.clone()),
+                ..stop.clone()
+            });
+            again(situation, &record, stop, after(stop.at.0, AGAIN_AFTER))
+        }
+    }
+}
+
+/// The server is told again when its time has come, and more firmly if the workflow has had its time.
+fn again(situation: &Situation<'_>, record: &Record, stop: &Stopped, due: Timestamp) -> Stopping {
+    if situation.now < due {
+        return Going::wait(situation, record, Some(due));
+    }
+    let patience_ends = after(stop.since.0, situation.settings.runs.cancel_timeout);
+    let means = if situation.now >= patience_ends {
+        Means::Terminate
+    } else {
+        stop.means
+    };
+    let last = record.stop.clone();
+    intend(situation, record, means, last.as_ref())
+}
+
+/// Says that the server is about to be told. The call follows when that is written.
+fn intend(situation: &Situation<'_>, record: &Record, means: Means, last: Option<&Stopped>) -> Stopping {
+    let now = values::Timestamp(situation.now);
+    let mut record = record.clone();
+    record.stop = Some(Stopped {
+        since: last.map_or(now, |last| last.since),
+        means,
+        number: last.map_or(1, |last| last.number + 1),
+        at: now,
+        told: false,
+        trouble: last.and_then(|last| last.trouble.clone()),
+    });
+    Going::wait(situation, &record, None)
+}

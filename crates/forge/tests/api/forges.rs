@@ -1,0 +1,261 @@
+//! The four questions, in the words of each forge.
+
+use jangar_forge::{Branch, Kind, NewPullRequest, PullRequest};
+use serde_json::{Value, json};
+
+use crate::played::{Played, TOKEN, say};
+
+const NEW: NewPullRequest<'_> = NewPullRequest {
+    base: "main",
+    head: "fix/adder",
+    title: "Mend the adder",
+    body: "It adds now.",
+    draft: true,
+};
+
+const COMMIT: &str = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d";
+
+/// What one forge is asked, and what it answers.
+struct Words {
+    kind: Kind,
+    authorization: &'static str,
+    branch: (&'static str, Value),
+    compare: (&'static str, Value),
+    find: (&'static str, Value),
+    /// What is found where there is no pull request.
+    none: (u16, Value),
+    open: (&'static str, Value, Value),
+    found: PullRequest,
+}
+
+fn pull_request(number: u64, url: &str) -> PullRequest {
+    PullRequest {
+        number,
+        url: url.to_owned(),
+    }
+}
+
+fn github() -> Words {
+    let found = json!({"number": 7, "html_url": "https://forge.example/pull/7", "state": "open", "draft": true,
+                       "head": {"ref": "fix/adder"}, "base": {"ref": "main"}});
+    Words {
+        kind: Kind::Github,
+        authorization: "Bearer",
+        branch: (
+            "GET /api/repos/example/adder/branches/fix%2Fadder",
+            json!({"name": "fix/adder", "commit": {"sha": COMMIT, "url": "x"}, "protected": false}),
+        ),
+        compare: (
+            "GET /api/repos/example/adder/compare/main...fix%2Fadder",
+            json!({"status": "ahead", "ahead_by": 2, "behind_by": 0, "total_commits": 2, "commits": []}),
+        ),
+        find: (
+            "GET /api/repos/example/adder/pulls?state=open&head=example%3Afix%2Fadder&base=main",
+            json!([found]),
+        ),
+        none: (200, json!([])),
+        open: (
+            "POST /api/repos/example/adder/pulls",
+            json!({"title": "Mend the adder", "head": "fix/adder", "base": "main", "body": "It adds now.", "draft": true}),
+            found,
+        ),
+        found: pull_request(7, "https://forge.example/pull/7"),
+    }
+}
+
+fn gitlab() -> Words {
+    let found = json!({"id": 900, "iid": 7, "web_url": "https://forge.example/merge_requests/7", "state": "opened",
+                       "source_branch": "fix/adder", "target_branch": "main", "draft": true});
+    Words {
+        kind: Kind::Gitlab,
+        authorization: "Bearer",
+        branch: (
+            "GET /api/projects/example%2Fadder/repository/branches/fix%2Fadder",
+            json!({"name": "fix/adder", "merged": false, "commit": {"id": COMMIT, "short_id": "7fd1a60b"}}),
+        ),
+        compare: (
+            "GET /api/projects/example%2Fadder/repository/compare?from=main&to=fix%2Fadder",
+            json!({"commit": {"id": COMMIT}, "commits": [{"id": "1"}, {"id": "2"}], "diffs": []}),
+        ),
+        find: (
+            "GET /api/projects/example%2Fadder/merge_requests?state=opened&source_branch=fix%2Fadder&target_branch=main",
+            json!([found]),
+        ),
+        none: (200, json!([])),
+        open: (
+            "POST /api/projects/example%2Fadder/merge_requests",
+            json!({"source_branch": "fix/adder", "target_branch": "main", "title": "Draft: Mend the adder",
+                   "description": "It adds now."}),
+            found,
+        ),
+        found: pull_request(7, "https://forge.example/merge_requests/7"),
+    }
+}
+
+fn bitbucket() -> Words {
+    let found = json!({"type": "pullrequest", "id": 7, "state": "OPEN",
+                       "links": {"html": {"href": "https://forge.example/pull-requests/7"}}});
+    Words {
+        kind: Kind::Bitbucket,
+        authorization: "Bearer",
+        branch: (
+            "GET /api/repositories/example/adder/refs/branches/fix%2Fadder",
+            json!({"type": "branch", "name": "fix/adder", "target": {"type": "commit", "hash": COMMIT}}),
+        ),
+        compare: (
+            "GET /api/repositories/example/adder/commits/fix%2Fadder?exclude=main&pagelen=100&page=1",
+            json!({"pagelen": 100, "values": [{"hash": "1"}, {"hash": "2"}]}),
+        ),
+        find: (
+            "GET /api/repositories/example/adder/pullrequests?q=source.branch.name%3D%22fix%2Fadder%22%20AND%20\
+             destination.branch.name%3D%22main%22%20AND%20state%3D%22OPEN%22",
+            json!({"size": 1, "values": [found]}),
+        ),
+        none: (200, json!({"size": 0, "values": []})),
+        open: (
+            "POST /api/repositories/example/adder/pullrequests",
+            json!({"title": "Mend the adder", "description": "It adds now.", "draft": true,
+                   "source": {"branch": {"name": "fix/adder"}}, "destination": {"branch": {"name": "main"}}}),
+            found,
+        ),
+        found: pull_request(7, "https://forge.example/pull-requests/7"),
+    }
+}
+
+fn gitea() -> Words {
+    let found = json!({"id": 900, "number": 7, "html_url": "https://forge.example/pulls/7", "state": "open"});
+    Words {
+        kind: Kind::Gitea,
+        authorization: "token",
+        branch: (
+            "GET /api/repos/example/adder/branches/fix%2Fadder",
+            json!({"name": "fix/adder", "commit": {"id": COMMIT}, "protected": false}),
+        ),
+        compare: (
+            "GET /api/repos/example/adder/compare/main...fix%2Fadder",
+            json!({"total_commits": 2, "commits": [{"sha": "1"}, {"sha": "2"}]}),
+        ),
+        find: (
+            "GET /api/repos/example/adder/pulls/main/fix%2Fadder",
+            found.clone(),
+        ),
+        none: (404, json!({"message": "The target couldn't be found."})),
+        open: (
+            "POST /api/repos/example/adder/pulls",
+            json!({"title": "WIP: Mend the adder", "head": "fix/adder", "base": "main", "body": "It adds now."}),
+            found,
+        ),
+        found: pull_request(7, "https://forge.example/pulls/7"),
+    }
+}
+
+#[tokio::test]
+async fn every_forge_is_asked_in_its_own_words() {
+    for words in [github(), gitlab(), bitbucket(), gitea()] {
+        let kind = words.kind;
+        let played = Played::new(vec![
+            say(200, &words.branch.1),
+            say(404, &json!({"message": "Branch not found"})),
+            say(200, &words.compare.1),
+            say(200, &words.find.1),
+            say(words.none.0, &words.none.1),
+            say(words.none.0, &words.none.1),
+            say(201, &words.open.2),
+        ])
+        .await;
+        let forge = played.forge(kind);
+
+        let branch = Branch {
+            commit: COMMIT.to_owned(),
+        };
+        assert_eq!(forge.branch("fix/adder").await, Ok(Some(branch)), "{kind:?}");
+        assert_eq!(forge.branch("fix/adder").await, Ok(None), "{kind:?}");
+        assert_eq!(forge.commits_ahead("main", "fix/adder").await, Ok(2), "{kind:?}");
+        assert_eq!(
+            forge.find_pull_request("main", "fix/adder").await,
+            Ok(Some(words.found.clone())),
+            "{kind:?}"
+        );
+        assert_eq!(
+            forge.find_pull_request("main", "fix/adder").await,
+            Ok(None),
+            "{kind:?}"
+        );
+        assert_eq!(forge.open_pull_request(&NEW).await, Ok(words.found), "{kind:?}");
+
+        let (branch, compare, find) = (words.branch.0, words.compare.0, words.find.0);
+        assert_eq!(
+            played.lines(),
+            [branch, branch, compare, find, find, find, words.open.0],
+            "{kind:?}"
+        );
+        let asked = played.asked();
+        assert_eq!(asked[6].body, words.open.1, "{kind:?}");
+        for one in asked {
+            assert_eq!(
+                one.authorization,
+                format!("{} {TOKEN}", words.authorization),
+                "{kind:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pull_request_that_is_open_already_is_taken_for_the_one_that_was_asked_for() {
+    for words in [github(), gitlab(), bitbucket(), gitea()] {
+        let played = Played::new(vec![say(200, &words.find.1)]).await;
+
+        assert_eq!(
+            played.forge(words.kind).open_pull_request(&NEW).await,
+            Ok(words.found)
+        );
+        assert_eq!(played.lines(), [words.find.0]);
+    }
+}
+
+#[tokio::test]
+async fn somebody_who_was_quicker_has_opened_it_for_us() {
+    let words = github();
+    let exists = json!({"message": "Validation Failed",
+                        "errors": [{"message": "A pull request already exists for example:fix/adder."}]});
+    let played = Played::new(vec![
+        say(words.none.0, &words.none.1),
+        say(422, &exists),
+        say(200, &words.find.1),
+    ])
+    .await;
+
+    assert_eq!(
+        played.forge(words.kind).open_pull_request(&NEW).await,
+        Ok(words.found)
+    );
+}
+
+#[tokio::test]
+async fn commits_are_counted_over_pages_up_to_a_bound() {
+    let page = json!({"values": vec![json!({"hash": "x"}); 100], "next": "https://forge.example/next"});
+    let last = json!({"values": [{"hash": "x"}]});
+    let played = Played::new(vec![say(200, &page), say(200, &last)]).await;
+    assert_eq!(
+        played.forge(Kind::Bitbucket).commits_ahead("main", "fix").await,
+        Ok(101)
+    );
+
+    let endless = Played::new((0..20).map(|_| say(200, &page)).collect()).await;
+    assert_eq!(
+        endless.forge(Kind::Bitbucket).commits_ahead("main", "fix").await,
+        Ok(1000)
+    );
+    assert_eq!(endless.asked().len(), 10);
+}
+
+#[tokio::test]
+async fn a_pull_request_that_was_closed_is_none() {
+    let closed = json!({"number": 7, "html_url": "x", "state": "closed"});
+    let played = Played::new(vec![say(200, &closed)]).await;
+    assert_eq!(
+        played.forge(Kind::Gitea).find_pull_request("main", "fix").await,
+        Ok(None)
+    );
+}

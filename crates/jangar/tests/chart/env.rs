@@ -1,0 +1,460 @@
+//! From values to variables, for both workloads, and whether the program understands them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jangar_engine::settings::{Settings, reference};
+use serde_json::{Value, json};
+
+use crate::helm::{env_of, rendered, values_files, workload};
+
+/// Which workloads a value reaches.
+#[derive(Clone, Copy, PartialEq)]
+enum For {
+    Both,
+    Controllers,
+    ControlPlane,
+}
+
+/// One row: a value, what it is set to, the variable, and its text.
+type Row = (&'static str, Value, &'static str, &'static str, For);
+
+/// Every value that becomes a variable, set to something that is not its default.
+#[rustfmt::skip] // One row on a line reads like the table it is.
+fn rows() -> Vec<Row> {
+    use For::{Both, ControlPlane, Controllers};
+    vec![
+        ("controller.enabled", json!(false), "JANGAR_AGENTS_CONTROLLER_ENABLED", "0", Both),
+        ("controller.namespaces", json!(["a", "b"]), "JANGAR_AGENTS_CONTROLLER_NAMESPACES", "a,b", Both),
+        ("controller.namespaces", json!(["a", "b"]), "JANGAR_PRIMITIVES_NAMESPACES", "a,b", Both),
+        ("controller.referenceGraceSeconds", json!(0), "JANGAR_REFERENCE_GRACE_SECONDS", "0", Both),
+        ("controller.leaderElection.enabled", json!(false), "JANGAR_LEADER_ELECTION_ENABLED", "false", Both),
+        ("controller.leaderElection.leaseName", json!("own"), "JANGAR_LEADER_ELECTION_LEASE_NAME", "own", Both),
+        ("controller.leaderElection.leaseNamespace", json!("leases"), "JANGAR_LEADER_ELECTION_LEASE_NAMESPACE", "leases", Both),
+        ("controller.leaderElection.leaseDurationSeconds", json!(90), "JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "90", Both),
+        ("controller.leaderElection.renewDeadlineSeconds", json!(60), "JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "60", Both),
+        ("controller.leaderElection.retryPeriodSeconds", json!(30), "JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "30", Both),
+        ("controller.concurrency.perNamespace", json!(1_000_000), "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "1000000", Both),
+        ("controller.concurrency.perAgent", json!(7), "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "7", Both),
+        ("controller.concurrency.cluster", json!(8), "JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "8", Both),
+        ("controller.repoConcurrency.enabled", json!(true), "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_ENABLED", "true", Both),
+        ("controller.repoConcurrency.default", json!(4), "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_DEFAULT", "4", Both),
+        (
+            "controller.repoConcurrency.overrides",
+            json!({"example/adder": 2}),
+            "JANGAR_AGENTS_CONTROLLER_REPO_CONCURRENCY_OVERRIDES",
+            r#"{"example/adder":2}"#,
+            Both,
+        ),
+        ("controller.queue.perNamespace", json!(0), "JANGAR_AGENTS_CONTROLLER_QUEUE_NAMESPACE", "0", Both),
+        ("controller.queue.perRepo", json!(0), "JANGAR_AGENTS_CONTROLLER_QUEUE_REPO", "0", Both),
+        ("controller.queue.cluster", json!(0), "JANGAR_AGENTS_CONTROLLER_QUEUE_CLUSTER", "0", Both),
+        ("controller.rate.windowSeconds", json!(30), "JANGAR_AGENTS_CONTROLLER_RATE_WINDOW_SECONDS", "30", Both),
+        ("controller.rate.perNamespace", json!(0), "JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0", Both),
+        ("controller.rate.perRepo", json!(0), "JANGAR_AGENTS_CONTROLLER_RATE_REPO", "0", Both),
+        ("controller.rate.cluster", json!(0), "JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0", Both),
+        ("controller.webhook.queueSize", json!(9), "JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE", "9", Both),
+        ("controller.webhook.retry.baseDelaySeconds", json!(0), "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS", "0", Both),
+        ("controller.webhook.retry.maxDelaySeconds", json!(9), "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_DELAY_SECONDS", "9", Both),
+        ("controller.webhook.retry.maxAttempts", json!(2), "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_ATTEMPTS", "2", Both),
+        ("controller.agentRunRetentionSeconds", json!(0), "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS", "0", Both),
+        (
+            "controller.agentRunRetentionDeletesPerMinute",
+            json!(12_000),
+            "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_DELETES_PER_MINUTE",
+            "12000",
+            Both,
+        ),
+        ("controller.agentRunArtifacts.max", json!(0), "JANGAR_AGENTRUN_ARTIFACTS_MAX", "0", Both),
+        ("controller.agentRunArtifacts.strict", json!(true), "JANGAR_AGENTRUN_ARTIFACTS_STRICT", "true", Both),
+        ("controller.logRetentionSeconds", json!(31_536_000), "JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "31536000", Both),
+        ("controller.jobTtlSecondsAfterFinished", json!(604_800), "JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "604800", Both),
+        ("controller.authSecret.name", json!("auth"), "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME", "auth", Both),
+        ("controller.authSecret.key", json!("file"), "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY", "file", Both),
+        ("controller.authSecret.mountPath", json!("/auth"), "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH", "/auth", Both),
+        ("controller.admissionPolicy.labels.required", json!(["a/b"]), "JANGAR_AGENTS_CONTROLLER_LABELS_REQUIRED", r#"["a/b"]"#, Both),
+        ("controller.admissionPolicy.labels.allowed", json!(["a/*"]), "JANGAR_AGENTS_CONTROLLER_LABELS_ALLOWED", r#"["a/*"]"#, Both),
+        ("controller.admissionPolicy.labels.denied", json!(["c"]), "JANGAR_AGENTS_CONTROLLER_LABELS_DENIED", r#"["c"]"#, Both),
+        ("controller.admissionPolicy.images.allowed", json!(["x/*"]), "JANGAR_AGENTS_CONTROLLER_IMAGES_ALLOWED", r#"["x/*"]"#, Both),
+        ("controller.admissionPolicy.images.denied", json!(["y"]), "JANGAR_AGENTS_CONTROLLER_IMAGES_DENIED", r#"["y"]"#, Both),
+        ("controller.admissionPolicy.secrets.blocked", json!(["root"]), "JANGAR_AGENTS_CONTROLLER_BLOCKED_SECRETS", r#"["root"]"#, Both),
+        (
+            "controller.admissionPolicy.serviceAccounts.allowed",
+            json!(["r"]),
+            "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+            r#"["r"]"#,
+            Both,
+        ),
+        (
+            "controller.admissionPolicy.priorityClasses.allowed",
+            json!(["p"]),
+            "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
+            r#"["p"]"#,
+            Both,
+        ),
+        (
+            "controller.admissionPolicy.podSecurityRestricted",
+            json!(true),
+            "JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED",
+            "true",
+            Both,
+        ),
+        ("controller.vcsProviders.enabled", json!(false), "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED", "false", Both),
+        (
+            "controller.vcsProviders.deprecatedTokenTypes",
+            json!({"github": ["pat"], "gitlab": ["access_token"]}),
+            "JANGAR_AGENTS_CONTROLLER_VCS_DEPRECATED_TOKEN_TYPES",
+            r#"{"github":["pat"],"gitlab":["access_token"]}"#,
+            Both,
+        ),
+        (
+            "controller.vcsProviders.prRateLimits",
+            json!({"github": {"windowSeconds": 60}}),
+            "JANGAR_AGENTS_CONTROLLER_VCS_PR_RATE_LIMITS",
+            r#"{"github":{"windowSeconds":60}}"#,
+            Both,
+        ),
+        (
+            "controller.customRuntime.callbackUrl",
+            json!("https://jangar.example.com"),
+            "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL",
+            "https://jangar.example.com",
+            Controllers,
+        ),
+        ("controller.customRuntime.keySecret.name", json!("k"), "JANGAR_CUSTOM_RUNTIME_KEY_FILE", "/etc/jangar/custom-runtime/key", Controllers),
+        (
+            "controller.customRuntime.callbackUrl",
+            json!("https://jangar.example.com"),
+            "JANGAR_CUSTOM_RUNTIME_CALLBACK_LISTEN",
+            "0.0.0.0:8081",
+            Controllers,
+        ),
+        (
+            "controller.customRuntime.allowedEndpoints",
+            json!(["https://a"]),
+            "JANGAR_CUSTOM_RUNTIME_ALLOWED_ENDPOINTS",
+            r#"["https://a"]"#,
+            Controllers,
+        ),
+        (
+            "controller.customRuntime.openNetworks",
+            json!(["10.0.0.0/8"]),
+            "JANGAR_CUSTOM_RUNTIME_OPEN_NETWORKS",
+            r#"["10.0.0.0/8"]"#,
+            Controllers,
+        ),
+        ("controller.customRuntime.timeoutSeconds", json!(31_536_000), "JANGAR_CUSTOM_RUNTIME_TIMEOUT_SECONDS", "31536000", Controllers),
+        ("controller.defaultWorkload.serviceAccountName", json!("runs"), "JANGAR_AGENT_RUNNER_SERVICE_ACCOUNT", "runs", Both),
+        ("controller.defaultWorkload.nodeSelector", json!({"a": "b"}), "JANGAR_AGENT_RUNNER_NODE_SELECTOR", r#"{"a":"b"}"#, Both),
+        (
+            "controller.defaultWorkload.tolerations",
+            json!([{"operator": "Exists"}]),
+            "JANGAR_AGENT_RUNNER_TOLERATIONS",
+            r#"[{"operator":"Exists"}]"#,
+            Both,
+        ),
+        (
+            "controller.defaultWorkload.affinity",
+            json!({"nodeAffinity": {}}),
+            "JANGAR_AGENT_RUNNER_AFFINITY",
+            r#"{"nodeAffinity":{}}"#,
+            Both,
+        ),
+        (
+            "controller.defaultWorkload.topologySpreadConstraints",
+            json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]),
+            "JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS",
+            r#"[{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule"}]"#,
+            Both,
+        ),
+        (
+            "controller.defaultWorkload.podSecurityContext",
+            json!({"runAsUser": 1000}),
+            "JANGAR_AGENT_RUNNER_POD_SECURITY_CONTEXT",
+            r#"{"runAsUser":1000}"#,
+            Both,
+        ),
+        (
+            "controller.defaultWorkload.imagePullSecrets",
+            json!(["pull"]),
+            "JANGAR_AGENT_RUNNER_IMAGE_PULL_SECRETS",
+            r#"["pull"]"#,
+            Both,
+        ),
+        ("controller.defaultWorkload.priorityClassName", json!("p"), "JANGAR_AGENT_RUNNER_PRIORITY_CLASS", "p", Both),
+        ("controller.defaultWorkload.schedulerName", json!("s"), "JANGAR_AGENT_RUNNER_SCHEDULER_NAME", "s", Both),
+        ("orchestrationController.enabled", json!(false), "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "0", Both),
+        ("orchestrationController.namespaces", json!(["a"]), "JANGAR_ORCHESTRATION_CONTROLLER_NAMESPACES", "a", Both),
+        ("orchestrationController.cancel.enabled", json!(false), "JANGAR_ORCHESTRATION_CANCEL_ENABLED", "false", Both),
+        ("orchestrationController.cancel.timeoutMs", json!(3_600_000), "JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "3600000", Both),
+        ("supportingController.enabled", json!(false), "JANGAR_SUPPORTING_CONTROLLER_ENABLED", "0", Both),
+        ("supportingController.namespaces", json!(["b"]), "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES", "b", Both),
+        ("runner.image.repository", json!("r.example.com/a"), "JANGAR_AGENT_RUNNER_IMAGE", "r.example.com/a:latest", Both),
+        ("runtime.agentImage", json!("r.example.com/b:1"), "JANGAR_AGENT_IMAGE", "r.example.com/b:1", Both),
+        ("runtime.scheduleRunnerImage", json!("r.example.com/c:1"), "JANGAR_SCHEDULE_RUNNER_IMAGE", "r.example.com/c:1", Both),
+        ("runtime.scheduleServiceAccount", json!("schedule"), "JANGAR_SCHEDULE_SERVICE_ACCOUNT", "schedule", Both),
+        ("image.repository", json!("r.example.com/jangar"), "JANGAR_IMAGE", "r.example.com/jangar:0.10.0", Both),
+        ("serviceAccount.name", json!("account"), "JANGAR_SERVICE_ACCOUNT_NAME", "account", Controllers),
+        ("rbac.clusterScoped", json!(true), "JANGAR_RBAC_CLUSTER_SCOPED", "true", Both),
+        ("kubernetesApi.host", json!("api.example.com"), "KUBERNETES_SERVICE_HOST", "api.example.com", Both),
+        ("kubernetesApi.port", json!("8443"), "KUBERNETES_SERVICE_PORT", "8443", Both),
+        ("logging.level", json!("warn"), "JANGAR_LOG", "warn", Both),
+        ("metrics.enabled", json!(false), "JANGAR_PROMETHEUS_METRICS_ENABLED", "false", ControlPlane),
+        ("metrics.path", json!("/numbers"), "JANGAR_PROMETHEUS_METRICS_PATH", "/numbers", ControlPlane),
+        ("grpc.enabled", json!(true), "JANGAR_GRPC_ENABLED", "true", ControlPlane),
+        ("grpc.enabled", json!(true), "JANGAR_GRPC_HOST", "0.0.0.0", ControlPlane),
+        ("grpc.port", json!(50_052), "JANGAR_GRPC_PORT", "50052", ControlPlane),
+        ("database.url", json!("postgres://db"), "DATABASE_URL", "postgres://db", ControlPlane),
+        ("database.caSecret.name", json!("ca"), "PGSSLROOTCERT", "/etc/jangar/ca/ca.crt", ControlPlane),
+    ]
+}
+
+/// All rows as one values file.
+fn values() -> Value {
+    let mut values = json!({"controlPlane": {"enabled": true}});
+    for (path, value, ..) in rows() {
+        let pointer = path.split('.').fold(&mut values, |at, key| &mut at[key]);
+        *pointer = value;
+    }
+    values
+}
+
+fn variables(values: &Value, name: &str) -> BTreeMap<String, Option<String>> {
+    env_of(workload(&rendered(&values.to_string()), name))
+        .into_iter()
+        .collect()
+}
+
+#[test]
+fn each_value_reaches_its_variable_in_every_workload_that_reads_it() {
+    let values = values();
+    let workloads = [
+        ("agents", For::ControlPlane),
+        ("agents-controllers", For::Controllers),
+    ];
+    for (workload, kind) in workloads {
+        let variables = variables(&values, workload);
+        // Beside controllers a control plane does none of their work, whatever the values say.
+        for (path, _, name, text, reach) in rows() {
+            let expected = (reach == For::Both || reach == kind).then_some(text);
+            let found = variables.get(name).and_then(Option::as_deref);
+            if name != "JANGAR_GRPC_ENABLED" || kind == For::ControlPlane {
+                let expected = if name == "JANGAR_SERVICE_ACCOUNT_NAME" && kind == For::ControlPlane {
+                    Some("agents-control-plane")
+                } else {
+                    expected
+                };
+                assert_eq!(found, expected, "{path} in {workload}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_empty_becomes_no_variable() {
+    let variables = variables(&json!({}), "agents-controllers");
+    for name in [
+        "JANGAR_AGENT_RUNNER_TOPOLOGY_SPREAD_CONSTRAINTS",
+        "JANGAR_AGENT_RUNNER_IMAGE",
+        "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY",
+        "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL",
+        "DATABASE_URL",
+    ] {
+        assert!(!variables.contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn the_narrower_source_of_a_variable_wins() {
+    let base = json!({
+        "controlPlane": {"enabled": true, "env": {"vars": {"FOO": "control plane", "JANGAR_LOG": "debug"}}},
+        "controllers": {"env": {"vars": {"FOO": "controllers", "BAR": 5_000_000}}},
+        "database": {"url": "x"},
+        "env": {"vars": {"FOO": "both", "BAR": "both", "BAZ": true, "JANGAR_AGENTRUN_ARTIFACTS_MAX": "7", "EXTRA": "vars"},
+                "extra": [{"name": "EXTRA", "value": "extra"}]},
+    });
+    let expect = |workload: &str, expected: &[(&str, &str)]| {
+        let variables = variables(&base, workload);
+        for (name, text) in expected {
+            assert_eq!(variables[*name].as_deref(), Some(*text), "{name} in {workload}");
+        }
+    };
+    expect(
+        "agents",
+        &[
+            ("FOO", "control plane"),
+            ("BAR", "both"),
+            ("BAZ", "true"),
+            ("JANGAR_LOG", "debug"),
+            ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "7"),
+            ("EXTRA", "extra"),
+            ("JANGAR_MIGRATIONS", "auto"),
+            ("JANGAR_AGENTS_CONTROLLER_ENABLED", "0"),
+            ("JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "0"),
+            ("JANGAR_SUPPORTING_CONTROLLER_ENABLED", "0"),
+            ("JANGAR_PRIMITIVES_RECONCILER", "0"),
+        ],
+    );
+    expect(
+        "agents-controllers",
+        &[
+            ("FOO", "controllers"),
+            ("BAR", "5000000"),
+            ("JANGAR_LOG", "info"),
+            ("JANGAR_AGENTS_CONTROLLER_ENABLED", "1"),
+        ],
+    );
+}
+
+#[test]
+fn only_their_own_map_lifts_what_controllers_are_given() {
+    let forced = [
+        ("JANGAR_MIGRATIONS", "skip"),
+        ("JANGAR_GRPC_ENABLED", "0"),
+        ("JANGAR_CONTROL_PLANE_CACHE_ENABLED", "0"),
+    ];
+    let said = json!({"JANGAR_MIGRATIONS": "auto", "JANGAR_GRPC_ENABLED": "true", "JANGAR_CONTROL_PLANE_CACHE_ENABLED": "1"});
+    let shared = variables(&json!({"env": {"vars": said}}), "agents-controllers");
+    let own = variables(
+        &json!({"controllers": {"env": {"vars": said}}}),
+        "agents-controllers",
+    );
+    for (name, text) in forced {
+        assert_eq!(shared[name].as_deref(), Some(text), "{name}");
+        assert_eq!(own[name].as_deref(), said[name].as_str(), "{name}");
+    }
+}
+
+#[test]
+fn without_controllers_the_control_plane_does_their_work() {
+    let values = json!({"controlPlane": {"enabled": true}, "controllers": {"enabled": false}, "database": {"url": "x"}});
+    let variables = variables(&values, "agents");
+    for name in [
+        "JANGAR_AGENTS_CONTROLLER_ENABLED",
+        "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED",
+        "JANGAR_SUPPORTING_CONTROLLER_ENABLED",
+    ] {
+        assert_eq!(variables[name].as_deref(), Some("1"), "{name}");
+    }
+    assert!(!variables.contains_key("JANGAR_PRIMITIVES_RECONCILER"));
+}
+
+/// The program reads what the chart writes: every value is legal to it, and no name is foreign.
+#[test]
+fn the_program_takes_what_the_chart_sets() {
+    for (name, values) in values_files() {
+        for object in rendered(&values) {
+            if !["Deployment", "Rollout"].contains(&object["kind"].as_str().unwrap_or_default()) {
+                continue;
+            }
+            let env = env_of(&object)
+                .into_iter()
+                .filter(|(name, _)| name != "JANGAR_LOG");
+            let parsed = Settings::from_vars(env.filter_map(|(name, value)| Some((name, value?))))
+                .unwrap_or_else(|mistakes| panic!("{name}: {mistakes}"));
+            assert_eq!(
+                parsed.unknown,
+                Vec::<String>::new(),
+                "{name}: the program does not know these"
+            );
+            assert_eq!(parsed.warnings, Vec::<String>::new(), "{name}");
+        }
+    }
+}
+
+/// Settings that have no value of their own and are set with `env.vars`: README.md names them.
+const BY_VARIABLE: &[&str] = &[
+    "JANGAR_AGENTRUN_IMMUTABILITY_ENFORCED",
+    "JANGAR_AGENT_RUNNER_BACKOFF_LIMIT",
+    "JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY",
+    "JANGAR_AGENT_RUNNER_NATS_AUTH_SECRET_NAME",
+    "JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY",
+    "JANGAR_GITHUB_REPOS_ALLOWED",
+    "TEMPORAL_ADDRESS",
+    "TEMPORAL_API_KEY_FILE",
+    "TEMPORAL_NAMESPACE",
+    "TEMPORAL_TLS",
+    "TEMPORAL_TLS_CLIENT_CERT_PATH",
+    "TEMPORAL_TLS_CLIENT_KEY_PATH",
+    "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+    "TEMPORAL_TLS_SERVER_NAME",
+];
+
+/// What the chart sets for parts that are not built yet. Nobody reads these today.
+const NOT_BUILT: &[&str] = &[
+    // The control plane.
+    "DATABASE_URL",
+    "JANGAR_CONTROL_PLANE_CACHE_ENABLED",
+    "JANGAR_GRPC_ENABLED",
+    "JANGAR_GRPC_HOST",
+    "JANGAR_GRPC_PORT",
+    "JANGAR_MIGRATIONS",
+    "JANGAR_PRIMITIVES_NAMESPACES",
+    "JANGAR_PRIMITIVES_RECONCILER",
+    "JANGAR_PROMETHEUS_METRICS_ENABLED",
+    "JANGAR_PROMETHEUS_METRICS_PATH",
+    "JANGAR_SERVICE_ACCOUNT_NAME",
+    "PGSSLROOTCERT",
+    // Webhooks.
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE",
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS",
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_ATTEMPTS",
+    "JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_DELAY_SECONDS",
+    // The other controllers, and canaries.
+    "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED",
+    "JANGAR_ORCHESTRATION_CONTROLLER_NAMESPACES",
+    "JANGAR_ROLLOUT_ROLE_FILE",
+    "JANGAR_SCHEDULE_RUNNER_IMAGE",
+    "JANGAR_SCHEDULE_SERVICE_ACCOUNT",
+    "JANGAR_SUPPORTING_CONTROLLER_ENABLED",
+    "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES",
+];
+
+/// What is read by something else than the table of settings: the log, the name of the process, the client of Kubernetes.
+const READ_ELSEWHERE: &[&str] = &[
+    "JANGAR_LOG",
+    "JANGAR_POD_UID",
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+];
+
+#[test]
+fn chart_and_program_know_the_same_names() {
+    let values = values();
+    let set: BTreeSet<String> = ["agents", "agents-controllers"]
+        .into_iter()
+        .flat_map(|workload| variables(&values, workload).into_keys())
+        .collect();
+    let reference = reference();
+    let read: BTreeSet<&str> = reference
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .filter(|name| name.contains('_'))
+        .collect();
+    assert!(read.len() > 40, "{read:?}");
+    let unset: Vec<&str> = read
+        .iter()
+        .copied()
+        .filter(|name| !set.contains(*name) && !BY_VARIABLE.contains(name))
+        .collect();
+    assert!(
+        unset.is_empty(),
+        "the program reads {unset:?}, and the chart has no value for it: add one, or name it in BY_VARIABLE and in README.md"
+    );
+    let unread: Vec<&str> = set
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !read.contains(name) && !READ_ELSEWHERE.contains(name) && !NOT_BUILT.contains(name))
+        .collect();
+    assert!(
+        unread.is_empty(),
+        "the chart sets {unread:?}, and no program reads it: take it out, or name it in NOT_BUILT"
+    );
+    let readme = std::fs::read_to_string(crate::helm::root().join("charts/agents/README.md"))
+        .expect("there is a README");
+    for name in BY_VARIABLE {
+        assert!(
+            readme.contains(&format!("`{name}`")),
+            "README.md does not name {name}"
+        );
+    }
+}

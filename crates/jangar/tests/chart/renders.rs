@@ -1,0 +1,195 @@
+//! What every file of `charts/agents/ci` renders to, and what holds of all of them.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::helm::{Helm, env_of, find, objects, rendered, values_files};
+
+/// Helm 4 puts an empty line at the end of a document, which is no difference.
+fn normal(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn each_values_file_renders_to_what_was_agreed() {
+    insta::with_settings!({prepend_module_to_snapshot => false, omit_expression => true}, {
+        for (name, values) in values_files() {
+            let text = Helm::Three.template(&values, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
+            insta::assert_snapshot!(name, normal(&text));
+        }
+    });
+}
+
+#[test]
+fn both_helms_render_the_same() {
+    for (name, values) in values_files() {
+        let [three, four] = [Helm::Three, Helm::Four].map(|helm| {
+            helm.template(&values, &[])
+                .unwrap_or_else(|error| panic!("{name}: {error}"))
+        });
+        assert_eq!(normal(&three), normal(&four), "{name}");
+    }
+}
+
+#[test]
+fn no_variable_is_there_twice_and_no_number_is_a_float() {
+    for (name, values) in values_files() {
+        for object in rendered(&values) {
+            if !["Deployment", "Rollout"].contains(&object["kind"].as_str().unwrap_or_default()) {
+                continue;
+            }
+            let variables = env_of(&object);
+            let names: BTreeSet<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names.len(), variables.len(), "{name}: {variables:?}");
+            for (variable, value) in &variables {
+                let value = value.as_deref().unwrap_or_default();
+                assert!(
+                    !value.contains("e+") || value.parse::<f64>().is_err(),
+                    "{name}: {variable} is {value}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_pod_keeps_to_the_restricted_standard() {
+    for (name, values) in values_files() {
+        for object in rendered(&values) {
+            let pod = &object["spec"]["template"]["spec"];
+            let Some(containers) = pod["containers"].as_array() else {
+                continue;
+            };
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
+            assert_eq!(
+                pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault",
+                "{name}"
+            );
+            assert_eq!(pod["enableServiceLinks"], false, "{name}");
+            for container in containers {
+                let context = &container["securityContext"];
+                assert_eq!(context["allowPrivilegeEscalation"], false, "{name}");
+                assert_eq!(context["readOnlyRootFilesystem"], true, "{name}");
+                assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_image_of_a_component_takes_over_no_digest_of_another_repository() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    for (own, expected) in [
+        ("{}", format!("registry.example.com/jangar:1@{digest}")),
+        (
+            "{repository: other.example.com/jangar}",
+            "other.example.com/jangar:1".to_owned(),
+        ),
+        ("{tag: '2'}", "registry.example.com/jangar:2".to_owned()),
+    ] {
+        let values = format!(
+            "image: {{repository: registry.example.com/jangar, tag: '1', digest: '{digest}'}}\ncontrollers: {{image: {own}}}\n"
+        );
+        let objects = rendered(&values);
+        let deployment =
+            find(&objects, "Deployment", "agents-controllers").expect("the controllers are a Deployment");
+        assert_eq!(
+            deployment["spec"]["template"]["spec"]["containers"][0]["image"], expected,
+            "{own}"
+        );
+    }
+}
+
+#[test]
+fn a_budget_is_made_only_for_a_workload_with_more_than_one_pod() {
+    let objects = rendered(
+        "podDisruptionBudget: {enabled: true}\ncontrollers: {replicaCount: 2}\ncontrolPlane: {enabled: true}\ndatabase: {url: x}\n",
+    );
+    assert!(find(&objects, "PodDisruptionBudget", "agents-controllers").is_some());
+    assert!(find(&objects, "PodDisruptionBudget", "agents").is_none());
+}
+
+#[test]
+fn a_policy_opens_every_port_that_a_pod_has() {
+    let everything = &values_files()["everything"];
+    let objects = rendered(everything);
+    for name in ["agents", "agents-controllers"] {
+        let policy = find(&objects, "NetworkPolicy", name).expect("there is a policy");
+        let open: BTreeSet<&str> = policy["spec"]["ingress"][0]["ports"]
+            .as_array()
+            .expect("it has ports")
+            .iter()
+            .filter_map(|port| port["port"].as_str())
+            .collect();
+        let deployment = find(&objects, "Deployment", name).expect("there is a Deployment");
+        let served: BTreeSet<&str> = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
+            .as_array()
+            .expect("it has ports")
+            .iter()
+            .filter_map(|port| port["name"].as_str())
+            .collect();
+        assert_eq!(open, served, "{name}");
+        assert_eq!(
+            policy["spec"]["podSelector"], deployment["spec"]["selector"],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn every_service_finds_pods_that_have_its_port() {
+    for (name, values) in values_files() {
+        let objects = rendered(&values);
+        for service in objects.iter().filter(|object| object["kind"] == "Service") {
+            let selector = &service["spec"]["selector"];
+            let found: Vec<&Value> = objects
+                .iter()
+                .filter(|object| {
+                    object["spec"]["selector"]["matchLabels"] == *selector
+                        && !object["spec"]["template"].is_null()
+                })
+                .collect();
+            assert_eq!(found.len(), 1, "{name}: {}", service["metadata"]["name"]);
+            let ports = &found[0]["spec"]["template"]["spec"]["containers"][0]["ports"];
+            let target = &service["spec"]["ports"][0]["targetPort"];
+            assert!(
+                ports
+                    .as_array()
+                    .is_some_and(|ports| ports.iter().any(|port| port["name"] == *target)),
+                "{name}: {}",
+                service["metadata"]["name"]
+            );
+        }
+    }
+}
+
+/// A cluster is known by its kinds. Where it lacks one of the Prometheus operator, what needs it is left out and not refused.
+#[test]
+fn what_the_cluster_has_no_kind_for_is_left_out() {
+    let values = &values_files()["high-availability"];
+    let kinds = |arguments: &[&str]| -> Vec<String> {
+        let text = Helm::Three.template(values, arguments).expect("it renders");
+        let all = objects(&text);
+        all.iter()
+            .filter_map(|object| object["kind"].as_str())
+            .filter(|kind| ["ServiceMonitor", "PrometheusRule"].contains(kind))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(
+        kinds(&["--api-versions", "apps/v1/Deployment"]),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        kinds(&[
+            "--api-versions",
+            "apps/v1/Deployment",
+            "--api-versions",
+            "monitoring.coreos.com/v1/ServiceMonitor"
+        ]),
+        ["ServiceMonitor", "ServiceMonitor"]
+    );
+    assert_eq!(kinds(&[]).len(), 3);
+}

@@ -1,0 +1,90 @@
+//! The life of AgentRuns with the runtime `temporal`.
+
+use std::time::Duration;
+
+use jangar_api::phase::RunPhase;
+use serde_json::{Value, json};
+
+use super::{
+    End, Scenario, Step,
+    runs::{create, failed, run, story, succeeded},
+};
+use crate::endpoint::Deed;
+
+/// Work that is cancelled long before it is done.
+const LONG: Duration = Duration::from_mins(20);
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        ends("temporal-succeeds", "Succeeded", succeeded()),
+        ends("temporal-fails", "Failed", failed()),
+        told(
+            "temporal-refused",
+            Deed::Refuses,
+            vec![create(temporal())],
+            failed(),
+        ),
+        stopped(
+            "temporal-cancelled",
+            Step::Cancel("one"),
+            End::Phase(RunPhase::Cancelled),
+        ),
+        stopped("temporal-deleted", Step::Delete("one"), End::Gone),
+        cancelled_at_once(),
+    ]
+}
+
+fn ends(name: &'static str, how: &str, end: End) -> Scenario {
+    let deed = Deed::Reports(Duration::from_secs(10), json!({"status": how}));
+    told(name, deed, vec![create(temporal())], end)
+}
+
+/// The workflow is made to end before the run is over, or goes.
+fn stopped(name: &'static str, stop: Step, end: End) -> Scenario {
+    let steps = vec![
+        create(temporal()),
+        Step::AwaitAccepted("one"),
+        Step::AwaitWork("one", 1),
+        Step::Wait(Duration::from_secs(5)),
+        stop,
+    ];
+    told(name, works_long(), steps, end)
+}
+
+/// Nobody waits for anything, so that the cancel may come before the start, with it, or after it: whichever it was, nothing
+/// may work on.
+fn cancelled_at_once() -> Scenario {
+    let steps = vec![
+        create(temporal()),
+        Step::AwaitAccepted("one"),
+        Step::Cancel("one"),
+    ];
+    Scenario {
+        at_most_once: true,
+        ..told(
+            "temporal-cancelled-at-once",
+            works_long(),
+            steps,
+            End::Phase(RunPhase::Cancelled),
+        )
+    }
+}
+
+fn works_long() -> Deed {
+    Deed::Reports(LONG, json!({"status": "Succeeded"}))
+}
+
+fn told(name: &'static str, deed: Deed, steps: Vec<Step>, end: End) -> Scenario {
+    Scenario {
+        deeds: [("one", deed)].into(),
+        ..story(name, steps, vec![("one", end)])
+    }
+}
+
+fn temporal() -> Value {
+    let mut run = run("one");
+    run["spec"]["runtime"] = json!({
+        "type": "temporal", "config": {"workflowType": "Agent", "taskQueue": "agents"},
+    });
+    run
+}

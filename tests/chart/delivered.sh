@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Progressive delivery of the controllers on a real Kubernetes, by Argo's own controller: refused without it, switched on, a canary
+# that pauses and is promoted, one that is aborted, and switched off, while a run goes on and somebody is always there to lead.
+# It runs inside a bench: tests/cluster/bench.sh run tests/chart/delivered.sh
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+helm=$(scripts/tools.sh helm3)
+controller=$(scripts/tools.sh rollouts)
+# In the network of the bench nothing can be fetched; what was built from a module has that module in Go's cache.
+crds=$(source scripts/agents/lib.sh && GOFLAGS=-mod=mod GOPROXY=off module rollouts github.com/argoproj/argo-rollouts)/manifests/crds
+
+namespace=chart-delivered-$RANDOM
+namespaces+=("$namespace")
+here=(kubectl -n "$namespace")
+name=agents-controllers
+
+upgrade() { "$helm" upgrade agents charts/agents --namespace "$namespace" --reuse-values "$@" >/dev/null; }
+phase() { "${here[@]}" wait "rollout/$name" --for=jsonpath='{.status.phase}'="$1" --timeout="$limit"; }
+status() { "${here[@]}" patch rollout "$name" --subresource=status --type=merge --patch "$1"; }
+ready() { "${here[@]}" get pods -l app.kubernetes.io/name="$name" -o jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' | grep -c True || true; }
+pods() { "${here[@]}" get pods -l "app.kubernetes.io/name=$name,agents.proompteng.ai/rollout-role=$1" -o name | wc -l; }
+leader() { "${here[@]}" get lease jangar-controller-leader -o jsonpath='{.spec.holderIdentity}' | sed 's/_.*//'; }
+# What the pod of a canary, or of the version before, finds in its file cannot be read with a shell: the image has none.
+role_of() { "${here[@]}" get pod "$1" -o jsonpath='{.metadata.labels.agents\.proompteng\.ai/rollout-role}'; }
+
+# watched: writes down the fewest ready pods that were seen, until it is ended.
+watched() {
+    local fewest=99 now
+    while :; do
+        now=$(ready)
+        ((now >= fewest)) || { fewest=$now && echo "$fewest" >"$work/fewest"; }
+        sleep 0.5
+    done
+}
+
+prepare
+"$helm" install agents charts/agents --namespace "$namespace" --create-namespace --values "$work/bench.yaml" >/dev/null
+"${here[@]}" rollout status "deployment/$name" --timeout="$limit"
+
+if ! kubectl get crd rollouts.argoproj.io >/dev/null 2>&1; then
+    say "a cluster without Argo Rollouts is refused"
+    ! upgrade --set progressiveDelivery.enabled=true 2>"$work/said" || die "it was not refused"
+    grep -q 'install Argo Rollouts first' "$work/said" || die "it was refused with other words: $(<"$work/said")"
+fi
+kubectl apply --server-side --force-conflicts -f "$crds"/rollout-crd.yaml -f "$crds"/analysis-run-crd.yaml -f "$crds"/analysis-template-crd.yaml \
+    -f "$crds"/cluster-analysis-template-crd.yaml -f "$crds"/experiment-crd.yaml >/dev/null
+kubectl wait crd rollouts.argoproj.io --for=condition=Established --timeout="$limit"
+"$controller" --kubeconfig="$KUBECONFIG" --namespaced --namespace="$namespace" --leader-elect=false --loglevel=warn --healthzPort=18080 --metricsPort=18090 \
+    >"$work/controller.log" 2>&1 &
+processes+=($!)
+
+start_run "$namespace" long 60
+watched &
+processes+=($!)
+
+say "from Deployment to Rollout"
+"${here[@]}" annotate deployment "$name" helm.sh/resource-policy=keep
+upgrade --set progressiveDelivery.enabled=true
+phase Healthy
+"${here[@]}" delete deployment "$name" --timeout="$limit"
+
+say "a canary pauses, does not lead, and is promoted"
+upgrade --set logging.level=debug
+phase Paused
+[[ "$(pods canary)" == 1 ]] || die "there are $(pods canary) canaries"
+[[ "$(role_of "$(leader)")" == stable ]] || die "a canary leads while stable pods are there: $(leader)"
+status '{"status":{"pauseConditions":null}}'
+phase Healthy
+[[ "$(pods canary)" == 0 ]] || die "canaries are left after the promotion"
+
+say "a canary is aborted, and the version before comes back without steps"
+upgrade --set logging.level=trace
+phase Paused
+status '{"status":{"abort":true}}'
+phase Degraded
+upgrade --set logging.level=debug
+phase Healthy
+
+say "from Rollout to Deployment"
+"${here[@]}" annotate rollout "$name" helm.sh/resource-policy=keep
+upgrade --set progressiveDelivery.enabled=false
+"${here[@]}" rollout status "deployment/$name" --timeout="$limit"
+"${here[@]}" delete rollout "$name" --timeout="$limit"
+"${here[@]}" rollout status "deployment/$name" --timeout="$limit"
+
+kill "${processes[-1]}"
+((fewest = $(<"$work/fewest"))) || die "at some time there was no pod ready"
+succeeds "$namespace" long
+"$helm" uninstall agents --namespace "$namespace" --timeout "$limit" >/dev/null
+say "all is well; never fewer than $fewest pods were ready"

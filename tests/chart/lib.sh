@@ -1,0 +1,77 @@
+# What the tests of the chart on a real Kubernetes share. It is sourced, inside a bench.
+# shellcheck shell=bash disable=SC2034 # Names are used where this is sourced.
+
+test=$(basename "$0" .sh)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root" || exit 1
+[[ -n "${JANGAR_TEST_CLUSTER:-}" ]] || { echo "$test: run it inside a bench: tests/cluster/bench.sh run tests/chart/$test.sh" >&2 && exit 1; }
+archive=${JANGAR_TEST_IMAGE:-target/image/jangar-dev.tar}
+# No wait is longer; what is waited for takes seconds on a quiet machine.
+limit=180s
+work=$(mktemp -d)
+# Namespaces that are removed at the end, and processes that are ended then.
+namespaces=() processes=()
+step=beginning
+trap told EXIT
+
+# What is known when something failed, and the way back.
+told() {
+    local status=$? each
+    for each in "${processes[@]}"; do kill "$each" 2>/dev/null || true; done
+    for each in "${namespaces[@]}"; do
+        if ((status != 0)); then
+            echo "$test: failed while $step; $each has:" >&2
+            kubectl -n "$each" get all,agentruns,leases -o wide >&2 || true
+            kubectl -n "$each" describe pods >&2 || true
+            kubectl -n "$each" logs --prefix --tail=40 --selector app.kubernetes.io/part-of=jangar >&2 || true
+        fi
+        kubectl delete namespace "$each" --wait=false >/dev/null 2>&1 || true
+    done
+    rm -rf "$work"
+    exit "$status"
+}
+
+say() {
+    step=$*
+    printf -- '-- %s\n' "$*"
+}
+die() {
+    echo "$test: $*" >&2
+    exit 1
+}
+
+# What is particular to the bench: its image, which cannot be pulled, and its one real node.
+cat >"$work/bench.yaml" <<'YAML'
+image: {repository: jangar.test/jangar, tag: dev, pullPolicy: Never}
+nodeSelector: {jangar.test/node: real}
+controllers: {replicaCount: 2}
+podDisruptionBudget: {enabled: true}
+networkPolicy: {enabled: true}
+# Ready as soon as can be: the tests wait for it.
+readinessProbe: {initialDelaySeconds: 0, periodSeconds: 1}
+minReadySeconds: 0
+controller:
+  defaultWorkload: {nodeSelector: {jangar.test/node: real}}
+YAML
+
+# Gives the image of this checkout to the real node, and the kinds to the cluster.
+prepare() {
+    say "the image and the kinds"
+    [[ -f "$archive" ]] || die "$archive is not there: make cluster-image"
+    tests/cluster/bench.sh import "$archive"
+    kubectl apply --server-side --force-conflicts -f charts/agents/crds >/dev/null
+    kubectl wait crd --all --for=condition=Established --timeout="$limit" >/dev/null
+}
+
+# start_run NAMESPACE NAME SECONDS: the smallest example under another name, which takes its time. The bench has a busybox of its own.
+start_run() {
+    sed -e 's|docker.io/library/busybox:.*|jangar.test/busybox:1|' -e "s|name: minimal$|name: $2|" -e "s|echo working on|sleep $3; echo working on|" \
+        charts/agents/examples/minimal.yaml | kubectl -n "$1" apply -f - >/dev/null
+    kubectl -n "$1" wait "agentrun/$2" --for=jsonpath='{.status.phase}'=Running --timeout="$limit"
+}
+
+# succeeds NAMESPACE NAME: the run ends well, and was started once.
+succeeds() {
+    kubectl -n "$1" wait "agentrun/$2" --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
+    [[ "$(kubectl -n "$1" get pods -l "agents.proompteng.ai/agent-run=$2" --no-headers | wc -l)" == 1 ]] || die "the run $2 was started more than once"
+}
