@@ -11,7 +11,7 @@ use crate::{
     condition::CommonStatus,
     phase::ApprovalPolicyPhase,
     refs::Subject,
-    values::{Timestamp, absent_as_default, if_legible},
+    values::{Int32, Timestamp, absent_as_default, if_legible},
 };
 
 /// Who decides, and what happens if nobody does. Keys beyond those listed are kept.
@@ -34,12 +34,23 @@ pub struct ApprovalPolicySpec {
     /// How a gate is decided. With `phase`, the phase of this object decides, as it did in earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// What is decided when nobody does in time.
+    /// What is decided when nobody does in time: `approve`, or `deny`, which is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_decision: Option<String>,
-    /// Who may decide.
+    /// Who may decide: kind `User`, `Group` or `ServiceAccount`. Empty: everybody who may approve at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<Subject>,
+    /// How many of them have to approve. Default: 1.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_approvals: Option<Int32>,
+    /// Whether whoever created the run may approve it. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_creator: Option<bool>,
+    /// After how many seconds a gate is decided as `defaultDecision` says; absent or 0 means never.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_after_seconds: Option<Int32>,
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
 }

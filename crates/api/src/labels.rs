@@ -56,6 +56,16 @@ pub const DELIVERY_ID: &str = "jangar.proompteng.ai/delivery-id";
 pub const ORCHESTRATION_RUN: &str = "jangar.proompteng.ai/orchestration-run";
 /// Label on the children of an OrchestrationRun: the step they belong to.
 pub const ORCHESTRATION_STEP: &str = "jangar.proompteng.ai/orchestration-step";
+/// Annotation on the children of an OrchestrationRun: which attempt of the step they are, counted from one.
+pub const ORCHESTRATION_ATTEMPT: &str = "jangar.proompteng.ai/orchestration-attempt";
+/// Annotation on an OrchestrationRun that another one started: the Orchestrations above it, the root first, with commas.
+pub const ORCHESTRATION_ANCESTORS: &str = "jangar.proompteng.ai/orchestration-ancestors";
+/// Label on an OrchestrationRun that waits for an approval: `pending`.
+pub const APPROVAL: &str = "jangar.proompteng.ai/approval";
+/// Annotation on a run: who created it, as the control plane knows them.
+pub const CREATED_BY: &str = "jangar.proompteng.ai/created-by";
+/// Annotation on a run that its parent cancels: when that is given up.
+pub const CANCEL_DEADLINE: &str = "jangar.proompteng.ai/cancel-deadline";
 /// Label on the Job and ConfigMap of a ToolRun: its name.
 pub const TOOL_RUN: &str = "jangar.proompteng.ai/tool-run";
 /// Label on what a Schedule made: its name.
@@ -104,6 +114,11 @@ mod tests {
             DELIVERY_ID,
             ORCHESTRATION_RUN,
             ORCHESTRATION_STEP,
+            ORCHESTRATION_ATTEMPT,
+            ORCHESTRATION_ANCESTORS,
+            APPROVAL,
+            CREATED_BY,
+            CANCEL_DEADLINE,
             TOOL_RUN,
             SCHEDULE,
             WORKSPACE,

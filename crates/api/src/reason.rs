@@ -208,6 +208,14 @@ string_enum! {
         MissingDependency,
         InvalidDependency,
         DependencyCycle,
+        /// A field of a step has the wrong form; the message names it.
+        InvalidStep,
+        /// The condition of a step cannot be read, or not be evaluated.
+        InvalidCondition,
+        /// The steps are more than the status of a run can hold; the message has the numbers.
+        OrchestrationTooLarge,
+        /// An orchestration runs itself, directly or through another one, or they are nested too deeply.
+        RecursionRefused,
 
         // How a step of an orchestration ended.
         StepFailed,
@@ -229,6 +237,21 @@ string_enum! {
         DependencySkipped,
         /// Skipped: a step it depends on was cancelled.
         DependencyCancelled,
+        /// Skipped: its own condition is false.
+        ConditionFalse,
+        /// Skipped or cancelled: another step failed, and the run is to fail fast, or has run out of time.
+        RunStopping,
+        /// Skipped or cancelled: the run was cancelled.
+        RunCancelled,
+        /// The API server refused the child of the step; the message has its words.
+        ChildRejected,
+        /// The step waits for an approval.
+        ApprovalPending,
+        /// The gate was decided because nobody did in time.
+        ApprovalExpired,
+        MissingApprovalPolicy,
+        /// The step waits for a signal.
+        SignalPending,
 
         // Cancel.
         /// The deadline passed with pods still alive; the message names them, and their removal goes on.

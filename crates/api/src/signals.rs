@@ -102,4 +102,20 @@ pub struct SignalDeliveryStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<Timestamp>,
+    /// The step that it released. One delivery releases one step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consumed_by: Option<ConsumedBy>,
+}
+
+/// A step that a delivery released.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsumedBy {
+    /// Name of the OrchestrationRun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// UID of the OrchestrationRun.
+    pub run_uid: String,
+    /// Name of the step.
+    pub step: String,
 }

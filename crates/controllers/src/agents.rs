@@ -44,6 +44,10 @@ impl Controller for Agents {
             | CachedKind::VersionControlProvider
             | CachedKind::Tool
             | CachedKind::ToolRun
+            | CachedKind::Orchestration
+            | CachedKind::OrchestrationRun
+            | CachedKind::ApprovalPolicy
+            | CachedKind::SignalDelivery
             | CachedKind::Job
             | CachedKind::Pod => return BTreeSet::new(),
         };

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     caches::Cached,
+    children,
     driver::{Context, ReconcileError, Work},
     lease::WriteError,
     live::{self, Holder},
@@ -117,7 +118,71 @@ async fn send<R: Cached>(
             context.outside.call_temporal(call)?;
             Ok(Outcome::Done)
         }
+        Effect::CreateChild(child) => children::create(context, namespace, child, work).await,
+        Effect::CancelChild {
+            child,
+            reason,
+            deadline,
+        } => children::cancel(context, namespace, child, reason, *deadline, work).await,
+        Effect::ReleaseChild { child, finalizers } => {
+            children::release(context, namespace, child, finalizers, work).await
+        }
+        Effect::ConsumeSignal {
+            delivery,
+            version,
+            by,
+        } => children::consume(context, namespace, delivery, version, by, work).await,
+        Effect::MarkApproval { run, pending } => {
+            children::mark_approval(context, namespace, run, *pending, work).await
+        }
     }
+}
+
+/// How many effects are sent at the same time, at most. An API server answers this many of one client without making others
+/// wait.
+const TOGETHER_MAX: usize = 32;
+
+/// How many of these effects can be carried out at the same time: children have nothing to do with each other.
+pub(crate) fn together(effects: &[Effect]) -> usize {
+    let of_child = |effect: &&Effect| {
+        matches!(
+            effect,
+            Effect::CreateChild(_) | Effect::CancelChild { .. } | Effect::ReleaseChild { .. }
+        )
+    };
+    effects
+        .iter()
+        .take(TOGETHER_MAX)
+        .take_while(of_child)
+        .count()
+        .max(1)
+}
+
+/// Carries effects out at the same time. The first that was not carried out as it was planned is what it came to.
+pub(crate) async fn carry_out_together<R: Cached>(
+    context: &Context,
+    key: &Key,
+    effects: &[Effect],
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
+    if let [effect] = effects {
+        return carry_out::<R>(context, key, effect, work).await;
+    }
+    let each = effects.iter().map(|effect| async move {
+        let mut own = Work::default();
+        let result = carry_out::<R>(context, key, effect, &mut own).await;
+        (own, result)
+    });
+    let mut outcome = Ok(Outcome::Done);
+    for (own, result) in futures::future::join_all(each).await {
+        work.absorb(own);
+        match result {
+            Ok(Outcome::Done | Outcome::Already) => {}
+            Ok(other) => outcome = outcome.and(Ok(other)),
+            Err(error) => outcome = Err(error),
+        }
+    }
+    outcome
 }
 
 async fn create_config_map(

@@ -9,13 +9,17 @@ use std::{
 
 use jangar_api::{
     agents::{
-        agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpec, memory::Memory,
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpec, memory::Memory,
         version_control_provider::VersionControlProvider,
     },
-    tools::Tool,
+    approvals::ApprovalPolicy,
+    orchestration::{Orchestration, orchestration_run::OrchestrationRun},
+    tools::{Tool, ToolRun},
 };
 use jangar_engine::decision::{
-    ApiCredentials, DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Owner, Question, Uid,
+    ApiCredentials, ChildKind, DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Owner,
+    Question, Uid,
 };
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -164,6 +168,15 @@ pub(crate) async fn answer(
             learn::<VersionControlProvider>(context, &key(name), learned).await
         }
         Question::Tool(name) => learn::<Tool>(context, &key(name), learned).await,
+        Question::Orchestration(name) => learn::<Orchestration>(context, &key(name), learned).await,
+        Question::ApprovalPolicy(name) => learn::<ApprovalPolicy>(context, &key(name), learned).await,
+        Question::Child(kind, name) => match kind {
+            ChildKind::AgentRun => learn_legible::<AgentRun>(context, &key(name), learned).await,
+            ChildKind::ToolRun => learn_legible::<ToolRun>(context, &key(name), learned).await,
+            ChildKind::OrchestrationRun => {
+                learn_legible::<OrchestrationRun>(context, &key(name), learned).await
+            }
+        },
         Question::Job(name) => learn_legible::<Job>(context, &key(name), learned).await,
         Question::PodsOf(job) => pods_of(context, namespace, job, learned).await,
         Question::Keys(holder) => keys_of(context, namespace, holder, learned).await,

@@ -20,6 +20,7 @@ use crate::{
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
+    orchestration::{OrchestrationRuns, Orchestrations},
     outside::Outside,
     served::{Unserved, unserved},
     tools::{ToolRuns, Tools},
@@ -137,6 +138,10 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
         station(Tools),
         station(ToolRuns),
     ];
+    if settings.orchestrations_enabled {
+        stations.push(station(Orchestrations));
+        stations.push(station(OrchestrationRuns::default()));
+    }
     if settings.vcs.enabled {
         stations.push(station(VersionControlProviders));
         stations.push(station(Deliveries));

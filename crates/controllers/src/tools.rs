@@ -65,7 +65,11 @@ impl Controller for ToolRuns {
             | CachedKind::AgentProvider
             | CachedKind::ImplementationSpec
             | CachedKind::Memory
-            | CachedKind::VersionControlProvider => BTreeSet::new(),
+            | CachedKind::VersionControlProvider
+            | CachedKind::Orchestration
+            | CachedKind::OrchestrationRun
+            | CachedKind::ApprovalPolicy
+            | CachedKind::SignalDelivery => BTreeSet::new(),
         };
         let key = |name| Key {
             namespace: namespace.clone(),

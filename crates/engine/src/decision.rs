@@ -10,7 +10,13 @@ use std::{
     sync::Arc,
 };
 
-use jangar_api::{agents::version_control_provider::ForgeKind, reason::Reason};
+use jangar_api::{
+    agents::{agent_run::AgentRun, version_control_provider::ForgeKind},
+    orchestration::orchestration_run::OrchestrationRun,
+    reason::Reason,
+    signals::ConsumedBy,
+    tools::ToolRun,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -99,6 +105,12 @@ pub enum Question {
     ImplementationSpec(String),
     /// The Memory of this name.
     Memory(String),
+    /// The Orchestration of this name.
+    Orchestration(String),
+    /// The ApprovalPolicy of this name.
+    ApprovalPolicy(String),
+    /// The run of this kind and name, which may be the child of another one.
+    Child(ChildKind, String),
     /// The VersionControlProvider of this name.
     VersionControlProvider(String),
     /// The Tool of this name.
@@ -233,6 +245,28 @@ pub enum Effect {
     },
     /// Begins to call an endpoint. The answer comes later, as part of another observation.
     PostCustom(Box<Post>),
+    /// Creates the run that does the work of a step. If there is one of that name already, nothing happens, and it is observed.
+    CreateChild(Box<NewChild>),
+    /// Asks a run to stop, and says until when its parent waits for that.
+    CancelChild {
+        child: ChildId,
+        reason: String,
+        deadline: Option<Timestamp>,
+    },
+    /// Lets a run go whose end its parent has recorded: takes our finalizer away.
+    ReleaseChild {
+        child: ChildId,
+        /// All its finalizers as they were seen, with ours among them: the list must not have changed since.
+        finalizers: Vec<String>,
+    },
+    /// Says which step a delivery of a signal released, if nobody else has said so since it was looked at.
+    ConsumeSignal {
+        delivery: ObjectId,
+        version: String,
+        by: ConsumedBy,
+    },
+    /// Marks an OrchestrationRun that waits for an approval, or takes the mark away.
+    MarkApproval { run: ObjectId, pending: bool },
     /// Sees to it that a Secret of the run holds a token of a GitHub App that is good for long enough. One that does already is
     /// left as it is. A token whose answer is lost is not found again, and ends by itself within the hour.
     MintToken(Box<NewToken>),
@@ -244,6 +278,35 @@ pub enum Effect {
     },
     /// Begins to call a Temporal server, unless the same call is under way. What comes of it is part of another observation.
     CallTemporal(Box<temporal::call::Call>),
+}
+
+/// The kinds of runs that can do the work of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ChildKind {
+    AgentRun,
+    ToolRun,
+    OrchestrationRun,
+}
+
+impl fmt::Display for ChildKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// One run that does the work of a step, and no other that may take its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChildId {
+    pub kind: ChildKind,
+    pub id: ObjectId,
+}
+
+/// A run that is to be created.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum NewChild {
+    AgentRun(AgentRun),
+    ToolRun(ToolRun),
+    OrchestrationRun(OrchestrationRun),
 }
 
 /// A token of a GitHub App that is to be made for one repository.

@@ -9,7 +9,8 @@
 //! Jobs execute, and at [`agent_run`] and [`tool_run`], which live it; [`job`] makes the Job of one attempt, [`vcs`] is about
 //! the repository it works on, and [`custom`] and [`temporal`] have the words for work that is done elsewhere. [`agent`],
 //! [`agent_provider`], [`implementation_spec`] and [`tool`] are small and show the shape of every kind. [`queue`] decides across
-//! runs which of them may start. What they stand on:
+//! runs which of them may start. [`orchestration`] says what a graph of steps means, and [`orchestration_run`] runs it. What they
+//! stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence;
@@ -20,6 +21,7 @@
 pub mod agent;
 pub mod agent_provider;
 pub mod agent_run;
+pub mod approval;
 pub mod as_given;
 pub mod conditions;
 pub mod custom;
@@ -28,6 +30,9 @@ pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;
 mod life;
+pub mod orchestration;
+pub mod orchestration_run;
+pub mod parent;
 pub mod plain_status;
 pub mod queue;
 pub mod retention;

@@ -15,6 +15,10 @@ use jangar_api::{
         version_control_provider::VersionControlProviderStatus,
     },
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
+    orchestration::{
+        OrchestrationStatus,
+        orchestration_run::{OrchestrationRunStatus, StepStatus},
+    },
     reason::Reason,
     tools::{ToolRunStatus, ToolStatus},
 };
@@ -116,6 +120,33 @@ impl PlainStatus for ImplementationSpecStatus {
         Self {
             synced_at: self.synced_at,
             ..Self::default()
+        }
+    }
+}
+
+impl PlainStatus for OrchestrationStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        Self {
+            phase: self.phase.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+impl PlainStatus for OrchestrationRunStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        let step = |step: &StepStatus| StepStatus {
+            message: step.message.as_deref().map(cut),
+            outputs: None,
+            ..step.clone()
+        };
+        Self {
+            step_statuses: self.step_statuses.iter().map(step).collect(),
+            ..self.clone()
         }
     }
 }

@@ -37,6 +37,11 @@ pub enum TemplateError {
     )]
     NotReported { path: String, template: String },
     #[error(
+        "{template:?} refers to {path}, which has no value: give it in spec.parameters of the run, let the step that is named \
+         report it in its outputs, or take the reference out"
+    )]
+    Missing { path: String, template: String },
+    #[error(
         "{template:?} grows to more than {OUTPUT_MAX_BYTES} bytes: let the agent read large values from /workspace/run.json"
     )]
     TooLarge { template: String },
@@ -63,8 +68,26 @@ pub fn render(template: &str, context: &Value) -> Result<String, TemplateError> 
     Ok(pieces(template, context)?.iter().map(Piece::as_str).collect())
 }
 
+/// Renders a template to text, where every value has to be there.
+pub fn render_strict(template: &str, context: &Value) -> Result<String, TemplateError> {
+    let pieces = expand(template, context, Missing::IsWrong)?;
+    Ok(pieces.iter().map(Piece::as_str).collect())
+}
+
 /// Renders a template, and keeps apart what its author wrote and what was looked up.
 pub fn pieces<'t>(template: &'t str, context: &Value) -> Result<Vec<Piece<'t>>, TemplateError> {
+    expand(template, context, Missing::IsNothing)
+}
+
+/// What a value is taken for that is not there.
+#[derive(Clone, Copy)]
+enum Missing {
+    /// Nothing, unless a step was to report it.
+    IsNothing,
+    IsWrong,
+}
+
+fn expand<'t>(template: &'t str, context: &Value, missing: Missing) -> Result<Vec<Piece<'t>>, TemplateError> {
     let mut pieces = Vec::new();
     let mut bytes = 0;
     let mut rest = template;
@@ -73,6 +96,12 @@ pub fn pieces<'t>(template: &'t str, context: &Value) -> Result<Vec<Piece<'t>>, 
         let (path, behind) = path_in(template, after, position)?;
         let value = match lookup(context, path) {
             Some(value) if !value.is_null() => text_of(value),
+            _ if matches!(missing, Missing::IsWrong) => {
+                return Err(TemplateError::Missing {
+                    path: path.to_owned(),
+                    template: quoted(template),
+                });
+            }
             _ if is_of_step(path) => {
                 return Err(TemplateError::NotReported {
                     path: path.to_owned(),
@@ -229,6 +258,21 @@ mod tests {
             let error = render(&format!("{{{{ {path} }}}}"), &context).unwrap_err();
             assert!(
                 matches!(&error, TemplateError::NotReported { path: named, .. } if named == path),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_strict_template_wants_every_value() {
+        let context = json!({"parameters": {"a": "x", "none": null}, "run": {"name": "r"}});
+
+        let rendered = render_strict("{{ parameters.a }}-{{ run.name }}", &context);
+        assert_eq!(rendered.as_deref(), Ok("x-r"));
+        for path in ["parameters.b", "parameters.none", "steps.build.outputs.image"] {
+            let error = render_strict(&format!("{{{{ {path} }}}}"), &context).unwrap_err();
+            assert!(
+                matches!(&error, TemplateError::Missing { path: named, .. } if named == path),
                 "{error}"
             );
         }

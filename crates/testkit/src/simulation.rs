@@ -21,7 +21,9 @@ use crate::{
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
     temporal::SimTemporal,
-    world::{Definitions, NAMESPACE, Person, World, all_runs, jobs, objects, pods, tool_runs},
+    world::{
+        Definitions, NAMESPACE, Person, World, all_runs, jobs, objects, orchestration_runs, pods, tool_runs,
+    },
 };
 
 /// The world is at rest when nothing works, nothing has changed and nothing was written for this long. Whatever still waits in a scenario
@@ -289,15 +291,19 @@ impl Story<'_> {
             let object = self.store.get(&kind, &key)?;
             Some((kind, object))
         };
-        all_runs().into_iter().find_map(found)
+        let kinds = all_runs().into_iter().chain([orchestration_runs()]);
+        kinds.into_iter().find_map(found)
     }
 
     fn run_path(&self, name: &str) -> String {
-        let is_tool = self.find(name).is_some_and(|(kind, _)| kind == tool_runs());
-        let kind = if is_tool {
-            "tools.proompteng.ai/v1alpha1/namespaces/agents/toolruns"
-        } else {
-            "agents.proompteng.ai/v1alpha1/namespaces/agents/agentruns"
+        let kind = match self.find(name) {
+            Some((kind, _)) if kind == tool_runs() => {
+                "tools.proompteng.ai/v1alpha1/namespaces/agents/toolruns"
+            }
+            Some((kind, _)) if kind == orchestration_runs() => {
+                "orchestration.proompteng.ai/v1alpha1/namespaces/agents/orchestrationruns"
+            }
+            _ => "agents.proompteng.ai/v1alpha1/namespaces/agents/agentruns",
         };
         format!("/apis/{kind}/{name}")
     }

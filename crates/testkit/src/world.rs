@@ -37,12 +37,16 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 12] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
+    Kind::ApprovalPolicy,
     Kind::ImplementationSpec,
     Kind::Memory,
+    Kind::Orchestration,
+    Kind::OrchestrationRun,
+    Kind::SignalDelivery,
     Kind::VersionControlProvider,
     Kind::Tool,
     Kind::ToolRun,
@@ -126,6 +130,10 @@ impl World {
 /// The collections that matter here.
 pub fn runs() -> Collection {
     Collection::new("agents.proompteng.ai", "agentruns")
+}
+
+pub fn orchestration_runs() -> Collection {
+    Collection::new("orchestration.proompteng.ai", "orchestrationruns")
 }
 
 pub fn tool_runs() -> Collection {

@@ -97,16 +97,25 @@ pub struct Step {
     /// Name of the ApprovalPolicy that decides, for kind ApprovalGate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_ref: Option<String>,
-    /// Parameters of the child, which win over those of the run.
+    /// Parameters of the child, which win over those of the run. `{{ parameters.KEY }}` stands for a value of the run,
+    /// `{{ steps.NAME.outputs.KEY }}` for what a step reported that this one depends on, directly or further up, and
+    /// `{{ run.name }}` for the name of the run. What is not there is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with: Option<BTreeMap<String, String>>,
-    /// How often a failed attempt is followed by another one. Default: 0.
+    /// A condition in CEL over `parameters`, `run` and `steps`, where `steps.NAME` has `phase` and `outputs` for every step
+    /// that this one depends on, directly or further up. If it is false, the step is skipped with the reason
+    /// `ConditionFalse`. For example `steps.review.outputs.verdict == 'good'`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// How often a failed attempt is followed by another one, at most 100 times. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<Int32>,
-    /// How long to wait before the next attempt, in seconds. Default: 0.
+    /// How long to wait before the second attempt, in seconds, at most 86400. Each later one waits twice as long as the one
+    /// before, up to an hour or this number, whichever is more, and up to a fifth longer. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_backoff_seconds: Option<Int32>,
-    /// How long one attempt may take, in seconds; absent or 0 means no limit.
+    /// How long one attempt may take, in seconds; absent or 0 means no limit. The next attempt starts when this one has
+    /// stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Int32>,
     #[serde(flatten)]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::StepKind;
+use super::{Step, StepKind};
 use crate::{
     cancel::CancelRequest,
     condition::CommonStatus,
@@ -16,11 +16,18 @@ use crate::{
     refs::LocalRef,
     rules,
     step::StepProgress,
-    values::{FreeForm, Timestamp, absent_as_default, if_legible},
+    strings::string_enum,
+    values::{FreeForm, Int32, Int64, Timestamp, absent_as_default, if_legible},
 };
 
 /// The fields that cannot be edited once the run was accepted: all but the request to cancel.
-const FIXED_FIELDS: &[&str] = &["deliveryId", "orchestrationRef", "parameters"];
+const FIXED_FIELDS: &[&str] = &[
+    "deliveryId",
+    "failurePolicy",
+    "orchestrationRef",
+    "parameters",
+    "timeoutSeconds",
+];
 
 /// Which orchestration is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
 /// `desiredState` and `cancelReason`.
@@ -56,11 +63,29 @@ pub struct OrchestrationRunSpec {
     /// Idempotency key of the request that created the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery_id: Option<String>,
+    /// What happens to the other steps when one has failed: `FinishIndependent` (the default) lets those go on that do not
+    /// depend on it, `FailFast` cancels what runs and skips the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
+    /// How long the run may take, in seconds; absent or 0 means no limit. Then what runs is cancelled, and the run fails.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<Int32>,
     #[serde(flatten)]
     pub stop: CancelRequest,
 }
 
 absent_as_default!(OrchestrationRunSpec);
+
+string_enum! {
+    /// What the failure of a step means for the others.
+    closed enum FailurePolicy {
+        /// Steps that do not depend on it go on.
+        FinishIndependent,
+        /// What runs is cancelled, and nothing new starts.
+        FailFast,
+    }
+}
 
 /// What became of the run, written by the controllers alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +111,88 @@ pub struct OrchestrationRunStatus {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub step_statuses: Vec<StepStatus>,
+    /// The steps of the Orchestration as they were when the run started. Later edits of it do not touch the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Definition>,
+    /// What was decided about the gates of the run. Only Jangar writes here, in the name of whoever decided.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Approval>,
+    /// When a cancel that is under way is given up and reported as timed out.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_deadline: Option<Timestamp>,
+    /// What was running when the run was cancelled, and what became of it.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cancel_receipt: Vec<CancelReceipt>,
+}
+
+/// An Orchestration as a run has kept it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Definition {
+    /// UID of the Orchestration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Its `metadata.generation` at that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Int64>,
+    /// Its steps, as they were written.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+}
+
+/// What somebody decided about one gate of the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// Name of the step.
+    pub step: String,
+    /// Whether the gate was approved or denied.
+    pub decision: ApprovalDecision,
+    /// Who decided, as Kubernetes knows them.
+    pub by: String,
+    /// The groups that whoever decided belonged to, as far as the policy names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// When it was decided.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// What whoever decided said about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// SHA-256 of what was shown for the decision. If that changes, the decision no longer counts.
+    pub digest: String,
+}
+
+string_enum! {
+    /// What can be decided about a gate.
+    closed enum ApprovalDecision { Approved, Denied }
+}
+
+/// What became of one object when its run was cancelled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelReceipt {
+    /// Name of the step.
+    pub step: String,
+    /// The object that did the work of the step; absent for one that only waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_ref: Option<ResourceRef>,
+    /// When it was asked to stop.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<Timestamp>,
+    /// When it was known to have stopped.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone_at: Option<Timestamp>,
+    /// How it ended: the phase of the object, or `CancelTimedOut`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
 }
 
 /// Where one step stands.
@@ -110,11 +217,32 @@ pub struct StepStatus {
     /// The object that does the work of the current attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_ref: Option<ResourceRef>,
+    /// What a step that waits is waiting for: a gate the ApprovalPolicy, a signal its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitsFor>,
     /// What the step gave back. Any keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs: Option<FreeForm>,
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
+}
+
+/// What a step waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitsFor {
+    /// Name of the ApprovalPolicy that decides the gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_policy: Option<String>,
+    /// SHA-256 of what is shown for the decision, which a decision has to repeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Name of the Signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// The one delivery of it that is waited for, by the id that its sender gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_id: Option<String>,
 }
 
 /// An object, by its name and by its identity.

@@ -12,6 +12,7 @@ const ADDED_OPEN: &[(Kind, &str)] = &[
     (Kind::AgentRun, "status.outcome.outputs"),
     (Kind::AgentRun, "status.outcome.usage"),
     (Kind::AgentRun, "status.workflow.steps[].outputs"),
+    (Kind::OrchestrationRun, "status.definition.steps[]"),
     (Kind::ToolRun, "status.outcome.outputs"),
     (Kind::ToolRun, "status.outcome.usage"),
 ];
@@ -43,16 +44,38 @@ const ADDED: &[(&[Kind], &[&str])] = &[
             "status.workflow.steps[].outputs",
         ],
     ),
+    (
+        &[Kind::Orchestration],
+        &["spec.steps[].continueOnFailure", "spec.steps[].when"],
+    ),
     (&[Kind::Tool], &["spec.secrets", "spec.resources"]),
     (
         &[Kind::ToolRun],
         &["status.cancelDeadline", "status.outcome", "status.specHash"],
     ),
-    (&[Kind::Orchestration], &["spec.steps[].continueOnFailure"]),
     (
         &[Kind::OrchestrationRun],
-        &["status.stepStatuses[].reason", "status.stepStatuses[].causedBy"],
+        &[
+            "spec.failurePolicy",
+            "spec.timeoutSeconds",
+            "status.approvals",
+            "status.cancelDeadline",
+            "status.cancelReceipt",
+            "status.definition",
+            "status.stepStatuses[].reason",
+            "status.stepStatuses[].causedBy",
+            "status.stepStatuses[].waitsFor",
+        ],
     ),
+    (
+        &[Kind::ApprovalPolicy],
+        &[
+            "spec.requiredApprovals",
+            "spec.allowCreator",
+            "spec.expiresAfterSeconds",
+        ],
+    ),
+    (&[Kind::SignalDelivery], &["status.consumedBy"]),
 ];
 
 struct Row<'a> {

@@ -60,6 +60,7 @@ fn full_spec(kind: Kind) -> Value {
         }),
         Kind::OrchestrationRun => json!({
             "orchestrationRef": {"name": "o"}, "parameters": {"a": "b"}, "deliveryId": "d",
+            "failurePolicy": "FailFast", "timeoutSeconds": 60,
             "cancel": false, "desiredState": "Running", "cancelReason": "none",
         }),
         Kind::ToolRun => json!({

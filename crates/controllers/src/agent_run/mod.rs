@@ -69,7 +69,12 @@ impl Controller for AgentRuns {
         let names: BTreeSet<String> = match change.kind {
             CachedKind::AgentRun => BTreeSet::from([name]),
             CachedKind::Job | CachedKind::Pod => labelled(change),
-            CachedKind::Tool | CachedKind::ToolRun => BTreeSet::new(),
+            CachedKind::Tool
+            | CachedKind::ToolRun
+            | CachedKind::Orchestration
+            | CachedKind::OrchestrationRun
+            | CachedKind::ApprovalPolicy
+            | CachedKind::SignalDelivery => BTreeSet::new(),
             CachedKind::Agent => runs(Term::Agent(name)).cloned().collect(),
             CachedKind::AgentProvider => runs_of_agents(Term::AgentProvider(name)).cloned().collect(),
             CachedKind::ImplementationSpec => runs(Term::ImplementationSpec(name)).cloned().collect(),
@@ -162,7 +167,12 @@ fn labelled(change: &Change) -> BTreeSet<String> {
         | Term::Memory(_)
         | Term::VersionControlProvider(_)
         | Term::Branch(_)
-        | Term::DefaultMemory => None,
+        | Term::DefaultMemory
+        | Term::OrchestrationRun(_)
+        | Term::Orchestration(_)
+        | Term::ApprovalPolicy(_)
+        | Term::Signal(_)
+        | Term::DeliveryId(_) => None,
     });
     names.collect()
 }

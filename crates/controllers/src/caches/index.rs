@@ -12,6 +12,14 @@ pub enum Term {
     /// The ToolRun that a Job or a pod belongs to, as its label says.
     ToolRun(String),
     Tool(String),
+    /// The OrchestrationRun that a run does the work of a step for, as its label says.
+    OrchestrationRun(String),
+    Orchestration(String),
+    ApprovalPolicy(String),
+    /// The Signal that happened, or that is waited for.
+    Signal(String),
+    /// The one delivery of a signal that is waited for, by the id that its sender gave it.
+    DeliveryId(String),
     Agent(String),
     AgentProvider(String),
     ImplementationSpec(String),

@@ -12,9 +12,15 @@ use jangar_api::{
         memory::Memory,
         version_control_provider::VersionControlProvider,
     },
+    approvals::ApprovalPolicy,
     labels,
+    orchestration::{
+        Orchestration,
+        orchestration_run::{OrchestrationRun, WaitsFor},
+    },
     phase::RunPhase,
     refs::LocalRef,
+    signals::SignalDelivery,
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
@@ -78,13 +84,17 @@ pub enum CachedKind {
     VersionControlProvider,
     Tool,
     ToolRun,
+    Orchestration,
+    OrchestrationRun,
+    ApprovalPolicy,
+    SignalDelivery,
     Job,
     Pod,
 }
 
 impl CachedKind {
     /// All of them, in the order in which their watches start.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::AgentRun,
         Self::Agent,
         Self::AgentProvider,
@@ -93,6 +103,10 @@ impl CachedKind {
         Self::VersionControlProvider,
         Self::Tool,
         Self::ToolRun,
+        Self::Orchestration,
+        Self::OrchestrationRun,
+        Self::ApprovalPolicy,
+        Self::SignalDelivery,
         Self::Job,
         Self::Pod,
     ];
@@ -145,6 +159,10 @@ macro_rules! with_kind {
             VersionControlProvider = jangar_api::agents::version_control_provider::VersionControlProvider,
             Tool = jangar_api::tools::Tool,
             ToolRun = jangar_api::tools::ToolRun,
+            Orchestration = jangar_api::orchestration::Orchestration,
+            OrchestrationRun = jangar_api::orchestration::orchestration_run::OrchestrationRun,
+            ApprovalPolicy = jangar_api::approvals::ApprovalPolicy,
+            SignalDelivery = jangar_api::signals::SignalDelivery,
             Job = k8s_openapi::api::batch::v1::Job,
             Pod = k8s_openapi::api::core::v1::Pod,
         )
@@ -167,7 +185,7 @@ impl Cached for AgentRun {
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         if phase.is_some_and(RunPhase::is_terminal) {
-            return BTreeSet::new();
+            return parent_in_label(self.meta()).into_iter().collect();
         }
         let spec = &self.spec;
         let memory = spec.memory_ref.as_ref();
@@ -178,6 +196,7 @@ impl Cached for AgentRun {
             .and_then(|status| branch(status.vcs.as_ref()?));
         [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
+            .chain(parent_in_label(self.meta()))
             .chain(implementation_names(spec).map(|name| Term::ImplementationSpec(name.to_owned())))
             .chain(memory.map(|reference| Term::Memory(name(reference))))
             .chain(spec.vcs_ref.as_ref().map(vcs))
@@ -248,8 +267,71 @@ impl Cached for ToolRun {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         let over = phase.is_some_and(RunPhase::is_terminal);
         let tool = (!over).then(|| Term::Tool(name(&self.spec.tool_ref)));
-        tool.into_iter().collect()
+        tool.into_iter().chain(parent_in_label(self.meta())).collect()
     }
+}
+
+impl Cached for Orchestration {
+    kept_in!(Orchestration, orchestrations);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for OrchestrationRun {
+    kept_in!(OrchestrationRun, orchestration_runs);
+
+    /// The definition is named until the run has kept it, and what its steps wait for as long as they do.
+    fn terms(&self) -> BTreeSet<Term> {
+        let mut terms: BTreeSet<Term> = parent_in_label(self.meta()).into_iter().collect();
+        let status = self.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_ref());
+        if phase.is_some_and(RunPhase::is_terminal) {
+            return terms;
+        }
+        if status.is_none_or(|status| status.definition.is_none()) {
+            terms.insert(Term::Orchestration(name(&self.spec.orchestration_ref)));
+        }
+        let steps = status.into_iter().flat_map(|status| &status.step_statuses);
+        terms.extend(steps.filter_map(|step| waited_for(step.waits_for.as_ref()?)));
+        terms
+    }
+}
+
+impl Cached for ApprovalPolicy {
+    kept_in!(ApprovalPolicy, approval_policies);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for SignalDelivery {
+    kept_in!(SignalDelivery, signal_deliveries);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        let id = self.spec.delivery_id.clone().map(Term::DeliveryId);
+        id.into_iter()
+            .chain([Term::Signal(name(&self.spec.signal_ref))])
+            .collect()
+    }
+}
+
+/// What a step waits for. A signal is looked for by its name, or by the id of one delivery if it has no name.
+pub(crate) fn waited_for(waits_for: &WaitsFor) -> Option<Term> {
+    let policy = waits_for.approval_policy.clone().map(Term::ApprovalPolicy);
+    let signal = waits_for.signal.clone().map(Term::Signal);
+    let id = waits_for.delivery_id.clone().map(Term::DeliveryId);
+    policy.or(signal).or(id)
+}
+
+/// The OrchestrationRun that a run belongs to, as long as that may not have recorded its end.
+fn parent_in_label(metadata: &ObjectMeta) -> Option<Term> {
+    let mut finalizers = metadata.finalizers.iter().flatten();
+    finalizers.find(|name| *name == labels::RUNTIME_CLEANUP_FINALIZER)?;
+    let parent = metadata.labels.as_ref()?.get(labels::ORCHESTRATION_RUN)?;
+    Some(Term::OrchestrationRun(parent.clone()))
 }
 
 /// The labels of Jobs and pods that belong to runs. No object has both.

@@ -19,6 +19,9 @@ use jangar_api::{
         implementation_spec::ImplementationSpec, memory::Memory,
         version_control_provider::VersionControlProvider,
     },
+    approvals::ApprovalPolicy,
+    orchestration::{Orchestration, orchestration_run::OrchestrationRun},
+    signals::SignalDelivery,
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
@@ -38,7 +41,7 @@ pub use self::{
 };
 pub(crate) use self::{
     cache::{key_of, label_of, uid_of},
-    kinds::{has_ended, implementation_names, with_kind},
+    kinds::{has_ended, implementation_names, waited_for, with_kind},
     watch::spawn_watches,
 };
 
@@ -53,6 +56,10 @@ pub struct Caches {
     pub version_control_providers: Cache<VersionControlProvider>,
     pub tools: Cache<Tool>,
     pub tool_runs: Cache<ToolRun>,
+    pub orchestrations: Cache<Orchestration>,
+    pub orchestration_runs: Cache<OrchestrationRun>,
+    pub approval_policies: Cache<ApprovalPolicy>,
+    pub signal_deliveries: Cache<SignalDelivery>,
     pub jobs: Cache<Job>,
     pub pods: Cache<Pod>,
 }
@@ -75,6 +82,10 @@ impl Caches {
             version_control_providers: Cache::new(vcs),
             tools: Cache::new(scopes),
             tool_runs: Cache::new(scopes),
+            orchestrations: Cache::new(scopes),
+            orchestration_runs: Cache::new(scopes),
+            approval_policies: Cache::new(scopes),
+            signal_deliveries: Cache::new(scopes),
             jobs: Cache::new(scopes),
             pods: Cache::new(scopes),
         }
@@ -96,6 +107,10 @@ impl Caches {
             version_control_providers,
             tools,
             tool_runs,
+            orchestrations,
+            orchestration_runs,
+            approval_policies,
+            signal_deliveries,
             jobs,
             pods,
         } = self;
@@ -107,6 +122,10 @@ impl Caches {
             && version_control_providers.is_ready()
             && tools.is_ready()
             && tool_runs.is_ready()
+            && orchestrations.is_ready()
+            && orchestration_runs.is_ready()
+            && approval_policies.is_ready()
+            && signal_deliveries.is_ready()
             && jobs.is_ready()
             && pods.is_ready()
     }

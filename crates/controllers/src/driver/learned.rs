@@ -11,11 +11,15 @@ use jangar_api::{
         implementation_spec::ImplementationSpec, memory::Memory,
         version_control_provider::VersionControlProvider,
     },
+    approvals::ApprovalPolicy,
+    orchestration::{Orchestration, orchestration_run::OrchestrationRun},
+    signals::SignalDelivery,
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
     decision::{
-        DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, TokenSight, Uid,
+        ChildKind, DeliveryAnswer, DeliveryQuery, Key, KeyHolder, Keys, Occupant, Refusal, Sight, TokenSight,
+        Uid,
     },
     queue::Answer,
 };
@@ -34,6 +38,12 @@ pub struct Learned {
     pub version_control_providers: Overlay<VersionControlProvider>,
     pub tools: Overlay<Tool>,
     pub tool_runs: Overlay<ToolRun>,
+    pub orchestrations: Overlay<Orchestration>,
+    pub orchestration_runs: Overlay<OrchestrationRun>,
+    pub approval_policies: Overlay<ApprovalPolicy>,
+    pub signal_deliveries: Overlay<SignalDelivery>,
+    /// What the API server said to children that it will never take.
+    pub child_refusals: BTreeMap<(ChildKind, String), Refusal>,
     pub jobs: Overlay<Job>,
     pub pods: Overlay<Pod>,
     /// The names of the pods that a live list found for a Job, by the Job's UID.
@@ -65,6 +75,16 @@ impl Learned {
     pub(crate) fn illegible<K: Cached>(&mut self, name: &str, error: String) {
         let sight = Sight::Illegible(error);
         K::overlay_mut(self).known.insert(name.to_owned(), sight);
+    }
+
+    /// What was learned of children at the same time.
+    pub(crate) fn absorb_children(&mut self, other: Self) {
+        self.agent_runs.known.extend(other.agent_runs.known);
+        self.tool_runs.known.extend(other.tool_runs.known);
+        self.orchestration_runs
+            .known
+            .extend(other.orchestration_runs.known);
+        self.child_refusals.extend(other.child_refusals);
     }
 
     /// The API server has no object of this name.

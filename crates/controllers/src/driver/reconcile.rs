@@ -224,14 +224,17 @@ async fn act<C: Controller>(
         // What was let in was this one.
         work.learned.admission = None;
     }
-    for effect in &plan.effects {
+    let mut left = plan.effects.as_slice();
+    while let Some(effect) = left.first() {
         context.check_halt()?;
+        let (now, later) = left.split_at(effects::together(left).min(left.len()));
+        left = later;
         if matches!(effect, Effect::DeleteRun { .. })
             && let Some(wait) = context.deletions.ask(&context.metrics)
         {
             return Ok(Acted::NotYet(wait));
         }
-        match effects::carry_out::<C::Object>(context, key, effect, work).await? {
+        match effects::carry_out_together::<C::Object>(context, key, now, work).await? {
             Outcome::Done | Outcome::Already => {}
             Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),
         }

@@ -5,9 +5,13 @@ use std::{
     sync::Arc,
 };
 
+use jangar_api::{
+    agents::agent_run::AgentRun, orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
+};
 use jangar_engine::{
-    decision::{Key, PodSight, Sight, Uid},
+    decision::{ChildKind, Key, PodSight, Sight, Uid},
     last_sight::LastSight,
+    orchestration_run::Child,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
@@ -72,6 +76,52 @@ impl Scene<'_> {
             .map(|(owner, pods)| (owner, PodSight::Cached(pods)));
         // What was listed live replaces what is cached.
         cached.chain(live).collect()
+    }
+
+    /// The runs that do the work of the steps of the OrchestrationRun of this key, and those that this reconcile asked for or
+    /// made, by kind and name.
+    pub fn children(&self) -> BTreeMap<(ChildKind, String), Child> {
+        let mut children = BTreeMap::new();
+        self.children_of::<AgentRun>(ChildKind::AgentRun, Child::AgentRun, &mut children);
+        self.children_of::<ToolRun>(ChildKind::ToolRun, Child::ToolRun, &mut children);
+        let kind = ChildKind::OrchestrationRun;
+        self.children_of::<OrchestrationRun>(kind, Child::OrchestrationRun, &mut children);
+        // Nothing is its own child.
+        children.remove(&(kind, self.key.name.clone()));
+        children
+    }
+
+    fn children_of<K: Cached>(
+        &self,
+        kind: ChildKind,
+        child: impl Fn(Arc<K>) -> Child,
+        children: &mut BTreeMap<(ChildKind, String), Child>,
+    ) {
+        let labelled = self.labelled::<K>(&Term::OrchestrationRun(self.key.name.clone()));
+        let names = labelled.iter().chain(K::overlay(self.learned).names());
+        for name in names {
+            if let Sight::Seen(object) = self.sight::<K>(name) {
+                children.insert((kind, name.clone()), child(object));
+            }
+        }
+    }
+
+    /// The children that the API server has spoken about in this reconcile.
+    pub fn live_children(&self) -> BTreeSet<(ChildKind, String)> {
+        let agent_runs = self
+            .learned
+            .agent_runs
+            .names()
+            .map(|name| (ChildKind::AgentRun, name));
+        let tool_runs = self
+            .learned
+            .tool_runs
+            .names()
+            .map(|name| (ChildKind::ToolRun, name));
+        let orchestration_runs = self.learned.orchestration_runs.names();
+        let orchestration_runs = orchestration_runs.map(|name| (ChildKind::OrchestrationRun, name));
+        let all = agent_runs.chain(tool_runs).chain(orchestration_runs);
+        all.map(|(kind, name)| (kind, name.clone())).collect()
     }
 
     fn pod(&self, name: &str) -> Option<Arc<Pod>> {

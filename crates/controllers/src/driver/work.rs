@@ -24,6 +24,12 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// What was done and learned about children at the same time.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.written.extend(other.written);
+        self.learned.absorb_children(other.learned);
+    }
+
     /// A write was answered with the object as it is now.
     pub(crate) fn wrote<K: Cached>(&mut self, mut object: K) {
         let metadata = object.meta_mut();

@@ -131,6 +131,11 @@ label_values! {
         MintToken = "mint_token",
         RevokeToken = "revoke_token",
         CallTemporal = "call_temporal",
+        CreateChild = "create_child",
+        CancelChild = "cancel_child",
+        ReleaseChild = "release_child",
+        ConsumeSignal = "consume_signal",
+        MarkApproval = "mark_approval",
     }
 }
 
@@ -148,6 +153,11 @@ impl From<&Effect> for EffectKind {
             Effect::MintToken(_) => Self::MintToken,
             Effect::RevokeToken { .. } => Self::RevokeToken,
             Effect::CallTemporal(_) => Self::CallTemporal,
+            Effect::CreateChild(_) => Self::CreateChild,
+            Effect::CancelChild { .. } => Self::CancelChild,
+            Effect::ReleaseChild { .. } => Self::ReleaseChild,
+            Effect::ConsumeSignal { .. } => Self::ConsumeSignal,
+            Effect::MarkApproval { .. } => Self::MarkApproval,
         }
     }
 }
@@ -208,6 +218,9 @@ label_values! {
         Memory = "memory",
         VersionControlProvider = "version_control_provider",
         Tool = "tool",
+        Orchestration = "orchestration",
+        ApprovalPolicy = "approval_policy",
+        Child = "child",
         Job = "job",
         PodsOf = "pods_of",
         Keys = "keys",
@@ -225,6 +238,9 @@ impl From<&Question> for QuestionKind {
             Question::Memory(_) => Self::Memory,
             Question::VersionControlProvider(_) => Self::VersionControlProvider,
             Question::Tool(_) => Self::Tool,
+            Question::Orchestration(_) => Self::Orchestration,
+            Question::ApprovalPolicy(_) => Self::ApprovalPolicy,
+            Question::Child(..) => Self::Child,
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
             Question::Keys(_) => Self::Keys,

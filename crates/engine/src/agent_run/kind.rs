@@ -24,6 +24,7 @@ use crate::{
         Hold, Run, RunStatus, Worker, attempt::Attempt, course_in_fields, outcome::Ending, run_in_fields,
         task::Task,
     },
+    parent,
     retention::{Ladder, run_retention},
     settings::Settings,
 };
@@ -119,7 +120,9 @@ impl Run for AgentRun {
 
     fn hold(situation: &Situation<'_>) -> Hold {
         let run = situation.run;
-        if hold::is_held(run) {
+        if parent::is_held(&run.metadata) {
+            Hold::Parent
+        } else if hold::is_held(run) {
             let last = token::last(situation).into_iter();
             Hold::Ours(last.chain([hold::let_go(run)]).collect())
         } else {

@@ -56,9 +56,10 @@ pub use self::{
 pub use crate::life::Standing;
 use crate::{
     custom::call::Outside,
-    decision::{Decision, Key, KeyHolder, Keys, Occupant, PodSight, Refusal, Sight, TokenSight, Uid},
+    decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, TokenSight, Uid},
     last_sight::LastSight,
     life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, task},
+    parent,
     queue::Answer,
     settings::Settings,
     vcs::WantedBranch,
@@ -131,6 +132,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         return Decision::Act(leftovers);
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
+    let has_parent = parent::is_held(&run.metadata);
     if deleting && !hold::is_held(run) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
@@ -138,9 +140,16 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let unwritten = AgentRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
     let situation = Situation::of(observed, run, status, settings, now);
-    let decision = if deleting {
+    let over = status.phase.as_ref().is_some_and(RunPhase::is_terminal);
+    let outside = custom::applies(&situation) || temporal::applies(&situation);
+    let decision = if deleting && has_parent && over {
+        // Its parent lets it go.
+        Decision::Act(Plan::nothing())
+    } else if deleting && has_parent && !outside {
+        leftovers::farewell(&situation)
+    } else if deleting && !has_parent {
         farewell(&situation)
-    } else if status.phase.as_ref().is_some_and(RunPhase::is_terminal) {
+    } else if over {
         finished::plan(&situation)
     } else if custom::applies(&situation) {
         custom::plan(&situation)

@@ -11,7 +11,10 @@ use super::{
     NextStatus, Run, RunStatus, Situation, follow, jobs,
     leftovers::{self, Stopping, after, sooner},
 };
-use crate::decision::{Decision, Effect, Plan};
+use crate::{
+    decision::{Decision, Effect, Plan},
+    parent,
+};
 
 /// What is kept of the time for a cancel, so that a pod that was killed can also be seen to be gone.
 const CONFIRMATION: Duration = Duration::from_secs(10);
@@ -28,7 +31,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
     let deadline = situation
         .status
         .cancel_deadline()
-        .unwrap_or_else(|| after(situation.now, timeout));
+        .unwrap_or_else(|| parent::cancel_deadline(situation.run.meta(), timeout, situation.now));
     match leftovers::stop_run(situation) {
         Stopping::Unsure(question) => Decision::look(question),
         Stopping::Stopped => cancelled(

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::{Run, RunStatus, Seen, Situation, attempt::Attempt, jobs};
 use crate::{
-    decision::{Effect, Notice, Plan, PodSight, Question, Severity, Uid},
+    decision::{Decision, Effect, Notice, Plan, PodSight, Question, Severity, Uid},
     settings::Settings,
 };
 
@@ -186,6 +186,27 @@ pub(crate) fn stop_run<R: Run>(situation: &Situation<'_, R>) -> Stopping {
     Stopping::Going {
         effects: all,
         wake_at: soonest,
+    }
+}
+
+/// The run was deleted, and its parent has not recorded its end: there is one when its pod is gone. What has to be done for
+/// that is done as for any other run that is deleted.
+pub(crate) fn farewell<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
+    match stop_run(situation) {
+        Stopping::Unsure(question) => Decision::look(question),
+        Stopping::Going { wake_at, .. } => Decision::Act(Plan {
+            wake_at,
+            ..Plan::nothing()
+        }),
+        Stopping::Stopped => {
+            let message = "the run was deleted before it ended, and nothing of it is running any more";
+            let mut next = situation.next_status();
+            next.cancelled(&Reason::Stopped, message);
+            Decision::Act(Plan {
+                status: next.into_status(),
+                ..Plan::nothing()
+            })
+        }
     }
 }
 

@@ -425,7 +425,8 @@ impl<'a, R: Run> Situation<'a, R> {
 
     /// Whether somebody asks it to stop, and the settings let it.
     pub(crate) fn is_asked_to_stop(&self) -> bool {
-        self.run.stop().is_requested() && self.settings.runs.cancel_enabled
+        let requested = self.run.stop().is_requested() && self.settings.runs.cancel_enabled;
+        requested || crate::parent::is_deleted_under_parent(self.run.meta())
     }
 
     /// The status, ready to be changed.

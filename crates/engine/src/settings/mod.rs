@@ -38,6 +38,8 @@ pub use self::{
 pub struct Settings {
     /// Whether agents and their runs are looked after at all.
     pub agents_enabled: bool,
+    /// Whether orchestrations and their runs are looked after.
+    pub orchestrations_enabled: bool,
     /// Which namespaces are looked after.
     pub namespaces: Namespaces,
     pub lease: LeaseSettings,
@@ -55,6 +57,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             agents_enabled: true,
+            orchestrations_enabled: true,
             namespaces: Namespaces::These(BTreeSet::from(["agents".to_owned()])),
             lease: LeaseSettings::default(),
             runs: RunSettings::default(),

@@ -131,6 +131,13 @@ const CONTROLLERS: &[Variable] = &[
         reader: Reader::Switch(|draft, on| draft.settings.agents_enabled = on),
     },
     Variable {
+        name: "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED",
+        unset: Unset::Is("true"),
+        meaning: "Whether Orchestrations and their runs are looked after; without it, runs that an orchestration started stay \
+                  until somebody takes their finalizer away.",
+        reader: Reader::Switch(|draft, on| draft.settings.orchestrations_enabled = on),
+    },
+    Variable {
         name: NAMESPACES,
         unset: Unset::Is("agents"),
         meaning: "The namespaces that are looked after; `*` is every one, also those made later.",

@@ -15,6 +15,7 @@ const REQUIRED_NODES: &str = r#"{"nodeAffinity": {"requiredDuringSchedulingIgnor
 /// A value for every variable, other than its default.
 const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_AGENTS_CONTROLLER_ENABLED", "off"),
+    ("JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "off"),
     ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
     ("JANGAR_RBAC_CLUSTER_SCOPED", "Yes"),
     ("JANGAR_POD_NAMESPACE", "jangar"),
@@ -218,6 +219,7 @@ fn every_variable_changes_something_by_itself() {
 fn every_variable_is_read() {
     let expected = Settings {
         agents_enabled: false,
+        orchestrations_enabled: false,
         namespaces: Namespaces::All,
         lease: LeaseSettings {
             enabled: false,

@@ -19,7 +19,6 @@ use std::{
 use jangar_api::{
     labels,
     phase::RunPhase,
-    reason::Reason,
     tools::{Tool, ToolRun, ToolRunStatus},
 };
 use jiff::{Timestamp, Unit};
@@ -31,10 +30,7 @@ pub use crate::life::Standing;
 use crate::{
     decision::{Decision, Key, Occupant, Plan, PodSight, Refusal, Sight, Uid},
     last_sight::LastSight,
-    life::{
-        self, Run, finished,
-        leftovers::{self, Stopping},
-    },
+    life::{self, Run, finished, leftovers},
     settings::Settings,
 };
 
@@ -87,7 +83,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let over = status.phase.as_ref().is_some_and(RunPhase::is_terminal);
     let decision = match (deleting, over) {
         (true, true) => Decision::Act(Plan::nothing()),
-        (true, false) => farewell(&situation),
+        (true, false) => leftovers::farewell(&situation),
         (false, true) => finished::plan(&situation),
         (false, false) => situation.decide(),
     };
@@ -115,25 +111,4 @@ fn has_parent(run: &ToolRun) -> bool {
     finalizers
         .iter()
         .any(|name| name == labels::RUNTIME_CLEANUP_FINALIZER)
-}
-
-/// The run was deleted, and its parent has not recorded its end: there is one when its pod is gone. What has to be done for
-/// that is done as for any other run that is deleted.
-fn farewell(situation: &Situation<'_>) -> Decision<ToolRunStatus> {
-    match leftovers::stop_run(situation) {
-        Stopping::Unsure(question) => Decision::look(question),
-        Stopping::Going { wake_at, .. } => Decision::Act(Plan {
-            wake_at,
-            ..Plan::nothing()
-        }),
-        Stopping::Stopped => {
-            let message = "the run was deleted before it ended, and nothing of it is running any more";
-            let mut next = situation.next_status();
-            next.cancelled(&Reason::Stopped, message);
-            Decision::Act(Plan {
-                status: next.into_status(),
-                ..Plan::nothing()
-            })
-        }
-    }
 }

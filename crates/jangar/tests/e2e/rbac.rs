@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Rights that the requests of an ordinary life do not show, and why they are needed all the same.
-const UNSEEN: [(&str, &str, &str); 9] = [
+const UNSEEN: [(&str, &str, &str); 22] = [
     // The API server asks for it itself when a Job names its run as an owner that waits for it. The test below takes it away.
     ("update", "agents.proompteng.ai", "agentruns/finalizers"),
     // The finalizer of a run whose work an endpoint does, which no run of these tests is.
@@ -49,6 +49,20 @@ const UNSEEN: [(&str, &str, &str); 9] = [
     ("create", "", "secrets"),
     ("patch", "", "secrets"),
     ("delete", "", "secrets"),
+    // What only runs of orchestrations need: they make the runs of their steps, ask them to stop and let them go.
+    ("create", "agents.proompteng.ai", "agentruns"),
+    ("create", "tools.proompteng.ai", "toolruns"),
+    ("patch", "tools.proompteng.ai", "toolruns"),
+    ("get", "orchestration.proompteng.ai", "orchestrations"),
+    ("patch", "orchestration.proompteng.ai", "orchestrations/status"),
+    ("get", "orchestration.proompteng.ai", "orchestrationruns"),
+    ("create", "orchestration.proompteng.ai", "orchestrationruns"),
+    ("patch", "orchestration.proompteng.ai", "orchestrationruns"),
+    ("patch", "orchestration.proompteng.ai", "orchestrationruns/status"),
+    ("update", "orchestration.proompteng.ai", "orchestrationruns/finalizers"),
+    ("get", "approvals.proompteng.ai", "approvalpolicies"),
+    ("get", "signals.proompteng.ai", "signaldeliveries"),
+    ("patch", "signals.proompteng.ai", "signaldeliveries/status"),
 ];
 
 /// Every right of a Role, one by one: verb, group, resource.

@@ -15,6 +15,7 @@ mod custom;
 mod end;
 mod forge;
 mod manifests;
+mod orchestrations;
 mod plain;
 mod pods;
 mod process;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kubelite::store::Store;
 use serde_json::Value;
 
-use crate::world::{NAMESPACE, all_runs, jobs, objects, pods};
+use crate::world::{NAMESPACE, all_runs, jobs, objects, orchestration_runs, pods};
 
 /// Differences that are printed; the first ones tell the story.
 const DIFFERENCES_MAX: usize = 20;
@@ -37,7 +37,10 @@ impl EndState {
     pub fn of(store: &Store, generated: &GeneratedNames) -> Self {
         let generated = &generated.0;
         let mut all = BTreeMap::new();
-        for collection in all_runs().into_iter().chain([jobs(), pods()]) {
+        for collection in all_runs()
+            .into_iter()
+            .chain([orchestration_runs(), jobs(), pods()])
+        {
             for object in objects(store, &collection) {
                 let value = object.value();
                 let name = value["metadata"]["name"].as_str().unwrap_or_default();

@@ -1,12 +1,13 @@
 //! What must hold, whatever goes wrong.
 //!
-//! A task follows every change of the store: after each it asks the rules of [`work`], of [`runs`], of [`deletions`] and of
-//! [`limits`]. When nothing happens any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an
+//! A task follows every change of the store: after each it asks the rules of [`work`], of [`runs`], of [`orchestrations`], of
+//! [`deletions`] and of [`limits`]. When nothing happens any more, [`rest`] asks what must be true then, and [`end`] compares with the end of an
 //! undisturbed simulation.
 
 pub mod deletions;
 pub mod end;
 pub mod limits;
+pub mod orchestrations;
 pub mod rest;
 pub mod runs;
 pub mod work;
@@ -25,6 +26,7 @@ use self::{
     deletions::Deletions,
     end::{EndState, GeneratedNames},
     limits::Slots,
+    orchestrations::Orchestrations,
     runs::RunView,
 };
 use crate::{
@@ -90,6 +92,7 @@ impl Checks {
             runs: BTreeMap::new(),
             deletions: Deletions::default(),
             slots: Slots::new(limits),
+            orchestrations: Orchestrations::default(),
         };
         let mut follow = world.store().follow();
         let mut following = JoinSet::new();
@@ -132,6 +135,7 @@ struct Look {
     runs: BTreeMap<String, RunView>,
     deletions: Deletions,
     slots: Slots,
+    orchestrations: Orchestrations,
 }
 
 impl Look {
@@ -152,13 +156,19 @@ impl Look {
         }
         self.violations
             .add(&self.trace, work::broken(&works, self.runs.values()));
+        self.violations
+            .add(&self.trace, self.orchestrations.broken_by(event, &works));
     }
 
     fn at_run(&mut self, event: &Event, works: &[Work]) {
         let before = self.runs.remove(&*event.key.name);
         if event.kind == EventKind::Deleted {
-            self.violations
-                .add(&self.trace, self.deletions.broken(Instant::now()));
+            // A child goes with its parent, which somebody deleted.
+            let mut owners = event.object.meta.owners.iter();
+            if !owners.any(|owner| owner.kind == "OrchestrationRun") {
+                self.violations
+                    .add(&self.trace, self.deletions.broken(Instant::now()));
+            }
             return;
         }
         let after = RunView::of(&event.object);

@@ -6,7 +6,10 @@ use jangar_api::{
 };
 use kubelite::store::{Object, Store};
 
-use super::runs::{RunView, has_done_its_work};
+use super::{
+    orchestrations,
+    runs::{RunView, has_done_its_work},
+};
 use crate::{
     node::Work,
     world::{self, objects},
@@ -35,6 +38,7 @@ pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String>
             ));
         }
     }
+    found.extend(orchestrations::broken_at_rest(store));
     for job in &jobs {
         let name = name(job);
         if job.meta.deleting {

@@ -1,6 +1,7 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
 mod custom;
+pub mod orchestrations;
 mod queue;
 mod retention;
 mod runs;
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Scenario> {
         temporal::all(),
         version_control::all(),
         tools::all(),
+        orchestrations::all(),
     ]
     .concat()
 }

@@ -308,6 +308,10 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
         Kind::VersionControlProvider,
         Kind::Tool,
         Kind::ToolRun,
+        Kind::Orchestration,
+        Kind::OrchestrationRun,
+        Kind::ApprovalPolicy,
+        Kind::SignalDelivery,
     ] {
         definitions
             .create(&PostParams::default(), &kind.crd())

@@ -24,6 +24,7 @@ use crate::{
         endpoint::Endpoint,
     },
     decision::{Decision, Effect, Plan, Rejection},
+    parent,
 };
 
 /// How long to wait before the endpoint is told again.
@@ -80,10 +81,10 @@ pub(super) fn confirmed_by(situation: &Situation<'_>, record: &Record) -> Timest
 /// Somebody asked for the end of the run.
 pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Decision<AgentRunStatus> {
     let timeout = situation.settings.runs.cancel_timeout;
-    let deadline = situation
-        .status
-        .cancel_deadline
-        .map_or_else(|| after(situation.now, timeout), |at| at.0);
+    let deadline = situation.status.cancel_deadline.map_or_else(
+        || parent::cancel_deadline(&situation.run.metadata, timeout, situation.now),
+        |at| at.0,
+    );
     let Some(record) = record else {
         return cancelled(
             situation,

@@ -244,7 +244,10 @@ impl World {
                 self.observed.references.vcs.insert(name.clone(), Sight::Absent);
             }
             Question::Delivery(_) => panic!("no run waits for a forge"),
-            Question::Tool(name) => panic!("an AgentRun asks for Tool {name}"),
+            Question::Tool(_)
+            | Question::Orchestration(_)
+            | Question::ApprovalPolicy(_)
+            | Question::Child(..) => panic!("an AgentRun asks for {question:?}"),
             Question::Slot { .. } => {
                 let granted = Answer::Granted { at: self.now };
                 let answer = self.answers.pop_front().unwrap_or(granted);
@@ -263,6 +266,11 @@ impl World {
     fn execute(&mut self, effect: &Effect) {
         match effect {
             Effect::CreateConfigMap(_) | Effect::RevokeToken { .. } => {}
+            Effect::CreateChild(_)
+            | Effect::CancelChild { .. }
+            | Effect::ReleaseChild { .. }
+            | Effect::ConsumeSignal { .. }
+            | Effect::MarkApproval { .. } => panic!("an AgentRun has no children: {effect:?}"),
             Effect::CreateJob(new) => {
                 self.made += 1;
                 let mut job = new.job.clone();
@@ -442,6 +450,11 @@ impl World {
                 Effect::CreateJob(new) => {
                     format!("create {}", new.job.metadata.name.clone().unwrap_or_default())
                 }
+                Effect::CreateChild(_)
+                | Effect::CancelChild { .. }
+                | Effect::ReleaseChild { .. }
+                | Effect::ConsumeSignal { .. }
+                | Effect::MarkApproval { .. } => panic!("an AgentRun has no children: {effect:?}"),
                 Effect::StopJob { job } => format!("stop {}", job.name),
                 Effect::DeletePod { pod, grace_seconds } => match grace_seconds {
                     Some(grace) => format!("delete {} within {grace} s", pod.name),

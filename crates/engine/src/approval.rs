@@ -1,0 +1,479 @@
+//! Approvals: who may let a run pass a gate, and whether enough of them did.
+//!
+//! A decision is about one gate of one run, and about what was shown for it: its digest. It is given by a caller whom the
+//! control plane has authenticated, and recorded in the status of the run by [`decide`]. [`verdict`] says what the decisions come
+//! to; a decision whose digest is not that of the gate any more does not count.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use jangar_api::{
+    approvals::{ApprovalPolicy, ApprovalPolicySpec},
+    labels::CREATED_BY,
+    orchestration::orchestration_run::{
+        Approval, ApprovalDecision, OrchestrationRun, OrchestrationRunStatus,
+    },
+    phase::{ApprovalPolicyPhase, StepPhase},
+    reason::Reason,
+    refs::Subject,
+    values::{Int32, Timestamp},
+};
+use kube::ResourceExt;
+
+use crate::decision::Rejection;
+
+/// The most decisions that a run keeps.
+const APPROVALS_MAX: usize = 100;
+/// The most characters of a comment.
+const COMMENT_MAX: usize = 1024;
+
+/// Who asks, as Kubernetes knows them. It comes from the caller's credentials, never from what they send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub user: String,
+    pub groups: Vec<String>,
+}
+
+/// What a caller decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub step: String,
+    pub decision: ApprovalDecision,
+    pub comment: Option<String>,
+    /// The digest of what the caller was shown.
+    pub digest: String,
+}
+
+/// Why a decision is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("step {0} of the run does not wait for an approval")]
+    NotPending(String),
+    #[error("what is to be approved has changed since it was shown: look again, and decide then")]
+    Outdated,
+    #[error("ApprovalPolicy {policy} does not let {user} decide: its spec.subjects name who may")]
+    NotAllowed { policy: String, user: String },
+    #[error("{0} created the run, and its ApprovalPolicy does not let them approve it: somebody else has to")]
+    Creator(String),
+    #[error("the run has {APPROVALS_MAX} decisions already, and keeps no more")]
+    TooMany,
+    #[error("spec.mode of ApprovalPolicy {0} is phase: write the decision to its status.phase")]
+    ByPhase(String),
+}
+
+/// Records a decision: the status of the run with it. A later decision of the same caller about the same gate replaces the
+/// earlier one.
+pub fn decide(
+    run: &OrchestrationRun,
+    policy: &ApprovalPolicy,
+    caller: &Caller,
+    request: Request,
+    now: jiff::Timestamp,
+) -> Result<OrchestrationRunStatus, Refused> {
+    let mut status = run.status.clone().unwrap_or_default();
+    let step = status.step_statuses.iter().find(|step| step.name == request.step);
+    let waits_for = step
+        .filter(|step| step.progress.phase == Some(StepPhase::Running))
+        .and_then(|step| step.waits_for.as_ref())
+        .filter(|waits_for| waits_for.approval_policy.as_deref() == Some(policy.name_any().as_str()))
+        .ok_or_else(|| Refused::NotPending(request.step.clone()))?;
+    if waits_for.digest.as_deref() != Some(request.digest.as_str()) {
+        return Err(Refused::Outdated);
+    }
+    if is_by_phase(&policy.spec) {
+        return Err(Refused::ByPhase(policy.name_any()));
+    }
+    let namespace = policy.namespace().unwrap_or_default();
+    if !may_decide(&policy.spec, &namespace, &caller.user, &caller.groups) {
+        return Err(Refused::NotAllowed {
+            policy: policy.name_any(),
+            user: caller.user.clone(),
+        });
+    }
+    let creator = run.annotations().get(CREATED_BY).map(String::as_str);
+    if request.decision == ApprovalDecision::Approved && is_barred(&policy.spec, creator, &caller.user) {
+        return Err(Refused::Creator(caller.user.clone()));
+    }
+    status
+        .approvals
+        .retain(|known| known.step != request.step || known.by != caller.user);
+    if status.approvals.len() >= APPROVALS_MAX {
+        return Err(Refused::TooMany);
+    }
+    let named: BTreeSet<&str> = policy
+        .spec
+        .subjects
+        .iter()
+        .map(|subject| subject.name.as_str())
+        .collect();
+    status.approvals.push(Approval {
+        step: request.step,
+        decision: request.decision,
+        by: caller.user.clone(),
+        groups: caller
+            .groups
+            .iter()
+            .filter(|group| named.contains(group.as_str()))
+            .cloned()
+            .collect(),
+        at: Some(Timestamp(now)),
+        comment: request
+            .comment
+            .map(|comment| comment.chars().take(COMMENT_MAX).collect()),
+        digest: request.digest,
+    });
+    Ok(status)
+}
+
+/// A gate that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate<'a> {
+    pub step: &'a str,
+    pub digest: &'a str,
+    pub since: jiff::Timestamp,
+    /// Who created the run, if that is known.
+    pub creator: Option<&'a str>,
+    pub approvals: &'a [Approval],
+}
+
+/// What the decisions about a gate come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// By these.
+    Approved(Vec<String>),
+    Denied(Rejection),
+    Pending {
+        /// When it is decided because nobody did.
+        until: Option<jiff::Timestamp>,
+    },
+}
+
+/// What the decisions about a gate come to. One that denies outweighs all that approve.
+pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -> Verdict {
+    let spec = &policy.spec;
+    let name = policy.name_any();
+    if is_by_phase(spec) {
+        return by_phase(policy, &name);
+    }
+    let namespace = policy.namespace().unwrap_or_default();
+    let counts = gate.approvals.iter().filter(|approval| {
+        approval.step == gate.step
+            && approval.digest == gate.digest
+            && may_decide(spec, &namespace, &approval.by, &approval.groups)
+    });
+    let (approved, denied): (Vec<_>, Vec<_>) =
+        counts.partition(|approval| approval.decision == ApprovalDecision::Approved);
+    if let Some(denial) = denied.first() {
+        let comment = denial
+            .comment
+            .as_deref()
+            .map_or_else(String::new, |words| format!(": {words}"));
+        return Verdict::Denied(Rejection::new(
+            Reason::ApprovalDenied,
+            format!("{} denied it{comment}", denial.by),
+        ));
+    }
+    let by: BTreeSet<&str> = approved
+        .iter()
+        .map(|approval| approval.by.as_str())
+        .filter(|by| !is_barred(spec, gate.creator, by))
+        .collect();
+    let required = usize::try_from(spec.required_approvals.map_or(1, Int32::get))
+        .unwrap_or(1)
+        .max(1);
+    if by.len() >= required {
+        return Verdict::Approved(by.into_iter().map(str::to_owned).collect());
+    }
+    let seconds = spec.expires_after_seconds.map_or(0, Int32::get);
+    let seconds = u64::try_from(seconds).unwrap_or(0);
+    if seconds == 0 {
+        return Verdict::Pending { until: None };
+    }
+    let until = gate
+        .since
+        .saturating_add(Duration::from_secs(seconds))
+        .unwrap_or(jiff::Timestamp::MAX);
+    if now < until {
+        return Verdict::Pending { until: Some(until) };
+    }
+    if lets_pass(spec.default_decision.as_deref()) {
+        return Verdict::Approved(Vec::new());
+    }
+    Verdict::Denied(Rejection::new(
+        Reason::ApprovalExpired,
+        format!(
+            "nobody decided within the {seconds} s of ApprovalPolicy {name}, and its defaultDecision is to deny"
+        ),
+    ))
+}
+
+fn is_by_phase(spec: &ApprovalPolicySpec) -> bool {
+    spec.mode
+        .as_deref()
+        .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("phase"))
+}
+
+/// As earlier versions did: a person writes the decision to the status of the policy.
+fn by_phase(policy: &ApprovalPolicy, name: &str) -> Verdict {
+    let phase = policy.status.as_ref().and_then(|status| status.phase.as_ref());
+    match phase {
+        Some(
+            ApprovalPolicyPhase::Approved
+            | ApprovalPolicyPhase::Allowed
+            | ApprovalPolicyPhase::Ready
+            | ApprovalPolicyPhase::Succeeded,
+        ) => Verdict::Approved(Vec::new()),
+        Some(
+            phase @ (ApprovalPolicyPhase::Denied
+            | ApprovalPolicyPhase::Rejected
+            | ApprovalPolicyPhase::Blocked
+            | ApprovalPolicyPhase::Failed),
+        ) => Verdict::Denied(Rejection::new(
+            Reason::ApprovalDenied,
+            format!("status.phase of ApprovalPolicy {name} is {phase}"),
+        )),
+        Some(ApprovalPolicyPhase::Active | ApprovalPolicyPhase::Invalid | ApprovalPolicyPhase::Other(_))
+        | None => Verdict::Pending { until: None },
+    }
+}
+
+fn lets_pass(decision: Option<&str>) -> bool {
+    let decision = decision.map(|word| word.trim().to_ascii_lowercase());
+    matches!(decision.as_deref(), Some("approve" | "approved" | "allow"))
+}
+
+fn is_barred(spec: &ApprovalPolicySpec, creator: Option<&str>, user: &str) -> bool {
+    creator == Some(user) && spec.allow_creator != Some(true)
+}
+
+/// Whether the policy names this caller. Without anybody named, whoever may approve at all may.
+fn may_decide(spec: &ApprovalPolicySpec, namespace: &str, user: &str, groups: &[String]) -> bool {
+    spec.subjects.is_empty()
+        || spec
+            .subjects
+            .iter()
+            .any(|subject| is_named(subject, namespace, user, groups))
+}
+
+fn is_named(subject: &Subject, namespace: &str, user: &str, groups: &[String]) -> bool {
+    match subject.kind.as_str() {
+        "User" => subject.name == user,
+        "Group" => groups.contains(&subject.name),
+        "ServiceAccount" => {
+            let namespace = subject.namespace.as_deref().unwrap_or(namespace);
+            user == format!("system:serviceaccount:{namespace}:{}", subject.name)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every caller makes the value on the spot"
+    )]
+    fn policy(spec: Value, status: Value) -> ApprovalPolicy {
+        serde_json::from_value(json!({
+            "apiVersion": "approvals.proompteng.ai/v1alpha1", "kind": "ApprovalPolicy",
+            "metadata": {"name": "release", "namespace": "agents"}, "spec": spec, "status": status,
+        }))
+        .expect("a policy")
+    }
+
+    fn run() -> OrchestrationRun {
+        serde_json::from_value(json!({
+            "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+            "metadata": {"name": "r", "namespace": "agents", "annotations": {CREATED_BY: "ada"}},
+            "spec": {"orchestrationRef": {"name": "o"}},
+            "status": {"phase": "Running", "stepStatuses": [
+                {"name": "gate", "kind": "ApprovalGate", "phase": "Running",
+                 "waitsFor": {"approvalPolicy": "release", "digest": "d1"}},
+                {"name": "build", "kind": "AgentRun", "phase": "Running"},
+            ]},
+        }))
+        .expect("a run")
+    }
+
+    fn caller(user: &str, groups: &[&str]) -> Caller {
+        Caller {
+            user: user.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        }
+    }
+
+    fn request(step: &str, digest: &str, decision: ApprovalDecision) -> Request {
+        Request {
+            step: step.to_owned(),
+            decision,
+            comment: Some("fine".to_owned()),
+            digest: digest.to_owned(),
+        }
+    }
+
+    fn at(second: i64) -> jiff::Timestamp {
+        jiff::Timestamp::from_second(second).expect("a time")
+    }
+
+    fn gate(approvals: &[Approval]) -> Gate<'_> {
+        Gate {
+            step: "gate",
+            digest: "d1",
+            since: at(0),
+            creator: Some("ada"),
+            approvals,
+        }
+    }
+
+    fn decided(policy: &ApprovalPolicy, callers: &[(&str, &[&str], ApprovalDecision)]) -> Vec<Approval> {
+        let mut run = run();
+        for (user, groups, decision) in callers {
+            let request = request("gate", "d1", decision.clone());
+            run.status =
+                Some(decide(&run, policy, &caller(user, groups), request, at(1)).expect("a decision"));
+        }
+        run.status.expect("a status").approvals
+    }
+
+    #[test]
+    fn those_who_are_named_decide_and_nobody_else() {
+        let policy = policy(
+            json!({"subjects": [
+                {"kind": "User", "name": "bob"}, {"kind": "Group", "name": "leads"},
+                {"kind": "ServiceAccount", "name": "bot"},
+            ]}),
+            json!(null),
+        );
+        for (user, groups, may) in [
+            ("bob", &[][..], true),
+            ("eve", &["leads"], true),
+            ("system:serviceaccount:agents:bot", &[], true),
+            ("system:serviceaccount:other:bot", &[], false),
+            ("leads", &["people"], false),
+        ] {
+            let request = request("gate", "d1", ApprovalDecision::Approved);
+            let decided = decide(&run(), &policy, &caller(user, groups), request, at(1));
+            assert_eq!(decided.is_ok(), may, "{user}");
+        }
+    }
+
+    #[test]
+    fn a_decision_about_something_else_than_was_shown_is_refused() {
+        let policy = policy(json!({}), json!(null));
+        let ask = |step: &str, digest: &str| {
+            let request = request(step, digest, ApprovalDecision::Approved);
+            decide(&run(), &policy, &caller("bob", &[]), request, at(1)).err()
+        };
+        assert_eq!(ask("gate", "d0"), Some(Refused::Outdated));
+        assert_eq!(ask("build", "d1"), Some(Refused::NotPending("build".to_owned())));
+        assert_eq!(ask("none", "d1"), Some(Refused::NotPending("none".to_owned())));
+    }
+
+    #[test]
+    fn the_creator_may_not_approve_unless_the_policy_says_so() {
+        let ask = |spec: Value| {
+            let request = request("gate", "d1", ApprovalDecision::Approved);
+            decide(
+                &run(),
+                &policy(spec, json!(null)),
+                &caller("ada", &[]),
+                request,
+                at(1),
+            )
+            .is_ok()
+        };
+        assert!(!ask(json!({})));
+        assert!(ask(json!({"allowCreator": true})));
+    }
+
+    #[test]
+    fn as_many_different_people_have_to_approve_as_the_policy_says() {
+        let policy = policy(json!({"requiredApprovals": 2}), json!(null));
+        let pending = Verdict::Pending { until: None };
+        let once = decided(
+            &policy,
+            &[
+                ("bob", &[], ApprovalDecision::Approved),
+                ("bob", &[], ApprovalDecision::Approved),
+            ],
+        );
+        assert_eq!(verdict(&policy, &gate(&once), at(2)), pending);
+        let twice = decided(
+            &policy,
+            &[
+                ("bob", &[], ApprovalDecision::Approved),
+                ("eve", &[], ApprovalDecision::Approved),
+            ],
+        );
+        assert!(
+            matches!(verdict(&policy, &gate(&twice), at(2)), Verdict::Approved(by) if by == ["bob", "eve"])
+        );
+    }
+
+    #[test]
+    fn one_who_denies_outweighs_those_who_approve() {
+        let policy = policy(json!({}), json!(null));
+        let both = decided(
+            &policy,
+            &[
+                ("bob", &[], ApprovalDecision::Approved),
+                ("eve", &[], ApprovalDecision::Denied),
+            ],
+        );
+        assert!(
+            matches!(verdict(&policy, &gate(&both), at(2)), Verdict::Denied(why) if why.reason == Reason::ApprovalDenied)
+        );
+    }
+
+    #[test]
+    fn an_approval_of_what_has_changed_since_does_not_count() {
+        let policy = policy(json!({}), json!(null));
+        let approvals = decided(&policy, &[("bob", &[], ApprovalDecision::Approved)]);
+        let changed = Gate {
+            digest: "d2",
+            ..gate(&approvals)
+        };
+        assert_eq!(
+            verdict(&policy, &changed, at(2)),
+            Verdict::Pending { until: None }
+        );
+    }
+
+    #[test]
+    fn a_gate_that_nobody_decides_expires_as_the_policy_says() {
+        let spec = |default: &str| json!({"expiresAfterSeconds": 60, "defaultDecision": default});
+        let denies = policy(spec("deny"), json!(null));
+        assert_eq!(
+            verdict(&denies, &gate(&[]), at(59)),
+            Verdict::Pending { until: Some(at(60)) }
+        );
+        assert!(
+            matches!(verdict(&denies, &gate(&[]), at(60)), Verdict::Denied(why) if why.reason == Reason::ApprovalExpired)
+        );
+        let approves = policy(spec("approve"), json!(null));
+        assert_eq!(
+            verdict(&approves, &gate(&[]), at(60)),
+            Verdict::Approved(Vec::new())
+        );
+    }
+
+    #[test]
+    fn the_phase_of_the_policy_decides_only_in_that_mode() {
+        let status = json!({"phase": "Approved"});
+        let plain = policy(json!({}), status.clone());
+        assert_eq!(
+            verdict(&plain, &gate(&[]), at(1)),
+            Verdict::Pending { until: None }
+        );
+        let by_phase = policy(json!({"mode": "phase"}), status);
+        assert_eq!(
+            verdict(&by_phase, &gate(&[]), at(1)),
+            Verdict::Approved(Vec::new())
+        );
+        let denied = policy(json!({"mode": "phase"}), json!({"phase": "Denied"}));
+        assert!(matches!(verdict(&denied, &gate(&[]), at(1)), Verdict::Denied(_)));
+    }
+}

@@ -1,0 +1,41 @@
+//! Orchestration: whether its steps make sense. Nothing runs until an OrchestrationRun refers to it.
+
+use std::sync::Arc;
+
+use jangar_api::{
+    orchestration::{Orchestration, OrchestrationStatus},
+    phase::ObjectPhase,
+};
+use jiff::Timestamp;
+
+use crate::{
+    conditions::touched,
+    decision::{Decision, Plan},
+    validity,
+};
+
+/// What is known about an Orchestration.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    pub orchestration: Arc<Orchestration>,
+}
+
+/// Says whether it can be run. What its steps refer to is looked for when they start.
+pub fn plan(observed: &Observed, now: Timestamp) -> Decision<OrchestrationStatus> {
+    let orchestration = &observed.orchestration;
+    let checked = super::read(&orchestration.spec)
+        .map(drop)
+        .map_err(|mistakes| mistakes.rejection());
+    let before = orchestration.status.clone().unwrap_or_default();
+    let mut next = before.clone();
+    next.phase = Some(if checked.is_ok() {
+        ObjectPhase::Ready
+    } else {
+        ObjectPhase::Invalid
+    });
+    next.common = validity::report(&before.common, orchestration.metadata.generation, checked, now);
+    Decision::Act(Plan {
+        status: touched(&before, next, |status| &mut status.common, now),
+        ..Plan::nothing()
+    })
+}

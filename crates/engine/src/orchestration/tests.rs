@@ -1,0 +1,288 @@
+//! What is wrong with a definition, and how it is told.
+
+use jangar_api::{orchestration::OrchestrationSpec, reason::Reason};
+use serde_json::{Value, json};
+
+use super::{Graph, Mistakes, STEPS_MAX, StepId, read};
+
+fn spec(steps: &Value) -> OrchestrationSpec {
+    serde_json::from_value(json!({"steps": steps})).expect("a spec")
+}
+
+/// A step that does nothing, with these fields.
+fn step(name: &str, fields: Value) -> Value {
+    let mut step = json!({"name": name, "kind": "Checkpoint"});
+    let Value::Object(fields) = fields else {
+        panic!("fields")
+    };
+    step.as_object_mut().expect("an object").extend(fields);
+    step
+}
+
+fn graph(steps: &Value) -> Graph {
+    read(&spec(steps)).expect("steps that make sense")
+}
+
+fn wrong(steps: &Value) -> Vec<(Reason, String)> {
+    let mistakes: Mistakes = read(&spec(steps)).expect_err("steps that make no sense");
+    let told = mistakes
+        .iter()
+        .map(|mistake| (mistake.reason.clone(), mistake.message.clone()));
+    told.collect()
+}
+
+fn only(steps: &Value) -> (Reason, String) {
+    match <[_; 1]>::try_from(wrong(steps)) {
+        Ok([one]) => one,
+        Err(several) => panic!("{several:#?}"),
+    }
+}
+
+#[test]
+fn without_dependencies_each_step_depends_on_the_one_before() {
+    let graph = graph(&json!([
+        step("a", json!({})),
+        step("b", json!({})),
+        step("c", json!({}))
+    ]));
+
+    let dependencies: Vec<_> = graph.steps().map(|(_, node)| node.dependencies.clone()).collect();
+
+    assert_eq!(dependencies, [vec![], vec![StepId(0)], vec![StepId(1)]]);
+}
+
+#[test]
+fn an_empty_list_makes_the_steps_a_graph() {
+    let graph = graph(&json!([
+        step("a", json!({})),
+        step("b", json!({"dependsOn": []}))
+    ]));
+
+    assert!(graph.steps().all(|(_, node)| node.dependencies.is_empty()));
+}
+
+#[test]
+fn dependencies_may_come_later_in_the_list_and_twice() {
+    let graph = graph(&json!([
+        step("late", json!({"dependsOn": ["early", "mid", "early"]})),
+        step("mid", json!({"dependsOn": ["early"]})),
+        step("early", json!({})),
+    ]));
+
+    let order: Vec<&str> = graph.in_order().map(|(_, node)| node.name.as_str()).collect();
+    assert_eq!(order, ["early", "mid", "late"]);
+    assert_eq!(
+        graph.ancestors(StepId(0)).collect::<Vec<_>>(),
+        [StepId(1), StepId(2)]
+    );
+}
+
+#[test]
+fn every_mistake_is_told_at_once() {
+    let told = wrong(&json!([
+        step("build", json!({"dependsOn": ["biuld", "build"]})),
+        step(" ", json!({})),
+        step("build", json!({"retries": -1, "timeoutSeconds": -5, "retryBackoffSeconds": 100_000})),
+        {"name": "x", "kind": ""},
+        {"name": "y", "kind": "AgentRum"},
+        {"name": "z", "kind": "MemoryOp"},
+        {"name": "agent", "kind": "AgentRun"},
+        {"name": "gate", "kind": "ApprovalGate"},
+        {"name": "signal", "kind": "SignalWait"},
+        {"name": "tool", "kind": "ToolRun", "toolRef": {"name": " "}},
+        {"name": "sub", "kind": "SubOrchestration"},
+    ]));
+
+    insta::assert_snapshot!(
+        told.iter()
+            .map(|(reason, message)| format!("{reason}: {message}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+}
+
+#[test]
+fn a_dependency_that_does_not_exist_is_told_with_the_nearest_name() {
+    let (reason, message) = only(&json!([
+        step("build-image", json!({})),
+        step("test", json!({"dependsOn": ["build_image"]})),
+    ]));
+
+    assert_eq!(reason, Reason::MissingDependency);
+    assert_eq!(
+        message,
+        "spec.steps[1].dependsOn names build_image, and there is no such step; build-image is meant, perhaps"
+    );
+}
+
+#[test]
+fn a_cycle_is_spelled_out_from_its_first_step_and_as_short_as_can_be() {
+    let (reason, message) = only(&json!([
+        step("free", json!({})),
+        step("a", json!({"dependsOn": ["b", "free"]})),
+        step("b", json!({"dependsOn": ["c", "a"]})),
+        step("c", json!({"dependsOn": ["a"]})),
+        step("after", json!({"dependsOn": ["c"]})),
+    ]));
+
+    assert_eq!(reason, Reason::DependencyCycle);
+    assert!(message.contains(": a -> b -> a;"), "{message}");
+}
+
+#[test]
+fn two_cycles_are_two_mistakes() {
+    let told = wrong(&json!([
+        step("a", json!({"dependsOn": ["b"]})),
+        step("b", json!({"dependsOn": ["a"]})),
+        step("c", json!({"dependsOn": ["d"]})),
+        step("d", json!({"dependsOn": ["c", "a"]})),
+    ]));
+
+    let cycles: Vec<bool> = told
+        .iter()
+        .map(|(_, words)| words.contains("a -> b -> a") || words.contains("c -> d -> c"))
+        .collect();
+    assert_eq!(cycles, [true, true], "{told:#?}");
+}
+
+#[test]
+fn names_that_are_the_same_in_the_name_of_a_child_are_duplicates() {
+    let (reason, message) = only(&json!([step("a b", json!({})), step("A-B", json!({}))]));
+
+    assert_eq!(reason, Reason::DuplicateStep);
+    assert!(message.contains("a b"), "{message}");
+}
+
+#[test]
+fn an_entrypoint_has_to_exist() {
+    let mut spec = spec(&json!([step("build", json!({}))]));
+    spec.entrypoint = Some("built".to_owned());
+
+    let mistakes = read(&spec).expect_err("a bad entrypoint").rejection();
+
+    assert_eq!(mistakes.reason, Reason::EntrypointMissing);
+    assert!(
+        mistakes.message.contains("build is meant, perhaps"),
+        "{}",
+        mistakes.message
+    );
+}
+
+#[test]
+fn a_template_may_refer_only_to_what_has_run_before() {
+    let steps = |template: &str| {
+        json!([
+            step("build", json!({})),
+            step("other", json!({"dependsOn": []})),
+            step(
+                "test",
+                json!({"dependsOn": ["build"], "with": {"image": template}})
+            ),
+        ])
+    };
+    graph(&steps(
+        "{{ steps.build.outputs.image }} {{ parameters.x }} {{ run.name }} {{ steps.build.phase }}",
+    ));
+    for (template, words) in [
+        (
+            "{{ steps.other.outputs.image }}",
+            "step other need not have run before",
+        ),
+        (
+            "{{ steps.test.outputs.image }}",
+            "step test need not have run before",
+        ),
+        (
+            "{{ steps.biuld.outputs.image }}",
+            "there is no step biuld; build is meant, perhaps",
+        ),
+        ("{{ steps.build.image }}", "leads nowhere"),
+        ("{{ run.age }}", "a run has run.name"),
+        ("{{ params.x }}", "begins with one of"),
+        ("{{ open", "never closes it"),
+    ] {
+        let (reason, message) = only(&steps(template));
+        assert_eq!(reason, Reason::InvalidTemplate, "{template}");
+        assert!(message.starts_with("spec.steps[2].with.image: "), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn a_condition_may_look_only_at_what_has_run_before() {
+    let steps = |when: &str| {
+        json!([
+            step("build", json!({})),
+            step("other", json!({"dependsOn": []})),
+            step("test", json!({"dependsOn": ["build"], "when": when})),
+        ])
+    };
+    graph(&steps("steps.build.phase == 'Succeeded' && parameters.x == 'y'"));
+    for (when, words) in [
+        (
+            "steps.other.phase == 'Failed'",
+            "step other need not have run before",
+        ),
+        ("steps['none'].phase == 'Failed'", "there is no step none"),
+        ("params.x == 'y'", "when names params"),
+        ("parameters.x ==", "is no CEL expression"),
+    ] {
+        let (reason, message) = only(&steps(when));
+        assert_eq!(reason, Reason::InvalidCondition, "{when}");
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+#[test]
+fn more_steps_than_a_status_holds_are_refused_with_the_numbers() {
+    let many: Vec<Value> = (0..=STEPS_MAX)
+        .map(|number| step(&format!("s{number}"), json!({})))
+        .collect();
+    let (reason, message) = only(&json!(many));
+    assert_eq!(reason, Reason::OrchestrationTooLarge);
+    assert!(message.contains("1001") && message.contains("1000"), "{message}");
+
+    let large: Vec<Value> = (0..100)
+        .map(|number| {
+            step(
+                &format!("s{number}"),
+                json!({"with": {"text": "x".repeat(10_000)}}),
+            )
+        })
+        .collect();
+    let (reason, message) = only(&json!(large));
+    assert_eq!(reason, Reason::OrchestrationTooLarge);
+    assert!(message.contains("for 100 steps"), "{message}");
+}
+
+#[test]
+fn a_thousand_steps_fifty_wide_are_no_mistake() {
+    let steps: Vec<Value> = (0..1000)
+        .map(|number| {
+            let above: Vec<String> = (0..50)
+                .filter(|_| number >= 50)
+                .map(|place| format!("layer-{:02}-{place:02}", number / 50 - 1))
+                .take(3)
+                .collect();
+            let name = format!("layer-{:02}-{:02}", number / 50, number % 50);
+            json!({"name": name, "kind": "AgentRun", "agentRef": {"name": "coder"}, "dependsOn": above,
+                   "implementationSpecRef": {"name": "work"}})
+        })
+        .collect();
+
+    assert_eq!(graph(&json!(steps)).len(), 1000);
+}
+
+#[test]
+fn the_child_of_a_step_is_read_before_it_is_needed() {
+    let (reason, message) = only(&json!([{
+        "name": "a", "kind": "AgentRun", "agentRef": {"name": "coder"},
+        "implementation": {"inline": {"text": 7}},
+    }]));
+
+    assert_eq!(reason, Reason::InvalidStep);
+    assert!(
+        message.starts_with("spec.steps[0].implementation.inline.text"),
+        "{message}"
+    );
+}

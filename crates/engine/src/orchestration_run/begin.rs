@@ -1,0 +1,235 @@
+//! One step starts: its values are looked up, and its child is made.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jangar_api::{
+    labels::ORCHESTRATION_ANCESTORS,
+    orchestration::{Step, orchestration_run::WaitsFor},
+    reason::Reason,
+};
+use kube::ResourceExt;
+use serde_json::Value;
+
+use super::{
+    after,
+    child::{self, Child, Draft},
+    follow::Walk,
+    gate,
+    next_status::StepEnd,
+};
+use crate::{
+    decision::{ChildKind, Effect, NewChild, Rejection},
+    orchestration::{
+        StepId,
+        values::render,
+        work::{self, Work},
+    },
+    template::{TemplateError, render_strict},
+};
+
+/// How deep orchestrations may be nested.
+const DEPTH_MAX: usize = 8;
+/// When to look again at a name that something else has, which is going away: no event of it may come.
+const NAME_RETRY: Duration = Duration::from_secs(5);
+
+/// What became of a step that was to start.
+pub(super) enum Begun {
+    /// It works, or has ended already.
+    Works,
+    /// Its child is about to be made.
+    Begins,
+    Wrong(Rejection),
+}
+
+impl Walk<'_> {
+    /// Starts an attempt of a step.
+    pub(super) fn begin(&mut self, step: StepId, attempt: u32) -> Begun {
+        let Some(node) = self.graph.node(step) else {
+            return Begun::Begins;
+        };
+        let kind = match &node.work {
+            Work::AgentRun(_) => ChildKind::AgentRun,
+            Work::ToolRun { .. } => ChildKind::ToolRun,
+            Work::SubOrchestration { .. } => ChildKind::OrchestrationRun,
+            Work::ApprovalGate { .. } | Work::SignalWait { .. } | Work::Checkpoint => {
+                return self.wait(step, attempt, &node.work);
+            }
+        };
+        let name = child::name(&self.situation.name(), &node.name, attempt);
+        let key = (kind, name);
+        if let Some(child) = self.situation.observed.children.get(&key) {
+            return self.adopt(step, attempt, child);
+        }
+        if let Some(refusal) = self.situation.observed.refusals.get(&key) {
+            let words = format!("the API server refused {kind} {}: {}", key.1, refusal.message);
+            return Begun::Wrong(Rejection::new(Reason::ChildRejected, words));
+        }
+        match self.draft(step, attempt, &node.work, &node.step) {
+            Ok(child) => {
+                self.effects.push(Effect::CreateChild(Box::new(child)));
+                Begun::Begins
+            }
+            Err(why) => Begun::Wrong(why),
+        }
+    }
+
+    /// There is something of the name of the child already: it was made a moment ago, or is not ours.
+    pub(super) fn adopt(&mut self, step: StepId, attempt: u32, child: &Child) -> Begun {
+        if child.owner().as_ref() == Some(&self.situation.uid) {
+            self.next.step_works(step, attempt, child);
+            let node = self.graph.node(step);
+            if let Some(node) = node {
+                self.look_at(step, node);
+            }
+            return Begun::Works;
+        }
+        let name = child.name();
+        if child.is_deleting() {
+            self.wake(after(self.situation.now, NAME_RETRY));
+            return Begun::Begins;
+        }
+        Begun::Wrong(Rejection::new(
+            Reason::NameTaken,
+            format!(
+                "{} {name} is there already, and was not made for this run: delete it, or give the run another name",
+                child.kind()
+            ),
+        ))
+    }
+
+    fn draft(&self, step: StepId, attempt: u32, work: &Work, written: &Step) -> Result<NewChild, Rejection> {
+        let values = self.values(step);
+        let run = self.situation.run;
+        let mut parameters = run.spec.parameters.clone();
+        parameters.extend(rendered(&work::parameters(written), &values)?);
+        let draft = Draft {
+            parent: run,
+            step: self.graph.name(step),
+            attempt,
+            parameters,
+        };
+        match work {
+            Work::AgentRun(spec) => {
+                let mut spec = spec.as_ref().clone();
+                spec.agent_ref.name = text(&spec.agent_ref.name, &values)?;
+                if let Some(reference) = spec.implementation_spec_ref.as_mut() {
+                    reference.name = text(&reference.name, &values)?;
+                }
+                Ok(draft.agent_run(spec))
+            }
+            Work::ToolRun { tool } => Ok(draft.tool_run(text(tool, &values)?)),
+            Work::SubOrchestration { orchestration } => {
+                let name = text(orchestration, &values)?;
+                let ancestors = self.ancestors();
+                not_nested_too_deeply(&name, &ancestors)?;
+                Ok(draft.orchestration_run(name, &ancestors))
+            }
+            Work::ApprovalGate { .. } | Work::SignalWait { .. } | Work::Checkpoint => Err(Rejection::new(
+                Reason::UnsupportedStep,
+                "a step of this kind has no child",
+            )),
+        }
+    }
+
+    /// The Orchestrations above a child of this run: those above the run, and its own.
+    fn ancestors(&self) -> Vec<String> {
+        let run = self.situation.run;
+        let above = run.annotations().get(ORCHESTRATION_ANCESTORS);
+        let above = above.map(String::as_str).unwrap_or_default();
+        let above = above.split(',').filter(|name| !name.is_empty());
+        above
+            .chain([run.spec.orchestration_ref.name.trim()])
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// A step that has no child: it waits, or is over at once.
+    fn wait(&mut self, step: StepId, attempt: u32, work: &Work) -> Begun {
+        let values = self.values(step);
+        let waits_for = match work {
+            Work::ApprovalGate { policy } => text(policy, &values).and_then(|policy| {
+                let digest = self.digest(step, &policy)?;
+                let why = gate::pending(&policy);
+                let waits_for = WaitsFor {
+                    approval_policy: Some(policy),
+                    digest: Some(digest),
+                    ..WaitsFor::default()
+                };
+                Ok((waits_for, why))
+            }),
+            Work::SignalWait { signal, delivery_id } => {
+                optional(signal.as_deref(), &values).and_then(|signal| {
+                    let delivery_id = optional(delivery_id.as_deref(), &values)?;
+                    let what = match (&signal, &delivery_id) {
+                        (Some(signal), None) => format!("Signal {signal}"),
+                        (Some(signal), Some(id)) => format!("delivery {id} of Signal {signal}"),
+                        (None, id) => format!("delivery {} of a Signal", id.as_deref().unwrap_or_default()),
+                    };
+                    let why = Rejection::new(Reason::SignalPending, format!("waits for {what}"));
+                    let waits_for = WaitsFor {
+                        signal,
+                        delivery_id,
+                        ..WaitsFor::default()
+                    };
+                    Ok((waits_for, why))
+                })
+            }
+            _ => {
+                let name = self.graph.name(step);
+                let notice = self
+                    .situation
+                    .normal(Reason::Completed, format!("checkpoint {name} was reached"));
+                self.notices.push(notice);
+                self.next.step_ended(step, StepEnd::succeeded(None));
+                return Begun::Works;
+            }
+        };
+        match waits_for {
+            Ok((waits_for, why)) => {
+                let name = self.graph.name(step);
+                let message = format!("step {name} {}", why.message);
+                self.notices
+                    .push(self.situation.normal(why.reason.clone(), message));
+                self.next.step_waits(step, attempt, waits_for, &why);
+                Begun::Works
+            }
+            Err(why) => Begun::Wrong(why),
+        }
+    }
+}
+
+fn not_nested_too_deeply(name: &str, ancestors: &[String]) -> Result<(), Rejection> {
+    let way = || format!("{} -> {name}", ancestors.join(" -> "));
+    if ancestors.iter().any(|above| above == name) {
+        return Err(Rejection::new(
+            Reason::RecursionRefused,
+            format!("Orchestration {name} would run itself: {}", way()),
+        ));
+    }
+    if ancestors.len() >= DEPTH_MAX {
+        return Err(Rejection::new(
+            Reason::RecursionRefused,
+            format!("orchestrations may be nested {DEPTH_MAX} deep: {}", way()),
+        ));
+    }
+    Ok(())
+}
+
+fn wrong(error: &TemplateError) -> Rejection {
+    Rejection::new(Reason::InvalidTemplate, error.to_string())
+}
+
+fn text(template: &str, values: &Value) -> Result<String, Rejection> {
+    render_strict(template, values).map_err(|error| wrong(&error))
+}
+
+fn optional(template: Option<&str>, values: &Value) -> Result<Option<String>, Rejection> {
+    template.map(|template| text(template, values)).transpose()
+}
+
+pub(super) fn rendered(
+    templates: &BTreeMap<String, String>,
+    values: &Value,
+) -> Result<BTreeMap<String, String>, Rejection> {
+    render(templates, values).map_err(|error| wrong(&error))
+}

@@ -1,0 +1,323 @@
+//! The run is to stop: nothing new starts, what works is asked to stop, and the run is over when all of it has.
+
+use std::time::Duration;
+
+use jangar_api::{
+    condition::ConditionType,
+    orchestration::orchestration_run::StepStatus,
+    phase::{RunPhase, StepPhase},
+    reason::Reason,
+};
+use jiff::Timestamp;
+
+use super::{
+    Situation,
+    attempt::{attempt_of, has_child, kind_of},
+    child,
+    follow::{Walk, stored},
+    next_status::StepEnd,
+};
+use crate::{
+    decision::{Effect, Question},
+    orchestration::{
+        Node, StepId,
+        advance::{Going, Skipped, Verdict, Why, advance},
+    },
+    parent,
+};
+
+/// How much sooner than its parent a child gives up, so that the parent hears of it in time.
+const CHILD_GIVES_UP_EARLIER: Duration = Duration::from_secs(2);
+
+const CANCELLED: Skipped = Skipped {
+    why: Why::RunCancelled,
+    cause: None,
+};
+
+/// Says that the run is being cancelled, and what is running. Nobody is asked to stop before that is written: a child that is
+/// being cancelled does not tell who wanted it.
+pub(super) fn begin(walk: &mut Walk<'_>) {
+    let situation = walk.situation;
+    let timeout = situation.settings.runs.cancel_timeout;
+    let deadline = parent::cancel_deadline(&situation.run.metadata, timeout, situation.now);
+    let active = walk.active();
+    for (step, _) in &active {
+        walk.next.receipt(*step);
+    }
+    let message = because(situation, &left(active.len()));
+    walk.next.cancelling(deadline, &message);
+    walk.effects.clear();
+    walk.wake_at = None;
+    walk.wake(deadline);
+}
+
+fn left(count: usize) -> String {
+    match count {
+        1 => "the run is being cancelled: 1 step is left".to_owned(),
+        count => format!("the run is being cancelled: {count} steps are left"),
+    }
+}
+
+/// Goes on with a cancel that has begun.
+pub(super) fn carry_on(walk: &mut Walk<'_>) {
+    let situation = walk.situation;
+    let now = situation.now;
+    let deadline = situation.status.cancel_deadline.map_or_else(
+        || {
+            parent::cancel_deadline(
+                &situation.run.metadata,
+                situation.settings.runs.cancel_timeout,
+                now,
+            )
+        },
+        |at| at.0,
+    );
+    walk.stop_steps(CANCELLED);
+    if now >= deadline {
+        give_up(walk);
+    }
+    write_receipts(walk);
+    let states = walk.next.states(walk.graph);
+    let next = advance(walk.graph, &states, Going::Stops(CANCELLED), |_| Verdict::Run);
+    for (step, skipped) in next.skips {
+        walk.skip(step, skipped);
+    }
+    if next.end.is_none() {
+        let count = walk.active().len();
+        walk.next.cancelling(deadline, &because(situation, &left(count)));
+        walk.wake(deadline);
+        return;
+    }
+    let survivors = survivors(walk);
+    let (reason, message) = if survivors.is_empty() {
+        (Reason::Cancelled, "the run was cancelled".to_owned())
+    } else {
+        let names = survivors.join(", ");
+        (
+            Reason::CancelTimedOut,
+            format!("the cancel took too long; still there, and being removed: {names}"),
+        )
+    };
+    let message = because(situation, &message);
+    walk.next.cancelled(&reason, &message);
+    walk.notices.push(situation.normal(reason, message));
+}
+
+/// The steps of which something may still be alive.
+fn survivors(walk: &Walk<'_>) -> Vec<String> {
+    let steps = walk.next.status.step_statuses.iter();
+    let receipts = &walk.next.status.cancel_receipt;
+    steps
+        .filter(|step| {
+            let receipt = receipts.iter().find(|receipt| receipt.step == step.name);
+            receipt.is_some_and(|receipt| receipt.result.as_deref() == Some(Reason::CancelTimedOut.as_str()))
+        })
+        .map(|step| {
+            let child = step.resource_ref.as_ref();
+            let kind = child.and_then(|child| child.kind.as_deref()).unwrap_or("step");
+            let name = child
+                .and_then(|child| child.name.as_deref())
+                .unwrap_or(&step.name);
+            format!("{kind} {name}")
+        })
+        .collect()
+}
+
+/// The deadline has passed. The controllers of the children go on removing what is left.
+fn give_up(walk: &mut Walk<'_>) {
+    for (step, _) in walk.active() {
+        let end = StepEnd::cancelled(
+            Reason::CancelTimedOut,
+            "it did not stop in time, and is still being removed",
+        );
+        walk.next.step_ended(step, end);
+    }
+    // Nothing is waited for any more.
+    walk.questions.clear();
+}
+
+/// Writes down who was asked to stop and who has stopped.
+fn write_receipts(walk: &mut Walk<'_>) {
+    let now = stored(walk.situation.now);
+    for (step, node) in walk.graph.steps() {
+        let Some(known) = walk.step(step).cloned() else {
+            continue;
+        };
+        let listed = walk
+            .next
+            .status
+            .cancel_receipt
+            .iter()
+            .any(|receipt| receipt.step == known.name);
+        let over = known.progress.phase.as_ref().is_some_and(StepPhase::is_terminal);
+        if !listed && over {
+            continue;
+        }
+        if !listed && known.progress.phase == Some(StepPhase::Pending) {
+            continue;
+        }
+        let child = if has_child(&node.work) {
+            walk.current_child(node, &known).ok().flatten().cloned()
+        } else {
+            None
+        };
+        let asked = child
+            .as_ref()
+            .is_none_or(|child| child.is_asked_to_stop() || child.end().is_some());
+        let result = match (&child, &known.reason) {
+            (_, Some(Reason::CancelTimedOut)) => Reason::CancelTimedOut.as_str().to_owned(),
+            (Some(child), _) if child.has_survivors() => Reason::CancelTimedOut.as_str().to_owned(),
+            _ => known
+                .progress
+                .phase
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        };
+        let Some(receipt) = walk.next.receipt(step) else {
+            continue;
+        };
+        if asked {
+            receipt.asked_at.get_or_insert(now);
+        }
+        if over && receipt.gone_at.is_none() {
+            receipt.gone_at = Some(now);
+            receipt.result = Some(result);
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Asks everything that works to stop, and ends what only waits.
+    pub(super) fn stop_steps(&mut self, cause: Skipped) {
+        self.adopt_unrecorded();
+        let reason = cause.why.reason();
+        for (step, node) in self.active() {
+            let Some(known) = self.step(step).cloned() else {
+                continue;
+            };
+            let retrying = known.progress.phase == Some(StepPhase::Retrying);
+            if !has_child(&node.work) || retrying {
+                if retrying && has_child(&node.work) && !self.knows(node, attempt_of(&known) + 1) {
+                    // The question is asked.
+                    continue;
+                }
+                let end = StepEnd::cancelled(reason.clone(), "it waited when the run was stopped");
+                self.next.step_ended(step, end);
+                continue;
+            }
+            let asked = match self.current_child(node, &known) {
+                Ok(Some(child)) if child.end().is_none() && !child.is_asked_to_stop() => child.id(),
+                _ => continue,
+            };
+            let deadline = self.situation.status.cancel_deadline;
+            let is_cancel = cause.why == Why::RunCancelled;
+            self.effects.push(Effect::CancelChild {
+                child: asked,
+                reason: self.words(cause),
+                deadline: deadline.filter(|_| is_cancel).map(|at| {
+                    at.0.saturating_sub(CHILD_GIVES_UP_EARLIER)
+                        .unwrap_or(Timestamp::MIN)
+                }),
+            });
+        }
+    }
+
+    fn words(&self, cause: Skipped) -> String {
+        let name = self.situation.name();
+        match cause.cause {
+            Some(step) => format!("step {} of OrchestrationRun {name} failed", self.graph.name(step)),
+            None if cause.why == Why::RunCancelled => {
+                because(self.situation, &format!("OrchestrationRun {name} was cancelled"))
+            }
+            None => format!("the time of OrchestrationRun {name} is up"),
+        }
+    }
+
+    /// A child may have been made a moment before the status was to say so.
+    fn adopt_unrecorded(&mut self) {
+        let states = self.next.states(self.graph);
+        let startable = advance(self.graph, &states, Going::On, |_| Verdict::Run).starts;
+        let first = startable.into_iter().map(|step| (step, 1));
+        let again: Vec<(StepId, u32)> = self
+            .active()
+            .into_iter()
+            .filter_map(|(step, _)| {
+                let known = self.step(step)?;
+                let retrying = known.progress.phase == Some(StepPhase::Retrying);
+                retrying.then(|| (step, attempt_of(known) + 1))
+            })
+            .collect();
+        let both: Vec<(StepId, u32)> = first.chain(again).collect();
+        for (step, attempt) in both {
+            let Some(node) = self.graph.node(step).filter(|node| has_child(&node.work)) else {
+                continue;
+            };
+            if !self.knows(node, attempt) {
+                let name = child::name(&self.situation.name(), &node.name, attempt);
+                self.questions.insert(Question::Child(kind_of(&node.work), name));
+                continue;
+            }
+            let name = child::name(&self.situation.name(), &node.name, attempt);
+            let child = self.situation.observed.children.get(&(kind_of(&node.work), name));
+            if let Some(child) = child.filter(|child| child.owner().as_ref() == Some(&self.situation.uid)) {
+                self.next.step_works(step, attempt, child);
+                if child.end().is_some() {
+                    self.look_at(step, node);
+                }
+            }
+        }
+    }
+
+    /// Whether it is known if there is a child of this attempt.
+    fn knows(&self, node: &Node, attempt: u32) -> bool {
+        let name = child::name(&self.situation.name(), &node.name, attempt);
+        let key = (kind_of(&node.work), name);
+        let observed = self.situation.observed;
+        observed.children.contains_key(&key) || observed.live_children.contains(&key)
+    }
+}
+
+/// What is said, with the reason that whoever cancelled gave.
+pub(super) fn because(situation: &Situation<'_>, message: &str) -> String {
+    let stop = &situation.run.spec.stop;
+    let reason = stop
+        .cancel_reason
+        .as_deref()
+        .map(str::trim)
+        .filter(|reason| !reason.is_empty());
+    let mut text = match reason {
+        None => message.to_owned(),
+        Some(reason) => format!("{message} ({reason})"),
+    };
+    if parent::is_deleted_under_parent(&situation.run.metadata) {
+        text.push_str("; it was deleted");
+    } else if !stop.is_requested() {
+        text.push_str("; a cancel that has begun cannot be taken back");
+    }
+    text
+}
+
+/// A cancel of a run that had already ended is answered, and changes nothing.
+pub(super) fn too_late(situation: &Situation<'_>) -> Option<(Reason, &'static str)> {
+    let answered = situation.status.common.condition(&ConditionType::Cancelled);
+    if !situation.run.spec.stop.is_requested() || answered.is_some() {
+        return None;
+    }
+    match situation.phase() {
+        RunPhase::Succeeded => Some((
+            Reason::AlreadySucceeded,
+            "the run had already succeeded when the cancel was asked for",
+        )),
+        RunPhase::Failed => Some((
+            Reason::AlreadyFailed,
+            "the run had already failed when the cancel was asked for",
+        )),
+        _ => None,
+    }
+}
+
+/// Whether a step has ended, as the status that is written says.
+pub(super) fn is_over(step: &StepStatus) -> bool {
+    step.progress.phase.as_ref().is_some_and(StepPhase::is_terminal)
+}

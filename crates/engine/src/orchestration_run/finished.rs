@@ -1,0 +1,107 @@
+//! Children whose end is recorded are let go. Those that nobody waits for are stopped first.
+
+use std::collections::BTreeMap;
+
+use jangar_api::{
+    labels::{ORCHESTRATION_ATTEMPT, ORCHESTRATION_STEP},
+    names::label_value,
+    orchestration::orchestration_run::{OrchestrationRunStatus, StepStatus},
+    phase::StepPhase,
+    values,
+};
+
+use super::{
+    Child, Observed, Situation,
+    attempt::attempt_of,
+    cancel::{is_over, too_late},
+    gate,
+};
+use crate::decision::{Decision, Effect, Plan};
+
+/// A run that has ended.
+pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus> {
+    let mut next = situation.next_status();
+    if next.status.finished_at.is_none() {
+        // Somebody else wrote the phase.
+        next.status.finished_at = Some(values::Timestamp(situation.now));
+    }
+    if let Some((reason, message)) = too_late(situation) {
+        next.not_cancelled(&reason, message);
+    }
+    let mut effects = let_go_past(situation);
+    effects.extend(gate::unmark(situation));
+    Decision::Act(Plan {
+        effects,
+        status: next.into_status(),
+        ..Plan::nothing()
+    })
+}
+
+/// Lets the children go whose end the status has, as it was written last.
+pub(super) fn let_go_past(situation: &Situation<'_>) -> Vec<Effect> {
+    let mut effects = strays(situation);
+    let held: Vec<&Child> = situation.own_children().filter(|child| child.is_held()).collect();
+    if held.is_empty() {
+        return effects;
+    }
+    let steps: BTreeMap<String, &StepStatus> = situation
+        .status
+        .step_statuses
+        .iter()
+        .map(|step| (label_value(&step.name), step))
+        .collect();
+    let run_over = situation.phase().is_terminal();
+    let past = held
+        .into_iter()
+        .filter(|child| run_over || is_past(child, &steps));
+    effects.extend(past.filter_map(let_go));
+    effects
+}
+
+/// Whether the status says how this child ended.
+fn is_past(child: &Child, steps: &BTreeMap<String, &StepStatus>) -> bool {
+    let metadata = child.metadata();
+    let label = metadata
+        .labels
+        .as_ref()
+        .and_then(|labels| labels.get(ORCHESTRATION_STEP));
+    let annotations = metadata.annotations.as_ref();
+    let attempt = annotations.and_then(|all| all.get(ORCHESTRATION_ATTEMPT)?.parse::<u32>().ok());
+    let (Some(step), Some(attempt)) = (label.and_then(|label| steps.get(label)), attempt) else {
+        return false;
+    };
+    let current = attempt_of(step);
+    let retrying = step.progress.phase == Some(StepPhase::Retrying);
+    is_over(step) || attempt < current || (retrying && attempt == current)
+}
+
+/// What is left of an earlier run of the same name, which is gone.
+fn strays(situation: &Situation<'_>) -> Vec<Effect> {
+    let children = situation.observed.children.values();
+    children
+        .filter(|child| child.is_held() && child.owner().is_some_and(|owner| owner != situation.uid))
+        .filter_map(let_go)
+        .collect()
+}
+
+/// The run is gone, or is going: its children stop, and nobody waits for how they end.
+pub(super) fn let_go_all(observed: &Observed) -> Plan<OrchestrationRunStatus> {
+    let held = observed.children.values().filter(|child| child.is_held());
+    Plan {
+        effects: held.filter_map(let_go).collect(),
+        ..Plan::nothing()
+    }
+}
+
+/// Lets a child go that has ended, and stops one that has not. One that belongs to nobody any more was to go on.
+fn let_go(child: &Child) -> Option<Effect> {
+    if child.end().is_some() {
+        return Some(child.release());
+    }
+    let wanted = child.owner().is_none() || child.is_asked_to_stop() || child.is_deleting();
+    (!wanted).then(|| Effect::CancelChild {
+        child: child.id(),
+        reason: "its OrchestrationRun does not wait for it any more".to_owned(),
+        deadline: None,
+    })
+}

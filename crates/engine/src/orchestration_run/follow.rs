@@ -1,0 +1,404 @@
+//! A run that has started: what its steps have come to, which start now, and how it ends.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use jangar_api::{
+    orchestration::orchestration_run::{FailurePolicy, OrchestrationRunStatus, StepStatus},
+    phase::{RunPhase, StepPhase},
+    reason::Reason,
+    values::{self, Int32},
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{NextStatus, Situation, after, begin::Begun, cancel, finished, next_status::StepEnd, sooner};
+use crate::{
+    decision::{Decision, Effect, Notice, Plan, Question, Rejection},
+    orchestration::{
+        Graph, Node, StepId,
+        advance::{Ended, Going, RunEnd, Skipped, State, Verdict, Why, advance},
+        values::{Result as StepResult, RunFacts, of_step},
+    },
+};
+
+/// Why no step starts any more, although nobody cancelled the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Its own time is up.
+    TimedOut,
+    /// This step failed, and the run is to fail fast.
+    FailFast(StepId),
+}
+
+/// One look at all steps of a run.
+pub(super) struct Walk<'a> {
+    pub situation: &'a Situation<'a>,
+    pub graph: &'a Arc<Graph>,
+    pub next: NextStatus<'a>,
+    pub effects: Vec<Effect>,
+    pub questions: BTreeSet<Question>,
+    pub notices: Vec<Notice>,
+    pub wake_at: Option<Timestamp>,
+    /// Steps whose child is being created, or waits for its name.
+    pub beginning: BTreeSet<StepId>,
+}
+
+pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus> {
+    let graph = match &situation.observed.graph {
+        Some(Ok(graph)) => graph,
+        Some(Err(mistakes)) => return unreadable(situation, &mistakes.rejection()),
+        None => return Decision::Act(Plan::nothing()),
+    };
+    let mut walk = Walk {
+        situation,
+        graph,
+        next: situation.next_status(),
+        effects: Vec::new(),
+        questions: BTreeSet::new(),
+        notices: Vec::new(),
+        wake_at: None,
+        beginning: BTreeSet::new(),
+    };
+    walk.next.lay_out(graph);
+    walk.look_at_working_steps();
+    if *situation.phase() == RunPhase::Cancelling {
+        cancel::carry_on(&mut walk);
+    } else if situation.is_asked_to_stop() && !walk.would_end() {
+        cancel::begin(&mut walk);
+    } else {
+        walk.go_on();
+    }
+    walk.into_decision()
+}
+
+/// The steps that were kept were good when the run started. A version that cannot read them any more can only say so.
+fn unreadable(situation: &Situation<'_>, why: &Rejection) -> Decision<OrchestrationRunStatus> {
+    let mut next = situation.next_status();
+    let message = format!(
+        "status.definition cannot be read by this version: {}",
+        why.message
+    );
+    next.failed(&Rejection::new(why.reason.clone(), message));
+    Decision::Act(Plan {
+        status: next.into_status(),
+        ..Plan::nothing()
+    })
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn step(&self, step: StepId) -> Option<&StepStatus> {
+        self.next.step(step)
+    }
+
+    /// The steps that are at work, or are to be attempted again.
+    pub(super) fn active(&self) -> Vec<(StepId, &'a Node)> {
+        let graph: &'a Graph = self.graph;
+        let states = self.next.states(graph);
+        graph
+            .steps()
+            .filter(|(step, _)| states.get(step.0) == Some(&State::Active))
+            .collect()
+    }
+
+    fn look_at_working_steps(&mut self) {
+        for (step, node) in self.active() {
+            self.look_at(step, node);
+        }
+    }
+
+    /// What templates and conditions of a step can look up.
+    pub(super) fn values(&self, step: StepId) -> Value {
+        let run = self.situation.run;
+        let facts = RunFacts {
+            name: run.metadata.name.as_deref().unwrap_or_default(),
+            namespace: run.metadata.namespace.as_deref().unwrap_or_default(),
+            uid: &self.situation.uid.0,
+            parameters: &run.spec.parameters,
+        };
+        of_step(facts, self.graph, step, |ancestor| {
+            let known = self.step(ancestor)?;
+            Some(StepResult {
+                phase: known.progress.phase.as_ref().unwrap_or(&StepPhase::Pending),
+                outputs: known.outputs.as_ref(),
+            })
+        })
+    }
+
+    fn condition(&self, step: StepId) -> Verdict {
+        let Some(condition) = self.graph.node(step).and_then(|node| node.when.as_ref()) else {
+            return Verdict::Run;
+        };
+        match condition.holds(&self.values(step)) {
+            Ok(true) => Verdict::Run,
+            Ok(false) => Verdict::Skip,
+            Err(error) => Verdict::Wrong(format!(
+                "the condition of step {}: {error}",
+                self.graph.name(step)
+            )),
+        }
+    }
+
+    /// Whether the run is over by itself, once what has ended is recorded.
+    fn would_end(&self) -> bool {
+        let states = self.next.states(self.graph);
+        let next = advance(self.graph, &states, self.going(&states), |step| {
+            self.condition(step)
+        });
+        next.end.is_some()
+    }
+
+    /// Why no step starts any more, if that is so.
+    pub(super) fn stop(&self, states: &[State]) -> Option<Stop> {
+        let run = self.situation.run;
+        if let Some(until) = self.deadline()
+            && self.situation.now >= until
+        {
+            return Some(Stop::TimedOut);
+        }
+        if run.spec.failure_policy != Some(FailurePolicy::FailFast) {
+            return None;
+        }
+        let ended_badly = |step: &StepId| {
+            let allowed = self
+                .graph
+                .node(*step)
+                .is_some_and(|node| node.continue_on_failure);
+            let bad = matches!(
+                states.get(step.0),
+                Some(State::Ended(Ended::Failed | Ended::Cancelled))
+            );
+            let own_fault =
+                self.step(*step).and_then(|known| known.reason.as_ref()) != Some(&Reason::RunStopping);
+            bad && !allowed && own_fault
+        };
+        let mut steps = self.graph.steps().map(|(step, _)| step);
+        steps.find(ended_badly).map(Stop::FailFast)
+    }
+
+    /// When the time of the run is up.
+    fn deadline(&self) -> Option<Timestamp> {
+        let seconds = self.situation.run.spec.timeout_seconds.map_or(0, Int32::get);
+        let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
+        let started = self.situation.status.started_at?.0;
+        Some(after(started, Duration::from_secs(seconds)))
+    }
+
+    fn going(&self, states: &[State]) -> Going {
+        match self.stop(states) {
+            None => Going::On,
+            Some(stop) => Going::Stops(stop.cause()),
+        }
+    }
+
+    /// Starts what can start, skips what cannot, and ends the run if nothing is left.
+    fn go_on(&mut self) {
+        loop {
+            let states = self.next.states(self.graph);
+            if let Some(stop) = self.stop(&states) {
+                self.stop_steps(stop.cause());
+                self.finish(Some(stop));
+                return;
+            }
+            let next = advance(self.graph, &states, Going::On, |step| self.condition(step));
+            let mut settled = next.fails.is_empty();
+            for (step, words) in next.fails {
+                self.fail(step, &Rejection::new(Reason::InvalidCondition, words));
+            }
+            for (step, skipped) in next.skips {
+                self.skip(step, skipped);
+            }
+            for step in next.starts {
+                if self.beginning.contains(&step) {
+                    continue;
+                }
+                match self.begin(step, 1) {
+                    Begun::Works => settled = false,
+                    Begun::Begins => {
+                        self.beginning.insert(step);
+                    }
+                    Begun::Wrong(why) => {
+                        self.fail(step, &why);
+                        settled = false;
+                    }
+                }
+            }
+            if settled {
+                self.finish(None);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, step: StepId, why: &Rejection) {
+        let name = self.graph.name(step);
+        let message = format!("step {name}: {}", why.message);
+        self.notices
+            .push(self.situation.warning(Reason::StepFailed, message));
+        self.next.step_ended(step, StepEnd::failed(why));
+    }
+
+    pub(super) fn skip(&mut self, step: StepId, skipped: Skipped) {
+        let cause = skipped.cause.map(|cause| self.graph.name(cause).to_owned());
+        self.next.step_skipped(step, skipped, cause.as_deref());
+    }
+
+    /// Looks again at this time, if nothing happens before.
+    pub(super) fn wake(&mut self, at: Timestamp) {
+        self.wake_at = sooner(self.wake_at, Some(at));
+    }
+
+    /// Ends the run if every step has ended.
+    fn finish(&mut self, stop: Option<Stop>) {
+        let states = self.next.states(self.graph);
+        let going = stop.map_or(Going::On, |stop| Going::Stops(stop.cause()));
+        let next = advance(self.graph, &states, going, |_| Verdict::Run);
+        for (step, skipped) in next.skips {
+            if stop.is_some() {
+                self.skip(step, skipped);
+            }
+        }
+        let Some(end) = next.end else {
+            self.tell_what_is_waited_for();
+            if let Some(until) = self.deadline().filter(|_| stop.is_none()) {
+                self.wake(until);
+            }
+            return;
+        };
+        let message = self.summary();
+        let why = match (stop, end) {
+            (Some(Stop::TimedOut), _) => {
+                let seconds = self.situation.run.spec.timeout_seconds.map_or(0, Int32::get);
+                Some(Rejection::new(
+                    Reason::TimedOut,
+                    format!(
+                        "the run took longer than the {seconds} s of its timeoutSeconds: raise it, or give the steps less to do"
+                    ),
+                ))
+            }
+            (_, RunEnd::Succeeded) => None,
+            (_, RunEnd::Failed(step)) => Some(self.failure(step, Reason::StepFailed, "failed")),
+            (_, RunEnd::StepCancelled(step)) => Some(Rejection::new(
+                Reason::StepCancelled,
+                format!("step {} was cancelled", self.graph.name(step)),
+            )),
+        };
+        match why {
+            None => {
+                self.next.succeeded(&message);
+                self.notices
+                    .push(self.situation.normal(Reason::Completed, message));
+            }
+            Some(why) => {
+                self.next.failed(&why);
+                self.notices.push(self.situation.warning(why.reason, why.message));
+            }
+        }
+    }
+
+    /// Why the run failed: the first step that did.
+    fn failure(&self, step: StepId, otherwise: Reason, how: &str) -> Rejection {
+        let known = self.step(step);
+        let reason = known.and_then(|known| known.reason.clone()).unwrap_or(otherwise);
+        let words = known
+            .and_then(|known| known.message.as_deref())
+            .unwrap_or_default();
+        Rejection::new(reason, format!("step {} {how}: {words}", self.graph.name(step)))
+    }
+
+    /// How many steps ended in which way.
+    fn summary(&self) -> String {
+        let count = |phase: StepPhase| {
+            let steps = self.next.status.step_statuses.iter();
+            steps
+                .filter(|step| step.progress.phase.as_ref() == Some(&phase))
+                .count()
+        };
+        let told = [
+            (count(StepPhase::Succeeded), "succeeded"),
+            (count(StepPhase::Failed), "failed and may"),
+            (count(StepPhase::Cancelled), "cancelled and may be"),
+            (count(StepPhase::Skipped), "skipped"),
+        ];
+        let told: Vec<String> = told
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, how)| format!("{count} {how}"))
+            .collect();
+        format!("steps: {}", told.join(", "))
+    }
+
+    /// Lists in one place the steps that wait for people, so that somebody can find them.
+    fn tell_what_is_waited_for(&mut self) {
+        let waiting: Vec<&StepStatus> = self
+            .next
+            .status
+            .step_statuses
+            .iter()
+            .filter(|step| step.waits_for.is_some())
+            .collect();
+        let gates = waiting
+            .iter()
+            .filter_map(|step| step.waits_for.as_ref()?.approval_policy.as_ref());
+        let reason = if gates.count() > 0 {
+            Reason::ApprovalPending
+        } else {
+            Reason::SignalPending
+        };
+        let words: Vec<String> = waiting
+            .iter()
+            .map(|step| {
+                format!(
+                    "step {}: {}",
+                    step.name,
+                    step.message.as_deref().unwrap_or_default()
+                )
+            })
+            .collect();
+        let why = (!words.is_empty()).then(|| Rejection::new(reason, words.join("; ")));
+        self.next.blocked(why.as_ref());
+    }
+
+    fn into_decision(mut self) -> Decision<OrchestrationRunStatus> {
+        if !self.questions.is_empty() {
+            return Decision::Look(self.questions);
+        }
+        self.effects.extend(super::gate::mark(&self));
+        self.effects.extend(finished::let_go_past(self.situation));
+        // What is made or taken is recorded as it was answered, with the next plan. A mark is a new version of the run itself.
+        let first_done = self.effects.iter().any(|effect| {
+            matches!(
+                effect,
+                Effect::CreateChild(_) | Effect::ConsumeSignal { .. } | Effect::MarkApproval { .. }
+            )
+        });
+        let (status, notices) = if first_done {
+            (None, Vec::new())
+        } else {
+            (self.next.into_status(), self.notices)
+        };
+        Decision::Act(Plan {
+            effects: self.effects,
+            // An Event tells of a change.
+            notices: if status.is_some() { notices } else { Vec::new() },
+            status,
+            wake_at: self.wake_at,
+        })
+    }
+}
+
+impl Stop {
+    const fn cause(self) -> Skipped {
+        Skipped {
+            why: Why::RunStopping,
+            cause: match self {
+                Self::TimedOut => None,
+                Self::FailFast(step) => Some(step),
+            },
+        }
+    }
+}
+
+/// A time as a status has it.
+pub(super) const fn stored(at: Timestamp) -> values::Timestamp {
+    values::Timestamp(at)
+}

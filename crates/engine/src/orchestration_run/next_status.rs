@@ -1,0 +1,492 @@
+//! Where a run and its steps stand, as its status shows it: every way in which the status changes is one function here.
+
+use jangar_api::{
+    condition::{ConditionStatus, ConditionType},
+    orchestration::orchestration_run::{
+        CancelReceipt, Definition, OrchestrationRunStatus, StepStatus, WaitsFor,
+    },
+    phase::{RunPhase, StepPhase},
+    reason::Reason,
+    step::StepProgress,
+    values::{FreeForm, Timestamp},
+};
+
+use super::{Child, Situation, child::number};
+use crate::{
+    conditions::{Conditions, Health, touched},
+    decision::Rejection,
+    orchestration::{
+        Graph, StepId,
+        advance::{Ended, Skipped, State, Why},
+    },
+};
+
+/// The most characters that the messages of all steps have together: the whole is in the children.
+const MESSAGES_MAX: usize = 100_000;
+/// The most characters of one message, and the least that it may always have.
+const MESSAGE_MAX: usize = 1024;
+const MESSAGE_MIN: usize = 96;
+/// The most bytes that the outputs of one step may have.
+pub(super) const OUTPUTS_MAX_BYTES: usize = 16 * 1024;
+/// The most bytes that the outputs of all steps may have together.
+pub(super) const OUTPUTS_TOTAL_MAX_BYTES: usize = 128 * 1024;
+
+/// The next status of a run while it is made.
+pub(super) struct NextStatus<'a> {
+    before: &'a OrchestrationRunStatus,
+    pub status: OrchestrationRunStatus,
+    conditions: Conditions,
+    pub now: jiff::Timestamp,
+}
+
+/// How a step ended, with all that is said about it.
+pub(super) struct StepEnd {
+    pub phase: StepPhase,
+    pub reason: Option<Reason>,
+    pub message: Option<String>,
+    pub outputs: Option<FreeForm>,
+}
+
+impl StepEnd {
+    pub(super) fn failed(why: &Rejection) -> Self {
+        Self {
+            phase: StepPhase::Failed,
+            reason: Some(why.reason.clone()),
+            message: Some(why.message.clone()),
+            outputs: None,
+        }
+    }
+
+    pub(super) fn cancelled(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            phase: StepPhase::Cancelled,
+            reason: Some(reason),
+            message: Some(message.into()),
+            outputs: None,
+        }
+    }
+
+    pub(super) const fn succeeded(outputs: Option<FreeForm>) -> Self {
+        Self {
+            phase: StepPhase::Succeeded,
+            reason: None,
+            message: None,
+            outputs,
+        }
+    }
+}
+
+impl<'a> NextStatus<'a> {
+    /// Begins with the status as it is.
+    pub(super) fn of(situation: &Situation<'a>) -> Self {
+        let status = situation.status;
+        let mut next = Self {
+            before: status,
+            status: status.clone(),
+            conditions: Conditions::of(&status.common, situation.run.metadata.generation, situation.now),
+            now: situation.now,
+        };
+        let open = !situation.phase().is_terminal() && *situation.phase() != RunPhase::Cancelling;
+        if open && situation.run.spec.stop.is_requested() && !situation.settings.runs.cancel_enabled {
+            next.not_cancelled(
+                &Reason::CancelDisabled,
+                "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \
+                 to true, or delete the run",
+            );
+        }
+        next
+    }
+
+    /// Was accepted: the steps as they are now are those of the run.
+    pub(super) fn accepted(&mut self, name: &str, definition: Definition, graph: &Graph) {
+        self.status.definition = Some(definition);
+        self.status.run_id = Some(name.to_owned());
+        self.status.phase = Some(RunPhase::Running);
+        self.status.started_at.get_or_insert(Timestamp(self.now));
+        self.lay_out(graph);
+        for (type_, reason) in [
+            (ConditionType::Accepted, Reason::Submitted),
+            (ConditionType::InProgress, Reason::Running),
+            (ConditionType::Running, Reason::InProgress),
+        ] {
+            self.conditions.set(type_, ConditionStatus::True, reason, "");
+        }
+        self.conditions.set(
+            ConditionType::Succeeded,
+            ConditionStatus::Unknown,
+            Reason::Running,
+            "",
+        );
+        self.conditions.clear(ConditionType::Blocked, Reason::Running, "");
+        self.conditions
+            .clear(ConditionType::InvalidSpec, Reason::ValidSpec, "");
+        self.conditions.stand(Health::Progressing, &Reason::Running, "");
+    }
+
+    /// Lists the steps, if the status does not yet.
+    pub(super) fn lay_out(&mut self, graph: &Graph) {
+        let listed = self.status.step_statuses.iter().map(|step| step.name.as_str());
+        if listed.eq(graph.steps().map(|(_, node)| node.name.as_str())) {
+            return;
+        }
+        let now = Timestamp(self.now);
+        let mut known = std::mem::take(&mut self.status.step_statuses);
+        let steps = graph.steps().map(|(_, node)| {
+            let place = known.iter().position(|step| step.name == node.name);
+            place
+                .map(|place| known.swap_remove(place))
+                .unwrap_or_else(|| StepStatus {
+                    name: node.name.clone(),
+                    kind: node.work.kind(),
+                    progress: StepProgress {
+                        phase: Some(StepPhase::Pending),
+                        last_transition_time: Some(now),
+                        ..StepProgress::default()
+                    },
+                    reason: None,
+                    caused_by: None,
+                    message: None,
+                    resource_ref: None,
+                    waits_for: None,
+                    outputs: None,
+                    extra: std::collections::BTreeMap::new(),
+                })
+        });
+        self.status.step_statuses = steps.collect();
+    }
+
+    /// Has not started, for this reason.
+    pub(super) fn waits(&mut self, why: &Rejection) {
+        self.status.phase.get_or_insert(RunPhase::Pending);
+        self.conditions.set(
+            ConditionType::Blocked,
+            ConditionStatus::True,
+            why.reason.clone(),
+            why.message.clone(),
+        );
+        self.conditions
+            .stand(Health::Progressing, &why.reason, &why.message);
+    }
+
+    /// Says what the steps wait for that wait for somebody, or that none does.
+    pub(super) fn blocked(&mut self, by: Option<&Rejection>) {
+        match by {
+            Some(why) => self.waits(why),
+            None if self.is_blocked() => {
+                self.conditions.clear(ConditionType::Blocked, Reason::Running, "");
+                self.conditions.stand(Health::Progressing, &Reason::Running, "");
+            }
+            None => {}
+        }
+    }
+
+    fn is_blocked(&self) -> bool {
+        let blocked = self.conditions.get(&ConditionType::Blocked);
+        blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True)
+    }
+
+    pub(super) fn step(&self, step: StepId) -> Option<&StepStatus> {
+        self.status.step_statuses.get(step.0)
+    }
+
+    /// Where each step stands.
+    pub(super) fn states(&self, graph: &Graph) -> Vec<State> {
+        self.status
+            .step_statuses
+            .iter()
+            .map(|step| state(step, graph))
+            .collect()
+    }
+
+    fn change(&mut self, step: StepId, phase: StepPhase, change: impl FnOnce(&mut StepStatus)) {
+        let now = Timestamp(self.now);
+        if let Some(known) = self.status.step_statuses.get_mut(step.0) {
+            if known.progress.phase.as_ref() != Some(&phase) {
+                known.progress.phase = Some(phase);
+                known.progress.last_transition_time = Some(now);
+            }
+            change(known);
+        }
+    }
+
+    /// An attempt of a step works, as this child.
+    pub(super) fn step_works(&mut self, step: StepId, attempt: u32, child: &Child) {
+        let now = Timestamp(self.now);
+        self.change(step, StepPhase::Running, |known| {
+            known.progress.attempt = Some(number(attempt));
+            known.progress.started_at = Some(now);
+            known.progress.next_retry_at = None;
+            known.resource_ref = Some(child.resource_ref());
+            known.reason = None;
+            known.message = None;
+        });
+    }
+
+    /// A step waits for somebody or something outside.
+    pub(super) fn step_waits(&mut self, step: StepId, attempt: u32, waits_for: WaitsFor, why: &Rejection) {
+        let now = Timestamp(self.now);
+        let message = self.cut(&why.message);
+        self.change(step, StepPhase::Running, |known| {
+            known.progress.attempt = Some(number(attempt));
+            known.progress.started_at = Some(now);
+            known.progress.next_retry_at = None;
+            known.waits_for = Some(waits_for);
+            known.reason = Some(why.reason.clone());
+            known.message = Some(message);
+        });
+    }
+
+    /// Something is said about a step that works.
+    pub(super) fn step_note(&mut self, step: StepId, why: &Rejection) {
+        let message = self.cut(&why.message);
+        self.change(step, StepPhase::Running, |known| {
+            known.reason = Some(why.reason.clone());
+            known.message = Some(message);
+        });
+    }
+
+    /// What is shown for the decision about a gate has changed.
+    pub(super) fn step_shows(&mut self, step: StepId, waits_for: WaitsFor) {
+        self.change(step, StepPhase::Running, |known| {
+            known.waits_for = Some(waits_for)
+        });
+    }
+
+    /// An attempt ended badly, and another one is due.
+    pub(super) fn step_retries(&mut self, step: StepId, due: jiff::Timestamp, why: &Rejection) {
+        let message = self.cut(&why.message);
+        self.change(step, StepPhase::Retrying, |known| {
+            known.progress.next_retry_at = Some(Timestamp(due));
+            known.reason = Some(why.reason.clone());
+            known.message = Some(message);
+            known.waits_for = None;
+        });
+    }
+
+    /// A step has ended.
+    pub(super) fn step_ended(&mut self, step: StepId, end: StepEnd) {
+        let now = Timestamp(self.now);
+        let (outputs, left_out) = self.fitting(end.outputs);
+        let reason = end
+            .reason
+            .or_else(|| left_out.as_ref().map(|_| Reason::ResultUnavailable));
+        let message = end.message.or(left_out).map(|message| self.cut(&message));
+        self.change(step, end.phase, |known| {
+            known.progress.finished_at = Some(now);
+            known.progress.next_retry_at = None;
+            known.reason = reason;
+            known.message = message;
+            known.outputs = outputs;
+            known.waits_for = None;
+        });
+    }
+
+    /// A delivery of a signal released a step.
+    pub(super) fn step_released(
+        &mut self,
+        step: StepId,
+        by: jangar_api::orchestration::orchestration_run::ResourceRef,
+        outputs: Option<FreeForm>,
+    ) {
+        self.step_ended(step, StepEnd::succeeded(outputs));
+        self.change(step, StepPhase::Succeeded, |known| known.resource_ref = Some(by));
+    }
+
+    /// A step will never run.
+    pub(super) fn step_skipped(&mut self, step: StepId, skipped: Skipped, cause: Option<&str>) {
+        let cause = cause.map(str::to_owned);
+        let message = match (skipped.why, &cause) {
+            (Why::ConditionFalse, _) => "its condition is false".to_owned(),
+            (Why::DependencyFailed, Some(cause)) => format!("step {cause} failed"),
+            (Why::DependencyCancelled, Some(cause)) => format!("step {cause} was cancelled"),
+            (Why::DependencySkipped, Some(cause)) => format!("the condition of step {cause} is false"),
+            (Why::RunStopping, Some(cause)) => format!("step {cause} failed, and the run fails fast"),
+            (Why::RunStopping, None) => "the time of the run is up".to_owned(),
+            (Why::RunCancelled, _) => "the run was cancelled".to_owned(),
+            (_, None) => String::new(),
+        };
+        let message = self.cut(&message);
+        self.change(step, StepPhase::Skipped, |known| {
+            known.progress.next_retry_at = None;
+            known.reason = Some(skipped.why.reason());
+            known.caused_by = cause;
+            known.message = Some(message);
+        });
+    }
+
+    /// The outputs that the status has room for, or why there are none.
+    fn fitting(&self, outputs: Option<FreeForm>) -> (Option<FreeForm>, Option<String>) {
+        let Some(outputs) = outputs else {
+            return (None, None);
+        };
+        let bytes = size(&outputs);
+        let others: usize = self
+            .status
+            .step_statuses
+            .iter()
+            .filter_map(|step| step.outputs.as_ref())
+            .map(size)
+            .sum();
+        let left_out = if bytes > OUTPUTS_MAX_BYTES {
+            Some(format!(
+                "its outputs have {bytes} bytes, more than the {OUTPUTS_MAX_BYTES} a step may have, and are left out"
+            ))
+        } else if others + bytes > OUTPUTS_TOTAL_MAX_BYTES {
+            Some(format!(
+                "its outputs have {bytes} bytes, and those of the other steps {others}, together more than the \
+                 {OUTPUTS_TOTAL_MAX_BYTES} of a run: they are left out"
+            ))
+        } else {
+            None
+        };
+        match left_out {
+            Some(why) => (None, Some(why)),
+            None => (Some(outputs), None),
+        }
+    }
+
+    /// As much of a message as every step may have.
+    fn cut(&self, message: &str) -> String {
+        let share = MESSAGES_MAX / self.status.step_statuses.len().max(1);
+        message
+            .chars()
+            .take(share.clamp(MESSAGE_MIN, MESSAGE_MAX))
+            .collect()
+    }
+
+    /// Is being stopped because somebody asked for it.
+    pub(super) fn cancelling(&mut self, deadline: jiff::Timestamp, message: &str) {
+        self.status.phase = Some(RunPhase::Cancelling);
+        self.status.cancel_deadline.get_or_insert(Timestamp(deadline));
+        self.conditions.set(
+            ConditionType::Succeeded,
+            ConditionStatus::Unknown,
+            Reason::Cancelling,
+            message,
+        );
+        self.conditions
+            .clear(ConditionType::Blocked, Reason::Cancelling, "");
+        self.conditions
+            .stand(Health::Progressing, &Reason::Cancelling, message);
+    }
+
+    /// A step that works is to stop: it gets its place in the receipt.
+    pub(super) fn receipt(&mut self, step: StepId) -> Option<&mut CancelReceipt> {
+        let known = self.status.step_statuses.get(step.0)?;
+        let receipts = &mut self.status.cancel_receipt;
+        if let Some(place) = receipts.iter().position(|receipt| receipt.step == known.name) {
+            return receipts.get_mut(place);
+        }
+        receipts.push(CancelReceipt {
+            step: known.name.clone(),
+            resource_ref: known.resource_ref.clone(),
+            ..CancelReceipt::default()
+        });
+        receipts.last_mut()
+    }
+
+    pub(super) fn succeeded(&mut self, message: &str) {
+        self.ended(RunPhase::Succeeded, &Reason::Completed, message);
+        self.conditions.stand(Health::Ready, &Reason::Completed, message);
+    }
+
+    pub(super) fn failed(&mut self, why: &Rejection) {
+        self.ended(RunPhase::Failed, &why.reason, &why.message);
+        self.conditions.set(
+            ConditionType::Failed,
+            ConditionStatus::True,
+            why.reason.clone(),
+            why.message.clone(),
+        );
+        self.conditions.stand(Health::Degraded, &why.reason, &why.message);
+    }
+
+    /// Can never run as it was written.
+    pub(super) fn rejected(&mut self, why: &Rejection) {
+        self.conditions.set(
+            ConditionType::InvalidSpec,
+            ConditionStatus::True,
+            why.reason.clone(),
+            why.message.clone(),
+        );
+        self.failed(why);
+    }
+
+    pub(super) fn cancelled(&mut self, reason: &Reason, message: &str) {
+        self.ended(RunPhase::Cancelled, reason, message);
+        self.conditions.set(
+            ConditionType::Cancelled,
+            ConditionStatus::True,
+            reason.clone(),
+            message,
+        );
+        self.conditions.stand(Health::Degraded, reason, message);
+    }
+
+    /// Was asked to stop, which is not done for this reason.
+    pub(super) fn not_cancelled(&mut self, reason: &Reason, message: &str) {
+        self.conditions.set(
+            ConditionType::Cancelled,
+            ConditionStatus::False,
+            reason.clone(),
+            message,
+        );
+    }
+
+    fn ended(&mut self, phase: RunPhase, reason: &Reason, message: &str) {
+        let succeeded = if phase == RunPhase::Succeeded {
+            ConditionStatus::True
+        } else {
+            ConditionStatus::False
+        };
+        self.status.phase = Some(phase);
+        self.status.finished_at = Some(Timestamp(self.now));
+        self.status.cancel_deadline = None;
+        self.conditions
+            .set(ConditionType::Succeeded, succeeded, reason.clone(), message);
+        self.conditions.set(
+            ConditionType::Complete,
+            ConditionStatus::True,
+            reason.clone(),
+            message,
+        );
+        for type_ in [
+            ConditionType::InProgress,
+            ConditionType::Running,
+            ConditionType::Blocked,
+        ] {
+            self.conditions.clear(type_, reason.clone(), "");
+        }
+    }
+
+    /// The status, if it differs from the one before.
+    pub(super) fn into_status(mut self) -> Option<OrchestrationRunStatus> {
+        self.status.common = self.conditions.into_status(&self.before.common);
+        touched(self.before, self.status, |status| &mut status.common, self.now)
+    }
+}
+
+fn size(outputs: &FreeForm) -> usize {
+    // A map of JSON always becomes JSON.
+    serde_json::to_string(outputs).map_or(0, |text| text.len())
+}
+
+/// Where a step stands.
+fn state(step: &StepStatus, graph: &Graph) -> State {
+    match step.progress.phase.as_ref().unwrap_or(&StepPhase::Pending) {
+        StepPhase::Pending => State::Waiting,
+        // A word of another version is left alone.
+        StepPhase::Running | StepPhase::Retrying | StepPhase::Other(_) => State::Active,
+        StepPhase::Succeeded => State::Ended(Ended::Succeeded),
+        StepPhase::Failed => State::Ended(Ended::Failed),
+        StepPhase::Cancelled => State::Ended(Ended::Cancelled),
+        StepPhase::Skipped => State::Ended(Ended::Skipped(Skipped {
+            why: step
+                .reason
+                .as_ref()
+                .and_then(Why::of)
+                .unwrap_or(Why::ConditionFalse),
+            cause: step.caused_by.as_deref().and_then(|name| graph.find(name)),
+        })),
+    }
+}

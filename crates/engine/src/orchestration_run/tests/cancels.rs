@@ -1,0 +1,264 @@
+//! Cancel, and deletion.
+
+use jangar_api::{
+    condition::{ConditionStatus, ConditionType},
+    labels::CANCEL_DEADLINE,
+    phase::RunPhase,
+    reason::Reason,
+};
+use serde_json::json;
+
+use super::world::{World, agent, diamond};
+use crate::decision::ChildKind;
+
+fn cancel(world: &mut World) {
+    world.run.as_mut().expect("a run").spec.stop.cancel = true;
+    world.settle();
+}
+
+#[test]
+fn a_cancel_stops_what_runs_and_ends_when_it_has_stopped() {
+    let mut world = World::of(diamond());
+    world.settle();
+    world.ends("run-a-1", RunPhase::Succeeded);
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+    assert!(
+        world
+            .log
+            .ends_with(&["cancel run-b-1".to_owned(), "cancel run-c-1".to_owned()]),
+        "{:?}",
+        world.log
+    );
+    assert_eq!(world.stands("d"), "Skipped/RunCancelled");
+    world.end_because("run-b-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+    world.end_because("run-c-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+    assert_eq!(world.reason(&ConditionType::Cancelled), Some(Reason::Cancelled));
+    assert_eq!(
+        [world.stands("a"), world.stands("b")],
+        ["Succeeded", "Cancelled/RunCancelled"]
+    );
+    assert!(!world.names().iter().any(|name| world.is_held(name)));
+}
+
+#[test]
+fn the_receipt_says_what_ran_and_when_it_was_asked_and_gone() {
+    let mut world = World::of(diamond());
+    world.settle();
+    cancel(&mut world);
+    world.pass(3);
+    world.end_because("run-a-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+
+    let status = world
+        .run
+        .as_ref()
+        .and_then(|run| run.status.as_ref())
+        .expect("a status");
+    let [receipt] = status.cancel_receipt.as_slice() else {
+        panic!("{:#?}", status.cancel_receipt)
+    };
+    assert_eq!(receipt.step, "a");
+    assert_eq!(
+        receipt
+            .resource_ref
+            .as_ref()
+            .and_then(|child| child.name.as_deref()),
+        Some("run-a-1")
+    );
+    assert_eq!(receipt.asked_at.map(|at| at.0.as_second()), Some(0));
+    assert_eq!(receipt.gone_at.map(|at| at.0.as_second()), Some(3));
+    assert_eq!(receipt.result.as_deref(), Some("Cancelled"));
+}
+
+#[test]
+fn a_child_gives_up_two_seconds_before_its_parent() {
+    let mut world = World::of(diamond());
+    world.settle();
+    cancel(&mut world);
+
+    let deadline = world.child("run-a-1")["metadata"]["annotations"][CANCEL_DEADLINE].clone();
+    assert_eq!(deadline, "1970-01-01T00:00:58Z");
+}
+
+#[test]
+fn at_the_deadline_the_run_is_cancelled_and_names_what_is_left() {
+    let mut world = World::of(diamond());
+    world.settle();
+    cancel(&mut world);
+    assert_eq!(world.wake_at.map(|at| at.as_second()), Some(60));
+    world.pass(60);
+    world.settle();
+
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+    assert_eq!(
+        world.reason(&ConditionType::Cancelled),
+        Some(Reason::CancelTimedOut)
+    );
+    let status = world
+        .run
+        .as_ref()
+        .and_then(|run| run.status.as_ref())
+        .expect("a status");
+    let message = &status
+        .common
+        .condition(&ConditionType::Cancelled)
+        .expect("it")
+        .message;
+    assert!(message.contains("AgentRun run-a-1"), "{message}");
+}
+
+#[test]
+fn a_child_with_survivors_makes_the_cancel_time_out() {
+    let mut world = World::of(diamond());
+    world.settle();
+    cancel(&mut world);
+    world.end_because("run-a-1", RunPhase::Cancelled, Reason::CancelTimedOut, json!({}));
+    world.settle();
+
+    assert_eq!(
+        world.reason(&ConditionType::Cancelled),
+        Some(Reason::CancelTimedOut)
+    );
+}
+
+#[test]
+fn what_ended_in_the_same_moment_outranks_the_cancel() {
+    let mut world = World::of(json!([agent("a", json!({}))]));
+    world.settle();
+    world.end("run-a-1", RunPhase::Succeeded, json!({}));
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), RunPhase::Succeeded);
+    assert_eq!(
+        world.reason(&ConditionType::Cancelled),
+        Some(Reason::AlreadySucceeded)
+    );
+}
+
+#[test]
+fn a_finished_run_keeps_its_phase_and_answers_the_cancel() {
+    let mut world = World::of(json!([agent("a", json!({}))]));
+    world.settle();
+    world.ends("run-a-1", RunPhase::Failed);
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), RunPhase::Failed);
+    assert_eq!(
+        world.reason(&ConditionType::Cancelled),
+        Some(Reason::AlreadyFailed)
+    );
+}
+
+#[test]
+fn a_cancel_that_the_settings_do_not_allow_is_answered_and_honoured_when_they_do() {
+    let mut world = World::of(diamond());
+    world.settings.runs.cancel_enabled = false;
+    world.settle();
+    cancel(&mut world);
+    assert_eq!(world.phase(), RunPhase::Running);
+    assert_eq!(
+        world.reason(&ConditionType::Cancelled),
+        Some(Reason::CancelDisabled)
+    );
+
+    world.settings.runs.cancel_enabled = true;
+    world.settle();
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn a_cancel_before_the_start_ends_at_once() {
+    let mut world = World::of(diamond());
+    world.definition = None;
+    world.settle();
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+    assert!(world.names().is_empty());
+}
+
+#[test]
+fn a_cancel_that_has_begun_cannot_be_taken_back() {
+    let mut world = World::of(diamond());
+    world.settle();
+    cancel(&mut world);
+    world.run.as_mut().expect("a run").spec.stop.cancel = false;
+    world.settle();
+
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn a_wait_between_two_attempts_ends_with_the_cancel() {
+    let mut world = World::of(json!([agent(
+        "a",
+        json!({"retries": 2, "retryBackoffSeconds": 100})
+    )]));
+    world.settle();
+    world.ends("run-a-1", RunPhase::Failed);
+    cancel(&mut world);
+
+    assert_eq!(world.stands("a"), "Cancelled/RunCancelled");
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+    assert_eq!(world.names(), ["run-a-1"]);
+}
+
+#[test]
+fn a_child_that_nobody_recorded_is_found_and_stopped() {
+    let mut world = World::of(json!([agent("a", json!({})), agent("b", json!({}))]));
+    world.settle();
+    world.ends("run-a-1", RunPhase::Succeeded);
+    // The status knows nothing of `b`, and the cache does not show its child.
+    let status = world
+        .run
+        .as_mut()
+        .and_then(|run| run.status.as_mut())
+        .expect("a status");
+    status.step_statuses.truncate(1);
+    world.unseen.insert((ChildKind::AgentRun, "run-b-1".to_owned()));
+    cancel(&mut world);
+
+    assert_eq!(world.log.last().map(String::as_str), Some("cancel run-b-1"));
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn the_children_of_a_deleted_run_are_stopped_and_let_go() {
+    let mut world = World::of(diamond());
+    world.settle();
+    world.run = None;
+    world.settle();
+    assert_eq!(world.log.last().map(String::as_str), Some("cancel run-a-1"));
+    assert!(world.is_held("run-a-1"));
+    world.end_because("run-a-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+
+    assert!(!world.is_held("run-a-1"));
+}
+
+#[test]
+fn a_gate_is_closed_by_a_cancel() {
+    let mut world = World::of(json!([{"name": "gate", "kind": "ApprovalGate", "policyRef": "release"}]));
+    world.settle();
+    cancel(&mut world);
+
+    assert_eq!(world.stands("gate"), "Cancelled/RunCancelled");
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+    let status = world
+        .run
+        .as_ref()
+        .and_then(|run| run.status.as_ref())
+        .expect("a status");
+    let blocked = status
+        .common
+        .condition(&ConditionType::Blocked)
+        .map(|blocked| blocked.status.clone());
+    assert_eq!(blocked, Some(ConditionStatus::False));
+}

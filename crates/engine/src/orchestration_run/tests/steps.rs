@@ -1,0 +1,406 @@
+//! How steps start, end and follow each other.
+
+use jangar_api::{condition::ConditionType, phase::RunPhase, reason::Reason};
+use serde_json::json;
+
+use super::world::{World, agent, diamond};
+use crate::decision::{ChildKind, Decision, Refusal};
+
+#[test]
+fn a_diamond_runs_in_its_order_and_every_child_is_let_go() {
+    let mut world = World::of(diamond());
+
+    world.settle();
+    assert_eq!(world.names(), ["run-a-1"]);
+    world.ends("run-a-1", RunPhase::Succeeded);
+    assert_eq!(world.names(), ["run-a-1", "run-b-1", "run-c-1"]);
+    world.ends("run-b-1", RunPhase::Succeeded);
+    assert_eq!(world.names(), ["run-a-1", "run-b-1", "run-c-1"]);
+    world.ends("run-c-1", RunPhase::Succeeded);
+    world.ends("run-d-1", RunPhase::Succeeded);
+
+    assert_eq!(world.phase(), RunPhase::Succeeded);
+    assert_eq!(world.reason(&ConditionType::Complete), Some(Reason::Completed));
+    assert!(!world.names().iter().any(|name| world.is_held(name)));
+}
+
+#[test]
+fn the_next_step_costs_one_status_write() {
+    let mut world = World::of(json!([agent("a", json!({})), agent("b", json!({}))]));
+    world.settle();
+    let before = world.status_writes;
+
+    world.ends("run-a-1", RunPhase::Succeeded);
+
+    assert_eq!(world.status_writes, before + 1);
+    assert_eq!([world.stands("a"), world.stands("b")], ["Succeeded", "Running"]);
+    // The child comes first: people wait for it, and not for the status.
+    assert_eq!(world.log, ["create run-a-1", "create run-b-1", "release run-a-1"]);
+}
+
+#[test]
+fn a_child_belongs_to_its_run_and_has_its_values() {
+    let mut world = World::with(
+        json!([
+            agent(
+                "build",
+                json!({"with": {"branch": "{{ parameters.branch }}-{{ run.name }}"}})
+            ),
+            agent(
+                "test",
+                json!({"with": {"image": "{{ steps.build.outputs.image }}"}})
+            ),
+        ]),
+        json!({"parameters": {"branch": "fix", "stage": "prod"}}),
+    );
+    world.settle();
+    world.end("run-build-1", RunPhase::Succeeded, json!({"image": "i:1"}));
+    world.settle();
+
+    let build = world.child("run-build-1");
+    assert_eq!(
+        build["spec"]["parameters"],
+        json!({"branch": "fix-run", "stage": "prod"})
+    );
+    assert_eq!(build["metadata"]["ownerReferences"][0]["uid"], "run-uid");
+    assert_eq!(
+        build["metadata"]["labels"]["jangar.proompteng.ai/orchestration-run"],
+        "run"
+    );
+    let test = world.child("run-test-1");
+    assert_eq!(
+        test["spec"]["parameters"],
+        json!({"branch": "fix", "stage": "prod", "image": "i:1"})
+    );
+    assert_eq!(
+        world.step("build").outputs.as_ref().map(|outputs| json!(outputs)),
+        Some(json!({"image": "i:1"}))
+    );
+}
+
+#[test]
+fn a_value_that_was_not_reported_fails_the_step_and_names_the_path() {
+    let mut world = World::of(json!([
+        agent("build", json!({})),
+        agent(
+            "test",
+            json!({"with": {"image": "{{ steps.build.outputs.image }}"}})
+        ),
+    ]));
+    world.settle();
+    world.ends("run-build-1", RunPhase::Succeeded);
+
+    assert_eq!(world.stands("test"), "Failed/InvalidTemplate");
+    let message = world.step("test").message.clone().unwrap_or_default();
+    assert!(message.contains("steps.build.outputs.image"), "{message}");
+    assert_eq!(world.phase(), RunPhase::Failed);
+}
+
+#[test]
+fn a_failing_branch_skips_what_depends_on_it_and_lets_the_other_go_on() {
+    let mut world = World::of(json!([
+        agent("a", json!({"dependsOn": []})),
+        agent("b", json!({"dependsOn": ["a"]})),
+        agent("c", json!({"dependsOn": ["b"]})),
+        agent("other", json!({"dependsOn": []})),
+    ]));
+    world.settle();
+    world.ends("run-a-1", RunPhase::Failed);
+
+    assert_eq!(world.stands("a"), "Failed/AgentRunFailed");
+    assert_eq!(world.stands("c"), "Skipped/DependencyFailed");
+    assert_eq!(world.step("c").caused_by.as_deref(), Some("a"));
+    assert_eq!(world.phase(), RunPhase::Running);
+    world.ends("run-other-1", RunPhase::Succeeded);
+    assert_eq!(world.phase(), RunPhase::Failed);
+    assert_eq!(world.reason(&ConditionType::Failed), Some(Reason::AgentRunFailed));
+}
+
+#[test]
+fn a_false_condition_skips_the_step() {
+    let mut world = World::with(
+        json!([
+            agent("a", json!({})),
+            agent("b", json!({"when": "parameters.deploy == 'yes'"})),
+            agent("c", json!({})),
+        ]),
+        json!({"parameters": {"deploy": "no"}}),
+    );
+    world.settle();
+    world.ends("run-a-1", RunPhase::Succeeded);
+
+    assert_eq!(world.stands("b"), "Skipped/ConditionFalse");
+    assert_eq!(world.stands("c"), "Skipped/DependencySkipped");
+    assert_eq!(world.phase(), RunPhase::Succeeded);
+}
+
+#[test]
+fn a_condition_without_an_answer_fails_the_step() {
+    let mut world = World::of(json!([agent("a", json!({"when": "parameters.missing == 'x'"}))]));
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Failed/InvalidCondition");
+    assert_eq!(world.phase(), RunPhase::Failed);
+}
+
+#[test]
+fn a_child_that_somebody_cancelled_is_not_attempted_again() {
+    let mut world = World::of(json!([agent("a", json!({"retries": 3})), agent("b", json!({}))]));
+    world.settle();
+    world.end_because("run-a-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Cancelled/StepCancelled");
+    assert_eq!(world.stands("b"), "Skipped/DependencyCancelled");
+    assert_eq!(world.phase(), RunPhase::Failed);
+    assert_eq!(world.reason(&ConditionType::Failed), Some(Reason::StepCancelled));
+}
+
+#[test]
+fn a_failed_attempt_is_followed_by_the_next_one_after_its_wait() {
+    let mut world = World::of(json!([agent(
+        "a",
+        json!({"retries": 1, "retryBackoffSeconds": 10})
+    )]));
+    world.settle();
+    world.ends("run-a-1", RunPhase::Failed);
+
+    assert_eq!(world.stands("a"), "Retrying/AgentRunFailed");
+    let due = world.wake_at.expect("a time");
+    let wait = due.duration_since(world.now).as_secs();
+    assert!((10..=12).contains(&wait), "{wait}");
+    world.pass(5);
+    world.settle();
+    assert_eq!(world.names(), ["run-a-1"]);
+    world.now = due;
+    world.settle();
+    assert_eq!(world.names(), ["run-a-1", "run-a-2"]);
+    assert!(!world.is_held("run-a-1") && world.is_held("run-a-2"));
+    world.ends("run-a-2", RunPhase::Failed);
+    assert_eq!(world.stands("a"), "Failed/RetriesExhausted");
+}
+
+#[test]
+fn an_attempt_that_takes_too_long_is_stopped_before_the_next_one_starts() {
+    let mut world = World::of(json!([agent("a", json!({"retries": 1, "timeoutSeconds": 60}))]));
+    world.settle();
+    assert_eq!(world.wake_at.map(|at| at.as_second()), Some(60));
+    world.pass(60);
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Running/StepTimedOut");
+    assert_eq!(world.log, ["create run-a-1", "cancel run-a-1"]);
+    world.end_because("run-a-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+    assert_eq!(world.names(), ["run-a-1", "run-a-2"]);
+    assert_eq!(world.stands("a"), "Running");
+}
+
+#[test]
+fn no_other_attempt_follows_one_that_could_not_be_stopped() {
+    let mut world = World::of(json!([agent("a", json!({"retries": 1, "timeoutSeconds": 60}))]));
+    world.settle();
+    world.pass(60);
+    world.settle();
+    world.end_because("run-a-1", RunPhase::Cancelled, Reason::CancelTimedOut, json!({}));
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Failed/StepTimedOut");
+    assert_eq!(world.names(), ["run-a-1"]);
+}
+
+#[test]
+fn failing_fast_stops_what_runs_and_skips_the_rest() {
+    let mut world = World::with(
+        json!([
+            agent("a", json!({"dependsOn": []})),
+            agent("b", json!({"dependsOn": []})),
+            agent("c", json!({"dependsOn": ["b"]})),
+        ]),
+        json!({"failurePolicy": "FailFast"}),
+    );
+    world.settle();
+    world.ends("run-a-1", RunPhase::Failed);
+
+    assert!(
+        world.log.contains(&"cancel run-b-1".to_owned()),
+        "{:?}",
+        world.log
+    );
+    assert_eq!(world.stands("c"), "Skipped/RunStopping");
+    assert_eq!(world.step("c").caused_by.as_deref(), Some("a"));
+    world.end_because("run-b-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+    assert_eq!(world.stands("b"), "Cancelled/RunStopping");
+    assert_eq!(world.phase(), RunPhase::Failed);
+    assert_eq!(world.reason(&ConditionType::Failed), Some(Reason::AgentRunFailed));
+}
+
+#[test]
+fn a_run_that_takes_too_long_stops_and_fails() {
+    let mut world = World::with(diamond(), json!({"timeoutSeconds": 100}));
+    world.settle();
+    assert_eq!(world.wake_at.map(|at| at.as_second()), Some(100));
+    world.pass(100);
+    world.settle();
+    world.end_because("run-a-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Cancelled/RunStopping");
+    assert_eq!(world.stands("d"), "Skipped/RunStopping");
+    assert_eq!(world.reason(&ConditionType::Failed), Some(Reason::TimedOut));
+}
+
+#[test]
+fn a_run_keeps_the_steps_it_started_with() {
+    let mut world = World::of(diamond());
+    world.settle();
+    world.definition = None;
+    world.ends("run-a-1", RunPhase::Succeeded);
+
+    assert_eq!(world.names(), ["run-a-1", "run-b-1", "run-c-1"]);
+}
+
+#[test]
+fn a_run_of_a_wrong_definition_waits_and_starts_when_it_is_mended() {
+    let wrong = json!([agent("a", json!({"dependsOn": ["a"]}))]);
+    let mut world = World::of(wrong.clone());
+    world.settle();
+    assert_eq!(
+        world.reason(&ConditionType::Blocked),
+        Some(Reason::InvalidDependency)
+    );
+    assert_eq!(world.phase(), RunPhase::Pending);
+    world.definition.as_mut().expect("one").spec.steps[0].depends_on = None;
+    world.settle();
+    assert_eq!(world.phase(), RunPhase::Running);
+
+    let mut world = World::of(wrong);
+    world.pass(60);
+    world.settle();
+    assert_eq!(world.phase(), RunPhase::Failed);
+    assert_eq!(
+        world.reason(&ConditionType::InvalidSpec),
+        Some(Reason::InvalidDependency)
+    );
+}
+
+#[test]
+fn a_run_without_a_definition_waits_for_the_grace_and_fails_then() {
+    let mut world = World::of(diamond());
+    world.definition = None;
+    world.settle();
+    assert_eq!(
+        world.reason(&ConditionType::Blocked),
+        Some(Reason::MissingOrchestration)
+    );
+    world.pass(60);
+    world.settle();
+    assert_eq!(
+        world.reason(&ConditionType::Failed),
+        Some(Reason::MissingOrchestration)
+    );
+}
+
+#[test]
+fn a_child_that_was_made_and_not_recorded_is_taken_on_and_not_made_again() {
+    let mut world = World::of(json!([agent("a", json!({}))]));
+    world.settle();
+    // The status that was to record it is lost.
+    let status = world
+        .run
+        .as_mut()
+        .and_then(|run| run.status.as_mut())
+        .expect("a status");
+    status.step_statuses.clear();
+    world.settle();
+
+    assert_eq!(world.log, ["create run-a-1"]);
+    assert_eq!(world.stands("a"), "Running");
+}
+
+#[test]
+fn something_else_of_the_name_of_the_child_fails_the_step() {
+    let mut world = World::of(json!([agent("a", json!({})), agent("b", json!({}))]));
+    world.settle();
+    let mut other = World::of(json!([agent("a", json!({})), agent("b", json!({}))]));
+    other.children.clone_from(&world.children);
+    other.edit(ChildKind::AgentRun, "run-a-1", |value| {
+        value["metadata"]["ownerReferences"] = json!([])
+    });
+    other.settle();
+
+    assert_eq!(other.stands("a"), "Failed/NameTaken");
+    assert_eq!(other.stands("b"), "Skipped/DependencyFailed");
+}
+
+#[test]
+fn a_child_that_is_gone_is_missing_only_after_a_live_look() {
+    let mut world = World::of(json!([agent("a", json!({"retries": 2}))]));
+    world.settle();
+    world.children.clear();
+    assert!(matches!(world.plan(), Decision::Look(_)));
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Failed/AgentRunMissing");
+}
+
+#[test]
+fn a_child_that_the_api_server_will_not_have_fails_the_step_in_its_words() {
+    let mut world = World::of(json!([agent("a", json!({}))]));
+    let refusal = Refusal {
+        code: 422,
+        message: "spec.parameters: too many".to_owned(),
+    };
+    world
+        .refusals
+        .insert((ChildKind::AgentRun, "run-a-1".to_owned()), refusal);
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Failed/ChildRejected");
+}
+
+#[test]
+fn an_orchestration_may_run_another_but_not_itself() {
+    let sub =
+        |name: &str| json!([{"name": "sub", "kind": "SubOrchestration", "orchestrationRef": {"name": name}}]);
+    let mut world = World::of(sub("other"));
+    world.settle();
+    let child = world.child("run-sub-1");
+    assert_eq!(child["kind"], "OrchestrationRun");
+    assert_eq!(
+        child["metadata"]["annotations"]["jangar.proompteng.ai/orchestration-ancestors"],
+        "pipeline"
+    );
+
+    let mut world = World::of(sub("pipeline"));
+    world.settle();
+    assert_eq!(world.stands("sub"), "Failed/RecursionRefused");
+}
+
+#[test]
+fn outputs_that_are_too_large_are_left_out_and_told() {
+    let mut world = World::of(json!([agent("a", json!({}))]));
+    world.settle();
+    world.end(
+        "run-a-1",
+        RunPhase::Succeeded,
+        json!({"text": "x".repeat(20_000)}),
+    );
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Succeeded/ResultUnavailable");
+    assert_eq!(world.step("a").outputs, None);
+}
+
+#[test]
+fn what_has_ended_is_quiet() {
+    let mut world = World::of(json!([agent("a", json!({}))]));
+    world.settle();
+    world.ends("run-a-1", RunPhase::Succeeded);
+    let writes = world.status_writes;
+    world.pass(3600);
+    world.settle();
+
+    assert_eq!(world.status_writes, writes);
+}

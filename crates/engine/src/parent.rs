@@ -1,0 +1,75 @@
+//! What a run has to do with the OrchestrationRun that started it: the finalizer that keeps it until its end is recorded
+//! there, and the time until which a cancel from above waits.
+
+use std::time::Duration;
+
+use jangar_api::labels::{CANCEL_DEADLINE, RUNTIME_CLEANUP_FINALIZER};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+/// The OrchestrationRun that a run does the work of a step for.
+pub fn of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true) && owner.kind == "OrchestrationRun")
+}
+
+/// Whether a run has to stay until its parent has recorded its end. Only the controller of the parent lets it go.
+pub fn is_held(metadata: &ObjectMeta) -> bool {
+    let mut finalizers = metadata.finalizers.iter().flatten();
+    of(metadata).is_some() && finalizers.any(|name| name == RUNTIME_CLEANUP_FINALIZER)
+}
+
+/// Whether a run that its parent has not let go was deleted: it stops as if it had been cancelled, so that the parent learns how
+/// it ended.
+pub fn is_deleted_under_parent(metadata: &ObjectMeta) -> bool {
+    metadata.deletion_timestamp.is_some() && is_held(metadata)
+}
+
+/// When a cancel that begins now is given up: when the parent says so, or after the usual time.
+pub fn cancel_deadline(metadata: &ObjectMeta, timeout: Duration, now: Timestamp) -> Timestamp {
+    let own = now.saturating_add(timeout).unwrap_or(Timestamp::MAX);
+    let annotations = metadata.annotations.as_ref();
+    let from_above = annotations.and_then(|all| all.get(CANCEL_DEADLINE)?.parse::<Timestamp>().ok());
+    // Nobody above can wait for longer than the settings say.
+    from_above.map_or(own, |from_above| from_above.min(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn metadata(value: serde_json::Value) -> ObjectMeta {
+        serde_json::from_value(value).expect("metadata")
+    }
+
+    #[test]
+    fn the_deadline_of_the_parent_counts_if_it_is_sooner() {
+        let now = Timestamp::UNIX_EPOCH;
+        let minute = Duration::from_mins(1);
+        let until = |text: &str| {
+            cancel_deadline(
+                &metadata(json!({"annotations": {CANCEL_DEADLINE: text}})),
+                minute,
+                now,
+            )
+        };
+
+        assert_eq!(cancel_deadline(&ObjectMeta::default(), minute, now), now + minute);
+        assert_eq!(until("1970-01-01T00:00:20Z"), now + Duration::from_secs(20));
+        assert_eq!(until("1980-01-01T00:00:00Z"), now + minute);
+        assert_eq!(until("soon"), now + minute);
+    }
+
+    #[test]
+    fn only_a_child_with_the_finalizer_is_held() {
+        let owner = json!([{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "u", "controller": true}]);
+        let finalizers = json!([RUNTIME_CLEANUP_FINALIZER]);
+        assert!(is_held(&metadata(
+            json!({"ownerReferences": owner, "finalizers": finalizers})
+        )));
+        assert!(!is_held(&metadata(json!({"ownerReferences": owner}))));
+        assert!(!is_held(&metadata(json!({"finalizers": finalizers}))));
+    }
+}

@@ -1,0 +1,319 @@
+//! Orchestrations on `jangar up`: the examples of the chart, run as they are, and cancels with real processes.
+
+use std::path::Path;
+
+use jangar_api::{
+    agents::agent_run::AgentRun,
+    condition::ConditionType,
+    orchestration::{
+        Orchestration,
+        orchestration_run::{OrchestrationRun, OrchestrationRunStatus},
+    },
+    phase::RunPhase,
+    reason::Reason,
+    signals::SignalDelivery,
+};
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams},
+    runtime::wait::await_condition,
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::{
+    agent_runs::{agent, create},
+    process::{PATIENCE, Setup, Up, eventually, processes_with},
+};
+
+fn runs(client: &Client) -> Api<OrchestrationRun> {
+    Api::default_namespaced(client.clone())
+}
+
+/// Waits until a run is as it should be, and returns its status.
+async fn reached(
+    client: &Client,
+    name: &str,
+    is: impl Fn(&OrchestrationRunStatus) -> bool + Send,
+) -> OrchestrationRunStatus {
+    let there = |run: Option<&OrchestrationRun>| run.and_then(|run| run.status.as_ref()).is_some_and(&is);
+    let waited = timeout(PATIENCE, await_condition(runs(client), name, there)).await;
+    match waited {
+        Ok(run) => run.unwrap().unwrap().status.unwrap(),
+        Err(_) => panic!("{:#?}", runs(client).get(name).await.unwrap().status),
+    }
+}
+
+async fn ended(client: &Client, name: &str) -> OrchestrationRunStatus {
+    reached(client, name, |status| {
+        status.phase.as_ref().is_some_and(RunPhase::is_terminal)
+    })
+    .await
+}
+
+/// How the steps stand: name, phase, and the reason if there is one.
+fn steps(status: &OrchestrationRunStatus) -> Vec<String> {
+    let steps = status.step_statuses.iter();
+    steps
+        .map(|step| {
+            let phase = step
+                .progress
+                .phase
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            match &step.reason {
+                Some(reason) => format!("{} {phase}/{reason}", step.name),
+                None => format!("{} {phase}", step.name),
+            }
+        })
+        .collect()
+}
+
+fn with_example(directory: &Path, name: &str) -> Up {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../charts/agents/examples")
+        .join(name);
+    Setup::on(directory)
+        .with(&["-f", example.to_str().unwrap()])
+        .ready()
+}
+
+#[tokio::test]
+async fn the_example_of_two_steps_hands_on_what_the_first_one_built() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = with_example(directory.path(), "orchestration-two-steps.yaml");
+    let client = up.client().await;
+
+    let status = ended(&client, "build-and-test").await;
+
+    assert_eq!(steps(&status), ["build Succeeded", "test Succeeded"]);
+    assert_eq!(status.phase, Some(RunPhase::Succeeded));
+    let tested = status.step_statuses[1].outputs.as_ref().unwrap();
+    assert_eq!(tested.0["tested"], "adder:1");
+    let children: Api<AgentRun> = Api::default_namespaced(client.clone());
+    eventually_released(&children).await;
+    assert_eq!(up.stop(), Some(0));
+}
+
+/// Waits until no child is held by its parent any more.
+async fn eventually_released(children: &Api<AgentRun>) {
+    let held = async || {
+        let list = children.list(&ListParams::default()).await.unwrap();
+        list.iter()
+            .any(|run| run.metadata.finalizers.iter().flatten().next().is_some())
+    };
+    let released = async {
+        while held().await {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, released).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_example_of_a_diamond_ends_as_its_comment_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = with_example(directory.path(), "orchestration-diamond.yaml");
+    let client = up.client().await;
+
+    let status = ended(&client, "diamond").await;
+
+    assert_eq!(
+        steps(&status),
+        [
+            "checkout Succeeded",
+            "lint Failed/AgentRunFailed",
+            "test Succeeded",
+            "merge Succeeded",
+            "docs Failed/AgentRunFailed",
+            "publish Skipped/DependencyFailed",
+            "announce Skipped/ConditionFalse",
+        ]
+    );
+    assert_eq!(status.phase, Some(RunPhase::Failed));
+    assert_eq!(status.step_statuses[5].caused_by.as_deref(), Some("docs"));
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
+    })
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
+fn step(name: &str, fields: Value) -> Value {
+    let mut step = json!({
+        "name": name, "kind": "AgentRun", "agentRef": {"name": "shell"},
+        "implementation": {"inline": {"text": "Do it."}},
+    });
+    step.as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
+    step
+}
+
+#[tokio::test]
+async fn a_cancel_ends_every_process_also_those_that_ignore_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Setup::on(directory.path())
+        .variable("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "20000")
+        .ready();
+    let client = up.client().await;
+    let script = "trap '' TERM; echo {{ agentRun.uid }}; while :; do sleep 1; done";
+    agent(
+        &client,
+        "shell",
+        json!({"binary": "/bin/sh", "argsTemplate": ["-c", script]}),
+    )
+    .await;
+    let both = json!({"steps": [
+        step("a", json!({"dependsOn": []})), step("b", json!({"dependsOn": []})), step("c", json!({"dependsOn": ["a"]})),
+    ]});
+    create::<Orchestration>(&client, object("Orchestration", "endless", both)).await;
+    let spec = json!({"orchestrationRef": {"name": "endless"}});
+    create::<OrchestrationRun>(&client, object("OrchestrationRun", "endless", spec)).await;
+    let running = reached(&client, "endless", |status| {
+        steps(status)[..2] == ["a Running", "b Running"]
+    })
+    .await;
+    let uids: Vec<String> = running.step_statuses[..2]
+        .iter()
+        .map(|step| step.resource_ref.as_ref().unwrap().uid.clone().unwrap())
+        .collect();
+    for uid in &uids {
+        eventually("the agent works", || processes_with(uid) > 0);
+    }
+
+    let patch = Patch::Merge(json!({"spec": {"cancel": true, "cancelReason": "changed my mind"}}));
+    runs(&client)
+        .patch("endless", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let status = ended(&client, "endless").await;
+
+    assert_eq!(status.phase, Some(RunPhase::Cancelled));
+    let cancelled = status.common.condition(&ConditionType::Cancelled).unwrap();
+    assert_eq!(cancelled.reason, Reason::Cancelled, "{}", cancelled.message);
+    assert!(
+        cancelled.message.contains("changed my mind"),
+        "{}",
+        cancelled.message
+    );
+    for uid in &uids {
+        assert_eq!(processes_with(uid), 0);
+    }
+    assert_eq!(
+        steps(&status),
+        [
+            "a Cancelled/RunCancelled",
+            "b Cancelled/RunCancelled",
+            "c Skipped/RunCancelled"
+        ]
+    );
+    assert!(
+        status
+            .cancel_receipt
+            .iter()
+            .all(|receipt| receipt.asked_at.is_some() && receipt.gone_at.is_some())
+    );
+    assert_eq!(status.cancel_receipt.len(), 2);
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_signal_releases_the_step_that_waits_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Setup::on(directory.path()).ready();
+    let client = up.client().await;
+    agent(
+        &client,
+        "shell",
+        json!({"binary": "/bin/sh", "argsTemplate": ["-c", "exit 0"]}),
+    )
+    .await;
+    let waits = json!({"steps": [
+        {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}},
+        step("after", json!({})),
+    ]});
+    create::<Orchestration>(&client, object("Orchestration", "waits", waits)).await;
+    let spec = json!({"orchestrationRef": {"name": "waits"}});
+    create::<OrchestrationRun>(&client, object("OrchestrationRun", "waits", spec)).await;
+    reached(&client, "waits", |status| {
+        steps(status)
+            .first()
+            .is_some_and(|step| step == "wait Running/SignalPending")
+    })
+    .await;
+
+    let delivery = json!({
+        "apiVersion": "signals.proompteng.ai/v1alpha1", "kind": "SignalDelivery", "metadata": {"name": "merged-1"},
+        "spec": {"signalRef": {"name": "merged"}, "payload": {"commit": "abc"}},
+    });
+    create::<SignalDelivery>(&client, delivery).await;
+
+    let status = ended(&client, "waits").await;
+    assert_eq!(steps(&status), ["wait Succeeded", "after Succeeded"]);
+    let deliveries: Api<SignalDelivery> = Api::default_namespaced(client.clone());
+    let used = deliveries
+        .get("merged-1")
+        .await
+        .unwrap()
+        .status
+        .unwrap()
+        .consumed_by
+        .unwrap();
+    assert_eq!((used.run.as_deref(), used.step.as_str()), (Some("waits"), "wait"));
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_definition_with_a_cycle_is_told_and_its_run_starts_when_it_is_mended() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Setup::on(directory.path()).ready();
+    let client = up.client().await;
+    agent(
+        &client,
+        "shell",
+        json!({"binary": "/bin/sh", "argsTemplate": ["-c", "exit 0"]}),
+    )
+    .await;
+    let cycle =
+        json!({"steps": [step("a", json!({"dependsOn": ["b"]})), step("b", json!({"dependsOn": ["a"]}))]});
+    create::<Orchestration>(&client, object("Orchestration", "cycle", cycle)).await;
+    let spec = json!({"orchestrationRef": {"name": "cycle"}});
+    create::<OrchestrationRun>(&client, object("OrchestrationRun", "cycle", spec)).await;
+
+    let definitions: Api<Orchestration> = Api::default_namespaced(client.clone());
+    let told = |definition: Option<&Orchestration>| {
+        let status = definition.and_then(|definition| definition.status.as_ref());
+        let ready = status.and_then(|status| status.common.condition(&ConditionType::Ready));
+        ready.is_some_and(|ready| ready.reason == Reason::DependencyCycle)
+    };
+    timeout(PATIENCE, await_condition(definitions.clone(), "cycle", told))
+        .await
+        .unwrap()
+        .unwrap();
+    reached(&client, "cycle", |status| {
+        let blocked = status.common.condition(&ConditionType::Blocked);
+        blocked.is_some_and(|blocked| blocked.message.contains("a -> b -> a"))
+    })
+    .await;
+    let patch = Patch::Merge(json!({"spec": {"steps": [step("a", json!({"dependsOn": []}))]}}));
+    definitions
+        .patch("cycle", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+
+    let status = ended(&client, "cycle").await;
+    assert_eq!(steps(&status), ["a Succeeded"]);
+    assert_eq!(up.stop(), Some(0));
+}

@@ -1,0 +1,218 @@
+//! What must hold for OrchestrationRuns at each change, and at rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jangar_api::{
+    condition::ConditionType,
+    labels::{ORCHESTRATION_RUN, RUNTIME_CLEANUP_FINALIZER},
+    orchestration::orchestration_run::{OrchestrationRun, OrchestrationRunStatus},
+    phase::{RunPhase, StepPhase},
+    reason::Reason,
+};
+use kubelite::store::{Event, EventKind, Object, Store};
+
+use crate::{
+    node::Work,
+    world::{objects, orchestration_runs, runs},
+};
+
+/// The runs as they were last seen, by UID.
+#[derive(Debug, Default)]
+pub struct Orchestrations {
+    seen: BTreeMap<String, OrchestrationRunStatus>,
+    /// Those of them that are being stopped or have ended, by name.
+    closed: BTreeSet<String>,
+}
+
+impl Orchestrations {
+    /// The rules that a change breaks.
+    pub fn broken_by(&mut self, event: &Event, works: &[Work]) -> Vec<String> {
+        if event.collection == runs() && event.kind == EventKind::Added {
+            return self.late_child(&event.object).into_iter().collect();
+        }
+        if event.collection != orchestration_runs() {
+            return self.working(works);
+        }
+        let Some(run) = read(&event.object) else {
+            return vec![format!("OrchestrationRun {} cannot be read", event.key.name)];
+        };
+        let name = event.key.name.to_string();
+        let uid = event.object.meta.uid.clone();
+        if event.kind == EventKind::Deleted {
+            self.seen.remove(&uid);
+            self.closed.remove(&name);
+            return Vec::new();
+        }
+        let status = run.status.clone().unwrap_or_default();
+        let mut found = changed(&name, self.seen.get(&uid), &status);
+        found.extend(without_cause(&name, &run));
+        let phase = status.phase.clone().unwrap_or(RunPhase::Pending);
+        if phase.is_terminal() || phase == RunPhase::Cancelling {
+            self.closed.insert(name);
+        }
+        self.seen.insert(uid, status);
+        found.extend(self.working(works));
+        found
+    }
+
+    /// A child that begins although its run is being stopped.
+    fn late_child(&self, object: &Object) -> Option<String> {
+        let value = object.value();
+        let parent = value["metadata"]["labels"][ORCHESTRATION_RUN].as_str()?;
+        let name = value["metadata"]["name"].as_str().unwrap_or_default();
+        self.closed
+            .contains(parent)
+            .then(|| format!("child {name} was made after {parent} was cancelled or had ended"))
+    }
+
+    /// A run that says it was cancelled has nothing at work.
+    fn working(&self, works: &[Work]) -> Vec<String> {
+        let mut found = Vec::new();
+        for status in self.seen.values().filter(|status| is_stopped(status)) {
+            let children: BTreeSet<&str> = status
+                .step_statuses
+                .iter()
+                .filter_map(|step| step.resource_ref.as_ref()?.uid.as_deref())
+                .collect();
+            let working = works
+                .iter()
+                .filter(|work| work.is_running() && children.contains(work.assignment.run_uid.as_str()));
+            found.extend(
+                working.map(|work| format!("pod {} works for an orchestration that was cancelled", work.pod)),
+            );
+        }
+        found
+    }
+}
+
+fn read(object: &Object) -> Option<OrchestrationRun> {
+    serde_json::from_slice(&object.json).ok()
+}
+
+/// Cancelled, and sure that nothing is left.
+fn is_stopped(status: &OrchestrationRunStatus) -> bool {
+    let cancelled = status.common.condition(&ConditionType::Cancelled);
+    status.phase == Some(RunPhase::Cancelled)
+        && cancelled.is_none_or(|condition| condition.reason != Reason::CancelTimedOut)
+}
+
+/// What has ended stays as it is: the run, and each of its steps.
+fn changed(
+    name: &str,
+    before: Option<&OrchestrationRunStatus>,
+    after: &OrchestrationRunStatus,
+) -> Vec<String> {
+    let Some(before) = before else { return Vec::new() };
+    let mut found = Vec::new();
+    if before.phase.as_ref().is_some_and(RunPhase::is_terminal)
+        && (before.phase != after.phase || before.finished_at != after.finished_at)
+    {
+        found.push(format!(
+            "orchestration run {name} had ended, and ended again otherwise"
+        ));
+    }
+    let ended = |phase: Option<&StepPhase>| phase.is_some_and(StepPhase::is_terminal);
+    for (was, is) in before.step_statuses.iter().zip(&after.step_statuses) {
+        if ended(was.progress.phase.as_ref()) && was != is {
+            found.push(format!("step {} of {name} had ended, and changed", was.name));
+        }
+    }
+    found
+}
+
+/// Whatever is skipped because of another step depends on it, directly or further up.
+fn without_cause(name: &str, run: &OrchestrationRun) -> Vec<String> {
+    let Some(status) = &run.status else {
+        return Vec::new();
+    };
+    let Some(definition) = &status.definition else {
+        return Vec::new();
+    };
+    let is_graph = definition.steps.iter().any(|step| step.depends_on.is_some());
+    let above = |of: &str| -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut left = vec![of.to_owned()];
+        while let Some(step) = left.pop() {
+            let place = definition.steps.iter().position(|known| known.name == step);
+            let direct: Vec<String> = match place {
+                Some(place) if !is_graph => place
+                    .checked_sub(1)
+                    .and_then(|before| definition.steps.get(before))
+                    .map(|before| before.name.clone())
+                    .into_iter()
+                    .collect(),
+                Some(place) => definition.steps[place].depends_on.clone().unwrap_or_default(),
+                None => Vec::new(),
+            };
+            left.extend(direct.into_iter().filter(|name| found.insert(name.clone())));
+        }
+        found
+    };
+    let skipped = status
+        .step_statuses
+        .iter()
+        .filter(|step| step.progress.phase == Some(StepPhase::Skipped));
+    let wrong = skipped.filter(|step| match (&step.reason, &step.caused_by) {
+        (Some(Reason::ConditionFalse | Reason::RunCancelled | Reason::RunStopping), _) => false,
+        (
+            Some(Reason::DependencyFailed | Reason::DependencySkipped | Reason::DependencyCancelled),
+            Some(cause),
+        ) => !above(&step.name).contains(cause),
+        _ => true,
+    });
+    wrong
+        .map(|step| {
+            format!(
+                "step {} of {name} is skipped as {:?} because of {:?}, which is no cause",
+                step.name, step.reason, step.caused_by
+            )
+        })
+        .collect()
+}
+
+/// What must hold when nothing happens any more: no child is held for a run that has ended or is gone.
+pub fn broken_at_rest(store: &Store) -> Vec<String> {
+    let open: BTreeSet<String> = objects(store, &orchestration_runs())
+        .iter()
+        .filter_map(read)
+        .filter(|run| {
+            let phase = run.status.as_ref().and_then(|status| status.phase.as_ref());
+            !phase.is_some_and(RunPhase::is_terminal)
+        })
+        .filter_map(|run| run.metadata.uid)
+        .collect();
+    let mut found = Vec::new();
+    for child in objects(store, &runs()) {
+        let held = child
+            .meta
+            .finalizers
+            .iter()
+            .any(|name| name == RUNTIME_CLEANUP_FINALIZER);
+        let parent = child
+            .meta
+            .owners
+            .iter()
+            .find(|owner| owner.kind == "OrchestrationRun");
+        if held && let Some(parent) = parent.filter(|parent| !open.contains(&parent.uid)) {
+            let name = child.value()["metadata"]["name"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            found.push(format!(
+                "child {name} is held for {}, which has ended or is gone",
+                parent.name
+            ));
+        }
+    }
+    for run in objects(store, &orchestration_runs())
+        .iter()
+        .filter(|run| run.meta.deleting)
+    {
+        let name = run.value()["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        found.push(format!("orchestration run {name} is deleted, and does not go"));
+    }
+    found
+}

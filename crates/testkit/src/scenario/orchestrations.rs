@@ -1,0 +1,229 @@
+//! The life of OrchestrationRuns whose steps run agents.
+
+use std::time::Duration;
+
+use jangar_api::phase::RunPhase;
+use serde_json::{Value, json};
+
+use super::{
+    End, Scenario, Step,
+    runs::{OBEYS, SECOND, exits, failed, story, succeeded},
+};
+use crate::node::{OnTerm, Script, Scripts};
+
+/// All of them, in a fixed order.
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        diamond(),
+        failing_branch(),
+        retried(),
+        timed_out(),
+        cancelled(),
+        cancelled_stubborn(),
+        deleted(),
+        nested(),
+        signalled(),
+    ]
+}
+
+/// `a`, then `b` and `c` side by side, then `d`.
+fn diamond() -> Scenario {
+    story(
+        "orchestration",
+        runs("dag", &diamond_steps()),
+        vec![("dag", succeeded())],
+    )
+}
+
+/// One side of the diamond fails; what depends on it is skipped.
+fn failing_branch() -> Scenario {
+    Scenario {
+        scripts: Scripts::default().with("dag-b-1", 1, exits(3)),
+        ..story(
+            "orchestration-failing-branch",
+            runs("dag", &diamond_steps()),
+            vec![("dag", failed())],
+        )
+    }
+}
+
+fn retried() -> Scenario {
+    let steps = json!([
+        agent("a", &json!({"retries": 1, "retryBackoffSeconds": 5})),
+        agent("b", &json!({})),
+    ]);
+    Scenario {
+        scripts: Scripts::default().with("dag-a-1", 1, exits(1)),
+        ..story(
+            "orchestration-retried",
+            runs("dag", &steps),
+            vec![("dag", succeeded())],
+        )
+    }
+}
+
+/// The first attempt would never end, and takes a while to stop. The second one starts when it has.
+fn timed_out() -> Scenario {
+    let steps = json!([
+        agent("a", &json!({"retries": 1, "timeoutSeconds": 120})),
+        agent("b", &json!({}))
+    ]);
+    Scenario {
+        scripts: Scripts::default().with("dag-a-1", 1, Script::Runs { on_term: OBEYS }),
+        ..story(
+            "orchestration-timed-out",
+            runs("dag", &steps),
+            vec![("dag", succeeded())],
+        )
+    }
+}
+
+fn cancelled() -> Scenario {
+    cancelled_with("orchestration-cancelled", OBEYS)
+}
+
+/// The work does not stop when it is told to, and is killed at the end of its grace.
+fn cancelled_stubborn() -> Scenario {
+    cancelled_with("orchestration-cancelled-stubborn", OnTerm::Ignores)
+}
+
+fn cancelled_with(name: &'static str, on_term: OnTerm) -> Scenario {
+    let mut steps = runs("dag", &diamond_steps());
+    steps.extend([
+        Step::AwaitWork("dag-b-1", 1),
+        Step::AwaitWork("dag-c-1", 1),
+        Step::Wait(5 * SECOND),
+        Step::Cancel("dag"),
+    ]);
+    Scenario {
+        scripts: Scripts::default()
+            .with("dag-b-1", 1, Script::Runs { on_term })
+            .with("dag-c-1", 1, Script::Runs { on_term }),
+        ..story(name, steps, vec![("dag", End::Phase(RunPhase::Cancelled))])
+    }
+}
+
+/// Nothing of a deleted run goes on.
+fn deleted() -> Scenario {
+    let mut steps = runs("dag", &diamond_steps());
+    steps.extend([
+        Step::AwaitWork("dag-b-1", 1),
+        Step::Wait(3 * SECOND),
+        Step::Delete("dag"),
+    ]);
+    let endless = || Script::Runs { on_term: OBEYS };
+    Scenario {
+        scripts: Scripts::default()
+            .with("dag-b-1", 1, endless())
+            .with("dag-c-1", 1, endless()),
+        ..story("orchestration-deleted", steps, vec![("dag", End::Gone)])
+    }
+}
+
+/// A step that is an orchestration itself.
+fn nested() -> Scenario {
+    let outer = json!([
+        {"name": "inner", "kind": "SubOrchestration", "orchestrationRef": {"name": "inner"}},
+        agent("last", &json!({})),
+    ]);
+    let inner = json!([
+        agent("x", &json!({"dependsOn": []})),
+        agent("y", &json!({"dependsOn": []}))
+    ]);
+    let mut steps = vec![definition("inner", &inner)];
+    steps.extend(runs("dag", &outer));
+    story(
+        "orchestration-nested",
+        steps,
+        vec![("dag", succeeded()), ("dag-inner-1", succeeded())],
+    )
+}
+
+/// A step waits for a signal, which comes twice; the second delivery is left over.
+fn signalled() -> Scenario {
+    let steps = json!([
+        {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}},
+        agent("after", &json!({})),
+    ]);
+    let delivery = |name: &str| {
+        let object = json!({
+            "apiVersion": "signals.proompteng.ai/v1alpha1", "kind": "SignalDelivery", "metadata": {"name": name},
+            "spec": {"signalRef": {"name": "merged"}, "payload": {"commit": "abc"}},
+        });
+        Step::Create("signaldeliveries", object)
+    };
+    let mut all = runs("dag", &steps);
+    all.extend([Step::Wait(30 * SECOND), delivery("one"), delivery("two")]);
+    story("orchestration-signalled", all, vec![("dag", succeeded())])
+}
+
+/// A diamond that is cancelled after this time, whatever it is at then.
+pub fn cancelled_after(time: Duration) -> Scenario {
+    let mut steps = runs("dag", &diamond_steps());
+    steps.extend([Step::Wait(time), Step::Cancel("dag")]);
+    story(
+        "orchestration-cancelled-at-any-time",
+        steps,
+        vec![("dag", End::Phase(RunPhase::Cancelled))],
+    )
+}
+
+/// A run of these steps, where these of them fail.
+pub fn of_steps(steps: &Value, fail: &[String], end: RunPhase) -> Scenario {
+    let mut scripts = Scripts::default();
+    for step in fail {
+        scripts = scripts.with(&format!("dag-{step}-1"), 1, exits(1));
+    }
+    Scenario {
+        scripts,
+        ..story(
+            "orchestration-random",
+            runs("dag", steps),
+            vec![("dag", End::Phase(end))],
+        )
+    }
+}
+
+/// A step that runs an agent, with these fields.
+pub fn agent(name: &str, fields: &Value) -> Value {
+    let mut step = json!({
+        "name": name, "kind": "AgentRun", "agentRef": {"name": "fixer"},
+        "implementationSpecRef": {"name": "mend-the-adder"},
+        "runtime": {"type": "job", "config": {"ttlSecondsAfterFinished": 30}},
+        "workload": {"image": "example/agent:1"},
+        "with": {"task": "adder"},
+    });
+    if let (Some(step), Some(fields)) = (step.as_object_mut(), fields.as_object()) {
+        step.extend(fields.clone());
+    }
+    step
+}
+
+fn diamond_steps() -> Value {
+    json!([
+        agent("a", &json!({"dependsOn": []})),
+        agent("b", &json!({"dependsOn": ["a"]})),
+        agent("c", &json!({"dependsOn": ["a"]})),
+        agent("d", &json!({"dependsOn": ["b", "c"]})),
+    ])
+}
+
+fn definition(name: &str, steps: &Value) -> Step {
+    let object = json!({
+        "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "Orchestration", "metadata": {"name": name},
+        "spec": {"steps": steps},
+    });
+    Step::Create("orchestrations", object)
+}
+
+/// A definition, and a run of it.
+fn runs(name: &str, steps: &Value) -> Vec<Step> {
+    let run = json!({
+        "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun", "metadata": {"name": name},
+        "spec": {"orchestrationRef": {"name": "pipeline"}},
+    });
+    vec![
+        definition("pipeline", steps),
+        Step::Create("orchestrationruns", run),
+    ]
+}
