@@ -14,6 +14,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -81,18 +82,15 @@ func run(given options) error {
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("the server does not start: %w", err)
 	}
-	defer func() { _ = server.Stop() }()
 	connection, err := connect(given)
 	if err != nil {
 		return err
 	}
-	defer connection.Close()
 	hand := worker.New(connection, taskQueue, worker.Options{WorkflowPanicPolicy: worker.FailWorkflow})
 	hand.RegisterWorkflowWithOptions(agent, workflow.RegisterOptions{Name: "Agent"})
 	if err := hand.Start(); err != nil {
 		return fmt.Errorf("the worker does not start: %w", err)
 	}
-	defer hand.Stop()
 	fmt.Println("ready")
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
@@ -100,6 +98,7 @@ func run(given options) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		ended <- syscall.SIGTERM
 	}()
+	// Nobody needs what an orderly end would take seconds for.
 	<-ended
 	return nil
 }
@@ -126,8 +125,12 @@ func newServer(given options) (temporal.Server, error) {
 	if err := sqlite.CreateNamespaces(&sql, space); err != nil {
 		return nil, fmt.Errorf("the namespace %s cannot be made: %w", namespace, err)
 	}
-	settings := settingsOf(given, &sql)
-	logger := log.NewZapLogger(log.BuildZapLogger(log.Config{Stdout: false, Level: "error"}))
+	settings, err := settingsOf(given, &sql)
+	if err != nil {
+		return nil, err
+	}
+	// What keeps it from starting is returned, and the rest would fill the output of a test.
+	logger := log.NewZapLogger(log.BuildZapLogger(log.Config{Stdout: false, Level: "fatal"}))
 	authorizer, err := authorization.GetAuthorizerFromConfig(&settings.Global.Authorization)
 	if err != nil {
 		return nil, err
@@ -145,12 +148,35 @@ func newServer(given options) (temporal.Server, error) {
 	)
 }
 
-func settingsOf(given options, sql *config.SQL) *config.Config {
+// The ports of the four services and those by which they find each other, beside that of the frontend. They are kept with the
+// database: a server remembers its members by their addresses, and waits for those that are gone.
+func ports(database string) ([]int, error) {
+	file := database + ".ports"
+	var kept []int
+	if text, err := os.ReadFile(file); database != "" && err == nil {
+		return kept, json.Unmarshal(text, &kept)
+	}
+	for range 7 {
+		kept = append(kept, freeport.MustGetFreePort())
+	}
+	if database == "" {
+		return kept, nil
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return nil, err
+	}
+	return kept, os.WriteFile(file, text, 0o600)
+}
+
+func settingsOf(given options, sql *config.SQL) (*config.Config, error) {
 	address := fmt.Sprintf("%s:%d", host, given.port)
-	service := func(port int) config.Service {
-		return config.Service{RPC: config.RPC{
-			GRPCPort: port, MembershipPort: freeport.MustGetFreePort(), BindOnLocalHost: true,
-		}}
+	free, err := ports(given.database)
+	if err != nil || len(free) != 7 {
+		return nil, fmt.Errorf("the ports cannot be chosen: %w", err)
+	}
+	service := func(port, membership int) config.Service {
+		return config.Service{RPC: config.RPC{GRPCPort: port, MembershipPort: membership, BindOnLocalHost: true}}
 	}
 	settings := &config.Config{
 		Persistence: config.Persistence{
@@ -169,10 +195,10 @@ func settingsOf(given options, sql *config.SQL) *config.Config {
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
 		Services: map[string]config.Service{
-			"frontend": service(given.port),
-			"history":  service(freeport.MustGetFreePort()),
-			"matching": service(freeport.MustGetFreePort()),
-			"worker":   service(freeport.MustGetFreePort()),
+			"frontend": service(given.port, free[0]),
+			"history":  service(free[1], free[2]),
+			"matching": service(free[3], free[4]),
+			"worker":   service(free[5], free[6]),
 		},
 		Archival: config.Archival{
 			History:    config.HistoryArchival{State: "disabled"},
@@ -201,7 +227,7 @@ func settingsOf(given options, sql *config.SQL) *config.Config {
 			},
 		}
 	}
-	return settings
+	return settings, nil
 }
 
 // connect waits until the server answers.
