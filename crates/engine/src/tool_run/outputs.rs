@@ -5,12 +5,24 @@ use serde_json::Value;
 
 use crate::decision::Rejection;
 
-/// The most bytes of a termination message that a node keeps. What is longer is cut, and cannot be read any more.
+/// The most bytes of a termination message that a node keeps: the last ones. What is longer cannot be read any more.
 const MESSAGE_MAX_BYTES: usize = 4096;
 
-/// Whether what a tool wrote can be read. A text that does not begin like JSON is a message for people, and leaves nothing.
+/// Whether what a tool wrote can be read. A text that does not look like JSON is a message for people, and leaves nothing.
 pub(super) fn check(words: &str) -> Result<(), Rejection> {
-    let text = words.trim_start();
+    let text = words.trim();
+    let read = serde_json::from_str::<Value>(text);
+    // Bytes that are no text take more room when they have become one, so that this may be more than a node keeps.
+    let is_cut = words.len() >= MESSAGE_MAX_BYTES && read.is_err();
+    if is_cut && (text.starts_with('{') || text.ends_with('}')) {
+        return Err(Rejection::new(
+            Reason::OutputsTooLarge,
+            format!(
+                "the tool ended well, and wrote more to its termination message than the {MESSAGE_MAX_BYTES} bytes that a node \
+                 keeps of one: write less, and leave large values where others can fetch them"
+            ),
+        ));
+    }
     if !text.starts_with('{') {
         return Ok(());
     }
@@ -19,21 +31,12 @@ pub(super) fn check(words: &str) -> Result<(), Rejection> {
         let message = format!("the tool ended well, and its termination message {problem}: {remedy}");
         Err(Rejection::new(Reason::InvalidOutputs, message))
     };
-    match serde_json::from_str(text) {
-        // A node cuts at a byte, and a text that is cut within a character is a little longer than that.
-        Err(_) if words.len() >= MESSAGE_MAX_BYTES => Err(Rejection::new(
-            Reason::OutputsTooLarge,
-            format!(
-                "the tool ended well, and wrote more to its termination message than the {MESSAGE_MAX_BYTES} bytes that a node \
-                 keeps of one: write less, and leave large values where others can fetch them"
-            ),
-        )),
+    match read {
         Err(error) => invalid(format!("is not JSON ({error})")),
-        Ok(Value::Object(fields)) => match fields.get("outputs") {
+        Ok(value) => match value.get("outputs") {
             None | Some(Value::Object(_)) => Ok(()),
             Some(_) => invalid("has outputs that are no object".to_owned()),
         },
-        Ok(_) => invalid("is no JSON object".to_owned()),
     }
 }
 
@@ -69,12 +72,21 @@ mod tests {
 
     #[test]
     fn what_a_node_has_cut_was_too_large() {
-        let whole = format!("{{\"outputs\": {{\"log\": \"{}\"}}}}", "x".repeat(5000));
-        let cut = &whole[..MESSAGE_MAX_BYTES];
-        assert_eq!(verdict(cut), Some(Reason::OutputsTooLarge));
+        let whole = format!("{{\"outputs\": {{\"log\": \"{}\"}}}}\n", "x".repeat(5000));
+        let last = &whole[whole.len() - MESSAGE_MAX_BYTES..];
+        assert_eq!(verdict(last), Some(Reason::OutputsTooLarge));
+        assert_eq!(
+            verdict(&whole[..MESSAGE_MAX_BYTES]),
+            Some(Reason::OutputsTooLarge)
+        );
         assert_eq!(
             verdict(&whole[..MESSAGE_MAX_BYTES - 1]),
             Some(Reason::InvalidOutputs)
+        );
+        assert_eq!(
+            verdict(&"x".repeat(MESSAGE_MAX_BYTES)),
+            None,
+            "a long text is a message"
         );
     }
 }
