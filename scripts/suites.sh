@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # Suites share the machine's cores as cargo sees fit; the flags of the make that called are not for them.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-limit=$((${JANGAR_TEST_MINUTES:-95} * 60))
+limit=$((${JANGAR_TEST_MINUTES:-80} * 60))
 # What a suite that is asked to end may take to clean up after itself; a bench takes a second or two.
 grace=${JANGAR_TEST_GRACE_SECONDS:-60}
 
