@@ -33,6 +33,8 @@ pub(super) const CALLS_MAX: usize = 64;
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 /// The longest of these waits.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How long a wait takes at least: a server that says at once that a workflow is open is not asked without a pause.
+const WAIT_MIN: Duration = Duration::from_secs(1);
 /// How long a server may be silent before runs say so. It is replaced in less.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -265,6 +267,7 @@ async fn follow(
     loop {
         // Nobody closes the semaphore.
         let Ok(place) = places.acquire().await else { return };
+        let begun = Instant::now();
         let waited = server.wait(workflow.clone(), task_queue.to_owned()).await;
         drop(place);
         match waited {
@@ -275,6 +278,7 @@ async fn follow(
                     trouble: note,
                     closed: None,
                 });
+                sleep(WAIT_MIN.saturating_sub(begun.elapsed())).await;
             }
             Waited::Closed(closed) => {
                 tell(Following {
@@ -477,6 +481,6 @@ mod tests {
         assert_eq!(Arc::strong_count(&server), 2);
         outside.call_temporal(&following()).unwrap();
         rest().await;
-        assert_eq!(server.calls().len(), 3);
+        assert_eq!(server.calls().len(), 2);
     }
 }

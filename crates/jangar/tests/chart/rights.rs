@@ -109,6 +109,17 @@ fn rights_in_the_cluster_are_the_same_ones() {
     assert_eq!(both, tested());
 }
 
+/// It does at the end what the controllers did all along, and needs no more for it.
+#[test]
+fn the_uninstall_hook_has_no_right_that_controllers_do_not_have() {
+    let objects = rendered("{}");
+    for name in ["agents-release-jobs", "agents-release-jobs-lease"] {
+        let role = find(&objects, "Role", name).expect("there is a Role");
+        assert!(rights(&role["rules"]).is_subset(&tested()), "{role}");
+        assert_eq!(role["metadata"]["annotations"]["helm.sh/hook"], "post-delete");
+    }
+}
+
 #[test]
 fn a_control_plane_beside_controllers_has_none_of_their_rights() {
     let objects = rendered("controlPlane: {enabled: true}\ndatabase: {url: x}");

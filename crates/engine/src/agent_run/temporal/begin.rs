@@ -24,7 +24,7 @@ use super::{
     config::Config,
     fail, heed,
     record::{Beginning, Postponed, Record, Sender},
-    sender, trouble,
+    sender, stop, trouble,
 };
 use crate::{
     decision::{Decision, Plan, Rejection},
@@ -211,8 +211,16 @@ fn intend(situation: &Situation<'_>, mut record: Record, number: u32) -> Decisio
 fn send(situation: &Situation<'_>, mut record: Record, mine: &Sender) -> Decision<AgentRunStatus> {
     let ready = match ready(situation) {
         Ok(ready) => ready,
-        // Whoever started it saw it all; what went since is no reason to leave a workflow alone that may be there.
-        Err(unresolved) => return start::unresolved(situation, unresolved),
+        Err(unresolved) => {
+            let may_be_there = record.unclear || mine.by != situation.observed.outside.process;
+            return match start::lacks(situation, unresolved) {
+                // What was there for the first start is not any more; its workflow must not be left alone.
+                Next::Wrong(why) | Next::Fails(why) if may_be_there => {
+                    stop::give_up(situation, Some(&record), &why)
+                }
+                next => start::carry_on(situation, next),
+            };
+        }
     };
     let start = Start {
         number: mine.number,

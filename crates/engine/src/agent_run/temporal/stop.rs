@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     decision::{Decision, Effect, Plan, Rejection},
+    parent,
     temporal::call::{Known, Means, StartAnswer, Stop, StopAnswer, What},
 };
 
@@ -91,10 +92,10 @@ pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Deci
         Stopping::Going(going) => *going,
     };
     let timeout = situation.settings.runs.cancel_timeout;
-    let deadline = situation
-        .status
-        .cancel_deadline
-        .map_or_else(|| after(situation.now, timeout), |at| at.0);
+    let deadline = situation.status.cancel_deadline.map_or_else(
+        || parent::cancel_deadline(&situation.run.metadata, timeout, situation.now),
+        |at| at.0,
+    );
     let how = match going.record.stop.as_ref().map(|stop| stop.means) {
         Some(Means::Terminate) => "is being terminated, because it was asked to end and did not",
         Some(Means::Cancel) | None => "was asked to end",

@@ -162,10 +162,10 @@ fn a_start_that_may_be_on_its_way_is_waited_for_before_there_is_no_workflow() {
 
     world.now = world.wake_at.expect("a time");
     world.settle();
-    assert_eq!(last_call(&world), format!("cancel 2 of {ID}"));
+    // It has had its time to end by itself.
+    assert_eq!(last_call(&world), format!("terminate 2 of {ID}"));
     let mut found = started();
     found.observed = world.observed.clone();
-    found.settings = world.settings.clone();
     found.now = world.now;
     stop_answered(&mut world, 2, StopAnswer::NotFound);
     assert_eq!(world.phase(), Some(RunPhase::Cancelled));
