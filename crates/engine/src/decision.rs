@@ -302,6 +302,7 @@ pub struct ChildId {
 }
 
 /// A run that is to be created.
+#[expect(clippy::large_enum_variant, reason = "an effect holds it in a box")]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum NewChild {
     AgentRun(AgentRun),

@@ -133,24 +133,23 @@ impl<'a> NextStatus<'a> {
         let mut known = std::mem::take(&mut self.status.step_statuses);
         let steps = graph.steps().map(|(_, node)| {
             let place = known.iter().position(|step| step.name == node.name);
-            place
-                .map(|place| known.swap_remove(place))
-                .unwrap_or_else(|| StepStatus {
-                    name: node.name.clone(),
-                    kind: node.work.kind(),
-                    progress: StepProgress {
-                        phase: Some(StepPhase::Pending),
-                        last_transition_time: Some(now),
-                        ..StepProgress::default()
-                    },
-                    reason: None,
-                    caused_by: None,
-                    message: None,
-                    resource_ref: None,
-                    waits_for: None,
-                    outputs: None,
-                    extra: std::collections::BTreeMap::new(),
-                })
+            let unbegun = || StepStatus {
+                name: node.name.clone(),
+                kind: node.work.kind(),
+                progress: StepProgress {
+                    phase: Some(StepPhase::Pending),
+                    last_transition_time: Some(now),
+                    ..StepProgress::default()
+                },
+                reason: None,
+                caused_by: None,
+                message: None,
+                resource_ref: None,
+                waits_for: None,
+                outputs: None,
+                extra: std::collections::BTreeMap::new(),
+            };
+            place.map_or_else(unbegun, |place| known.swap_remove(place))
         });
         self.status.step_statuses = steps.collect();
     }
@@ -248,7 +247,7 @@ impl<'a> NextStatus<'a> {
     /// What is shown for the decision about a gate has changed.
     pub(super) fn step_shows(&mut self, step: StepId, waits_for: WaitsFor) {
         self.change(step, StepPhase::Running, |known| {
-            known.waits_for = Some(waits_for)
+            known.waits_for = Some(waits_for);
         });
     }
 

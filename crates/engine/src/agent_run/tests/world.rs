@@ -263,6 +263,7 @@ impl World {
         self.questions.push(question);
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each effect")]
     fn execute(&mut self, effect: &Effect) {
         match effect {
             Effect::CreateConfigMap(_) | Effect::RevokeToken { .. } => {}

@@ -92,7 +92,7 @@ fn at_the_deadline_the_run_is_cancelled_and_names_what_is_left() {
     let mut world = World::of(diamond());
     world.settle();
     cancel(&mut world);
-    assert_eq!(world.wake_at.map(|at| at.as_second()), Some(60));
+    assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(60));
     world.pass(60);
     world.settle();
 

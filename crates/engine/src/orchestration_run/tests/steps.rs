@@ -184,7 +184,7 @@ fn a_failed_attempt_is_followed_by_the_next_one_after_its_wait() {
 fn an_attempt_that_takes_too_long_is_stopped_before_the_next_one_starts() {
     let mut world = World::of(json!([agent("a", json!({"retries": 1, "timeoutSeconds": 60}))]));
     world.settle();
-    assert_eq!(world.wake_at.map(|at| at.as_second()), Some(60));
+    assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(60));
     world.pass(60);
     world.settle();
 
@@ -240,7 +240,7 @@ fn failing_fast_stops_what_runs_and_skips_the_rest() {
 fn a_run_that_takes_too_long_stops_and_fails() {
     let mut world = World::with(diamond(), json!({"timeoutSeconds": 100}));
     world.settle();
-    assert_eq!(world.wake_at.map(|at| at.as_second()), Some(100));
+    assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(100));
     world.pass(100);
     world.settle();
     world.end_because("run-a-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
@@ -326,7 +326,7 @@ fn something_else_of_the_name_of_the_child_fails_the_step() {
     let mut other = World::of(json!([agent("a", json!({})), agent("b", json!({}))]));
     other.children.clone_from(&world.children);
     other.edit(ChildKind::AgentRun, "run-a-1", |value| {
-        value["metadata"]["ownerReferences"] = json!([])
+        value["metadata"]["ownerReferences"] = json!([]);
     });
     other.settle();
 

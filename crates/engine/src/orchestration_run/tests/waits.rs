@@ -100,7 +100,7 @@ fn a_gate_expires_as_its_policy_says() {
     let mut world = gated();
     policy(&mut world, json!({"expiresAfterSeconds": 30}));
     world.settle();
-    assert_eq!(world.wake_at.map(|at| at.as_second()), Some(30));
+    assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(30));
     world.pass(30);
     world.settle();
 

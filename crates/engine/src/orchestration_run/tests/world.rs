@@ -301,7 +301,7 @@ impl World {
     }
 
     pub(super) fn pass(&mut self, seconds: u64) {
-        self.now = self.now + Duration::from_secs(seconds);
+        self.now += Duration::from_secs(seconds);
     }
 
     pub(super) fn step(&self, name: &str) -> &StepStatus {
