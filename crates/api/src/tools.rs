@@ -137,6 +137,7 @@ pub struct ToolRunStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// The Job that executes the run: type, name, namespace and uid.
+    #[schemars(with = "Option<FreeForm>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ref: Option<AnyMap>,
     /// When the run started.
