@@ -154,7 +154,8 @@ func ports(database string) ([]int, error) {
 	file := database + ".ports"
 	var kept []int
 	if text, err := os.ReadFile(file); database != "" && err == nil {
-		return kept, json.Unmarshal(text, &kept)
+		err := json.Unmarshal(text, &kept)
+		return kept, err
 	}
 	for range 7 {
 		kept = append(kept, freeport.MustGetFreePort())
@@ -172,8 +173,11 @@ func ports(database string) ([]int, error) {
 func settingsOf(given options, sql *config.SQL) (*config.Config, error) {
 	address := fmt.Sprintf("%s:%d", host, given.port)
 	free, err := ports(given.database)
-	if err != nil || len(free) != 7 {
+	if err != nil {
 		return nil, fmt.Errorf("the ports cannot be chosen: %w", err)
+	}
+	if len(free) != 7 {
+		return nil, fmt.Errorf("%s.ports has %d ports, and 7 are needed: remove it", given.database, len(free))
 	}
 	service := func(port, membership int) config.Service {
 		return config.Service{RPC: config.RPC{GRPCPort: port, MembershipPort: membership, BindOnLocalHost: true}}
