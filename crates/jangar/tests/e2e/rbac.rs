@@ -59,7 +59,11 @@ const UNSEEN: [(&str, &str, &str); 22] = [
     ("create", "orchestration.proompteng.ai", "orchestrationruns"),
     ("patch", "orchestration.proompteng.ai", "orchestrationruns"),
     ("patch", "orchestration.proompteng.ai", "orchestrationruns/status"),
-    ("update", "orchestration.proompteng.ai", "orchestrationruns/finalizers"),
+    (
+        "update",
+        "orchestration.proompteng.ai",
+        "orchestrationruns/finalizers",
+    ),
     ("get", "approvals.proompteng.ai", "approvalpolicies"),
     ("get", "signals.proompteng.ai", "signaldeliveries"),
     ("patch", "signals.proompteng.ai", "signaldeliveries/status"),
