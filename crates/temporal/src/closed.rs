@@ -40,7 +40,7 @@ pub(crate) fn read(event: Attributes) -> Option<Last> {
         ),
         Attributes::WorkflowExecutionFailedEventAttributes(event) => (
             event.new_execution_run_id,
-            failed(event.failure.unwrap_or_default()),
+            failed(&event.failure.unwrap_or_default()),
         ),
         Attributes::WorkflowExecutionTimedOutEventAttributes(event) => {
             (event.new_execution_run_id, Closed::TimedOut)
@@ -62,10 +62,10 @@ pub(crate) fn read(event: Attributes) -> Option<Last> {
 }
 
 /// The failure, with the message of what caused it where it has none of its own to add.
-fn failed(failure: Failure) -> Closed {
+fn failed(failure: &Failure) -> Closed {
     let mut kind = None;
     let mut messages: Vec<String> = Vec::new();
-    let mut next = Some(&failure);
+    let mut next = Some(failure);
     for _ in 0..CAUSES_MAX {
         let Some(failure) = next else { break };
         if !failure.message.is_empty() && !messages.contains(&failure.message) {
@@ -128,6 +128,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "a server need not send any")]
     fn payload(encoding: &str, data: &[u8]) -> Option<Payloads> {
         Some(Payloads {
             payloads: vec![Payload {
@@ -175,7 +176,7 @@ mod tests {
             ..Failure::default()
         };
         assert_eq!(
-            failed(failure),
+            failed(&failure),
             Closed::Failed {
                 kind: Some("TestsRed".to_owned()),
                 message: "activity error: two tests are red".to_owned(),

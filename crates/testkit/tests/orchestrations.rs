@@ -1,10 +1,13 @@
 //! OrchestrationRuns in a simulated world: cancelled at every instant, and random graphs whose end the reference knows.
 
 #![expect(
+    clippy::expect_used,
     clippy::panic,
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 
+// Nobody cancels a step of the graphs here.
+#[expect(dead_code, reason = "see above")]
 #[path = "../../engine/tests/orchestration/reference.rs"]
 mod reference;
 

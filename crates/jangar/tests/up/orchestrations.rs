@@ -40,7 +40,7 @@ async fn reached(
     let waited = timeout(PATIENCE, await_condition(runs(client), name, there)).await;
     match waited {
         Ok(run) => run.unwrap().unwrap().status.unwrap(),
-        Err(_) => panic!("{:#?}", runs(client).get(name).await.unwrap().status),
+        Err(elapsed) => panic!("{elapsed}: {:#?}", runs(client).get(name).await.unwrap().status),
     }
 }
 

@@ -28,8 +28,8 @@ async fn reached(client: &Client, name: &str, phase: &RunPhase) -> ToolRunStatus
     let is = |run: Option<&ToolRun>| run.and_then(|run| run.status.as_ref()?.phase.as_ref()) == Some(phase);
     match timeout(PATIENCE, await_condition(runs.clone(), name, is)).await {
         Ok(run) => run.unwrap().unwrap().status.unwrap(),
-        Err(_) => panic!(
-            "{name} did not become {phase}: {:#?}",
+        Err(elapsed) => panic!(
+            "{name} did not become {phase}, {elapsed}: {:#?}",
             runs.get(name).await.unwrap().status
         ),
     }

@@ -29,7 +29,7 @@ pub struct Embassy {
 enum Sent<A> {
     Answered(A),
     /// It surely did not arrive.
-    NotSent,
+    Kept,
     /// Nobody knows.
     Lost,
 }
@@ -88,7 +88,7 @@ impl Embassy {
                 Sent::Lost
             }
             Trouble::Broken | Trouble::Conflict => Sent::Lost,
-            Trouble::NotSent | Trouble::Busy => Sent::NotSent,
+            Trouble::NotSent | Trouble::Busy => Sent::Kept,
             Trouble::Takeover(time) => {
                 self.process.freeze_for(time);
                 self.wire.order(Order::Rival);
@@ -146,7 +146,7 @@ impl Temporal for Embassy {
             let arrive = move |server: &Arc<SimTemporal>| server.start(&run, &uid, &workflow);
             match embassy.send("starts a workflow", arrive).await {
                 Sent::Answered(answer) => answer,
-                Sent::NotSent => StartAnswer::NotTaken { words: refused() },
+                Sent::Kept => StartAnswer::NotTaken { words: refused() },
                 Sent::Lost => StartAnswer::Unclear { words: broke() },
             }
         };
@@ -170,7 +170,7 @@ impl Temporal for Embassy {
             let arrive = move |server: &Arc<SimTemporal>| server.stop(&workflow, stop.means);
             match embassy.send("stops a workflow", arrive).await {
                 Sent::Answered(answer) => answer,
-                Sent::NotSent => StopAnswer::NotTaken { words: refused() },
+                Sent::Kept => StopAnswer::NotTaken { words: refused() },
                 Sent::Lost => StopAnswer::NotTaken { words: broke() },
             }
         };

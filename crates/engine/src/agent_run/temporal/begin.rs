@@ -164,7 +164,7 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
 /// A run whose workflow was meant to be started.
 pub(super) fn follow(situation: &Situation<'_>, record: Record) -> Decision<AgentRunStatus> {
     match &record.start {
-        Beginning::Started => working(situation, record, Plan::nothing()),
+        Beginning::Started => working(situation, &record, Plan::nothing()),
         Beginning::Postponed(postponed) => {
             let due = postponed.not_before.0;
             // A time farther away than any wait was written before the clock was set back.
@@ -263,7 +263,7 @@ fn answered(
             let notices = vec![situation.normal(Reason::Submitted, words)];
             working(
                 situation,
-                record,
+                &record,
                 Plan {
                     notices,
                     ..Plan::nothing()
@@ -346,7 +346,7 @@ pub(super) fn waiting(situation: &Situation<'_>, postponed: &Postponed) -> Waiti
 /// The workflow is there: somebody waits for its end, and what keeps it from going on is told.
 fn working(
     situation: &Situation<'_>,
-    record: Record,
+    record: &Record,
     mut plan: Plan<AgentRunStatus>,
 ) -> Decision<AgentRunStatus> {
     let mut next = situation.next_status();
@@ -356,7 +356,7 @@ fn working(
     );
     next.note(&Reason::TemporalError, trouble(situation));
     next.status.runtime_ref = Some(record.stored());
-    plan.effects.extend(heed(situation, &record));
+    plan.effects.extend(heed(situation, record));
     plan.wake_at = record.deadline.map(|deadline| deadline.0);
     plan.status = next.into_status();
     Decision::Act(plan)

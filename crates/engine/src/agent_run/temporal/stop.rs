@@ -194,9 +194,8 @@ fn given_up_at(situation: &Situation<'_>, record: &Record) -> Timestamp {
 /// Makes the workflow end.
 fn stop(situation: &Situation<'_>, record: &Record) -> Stopping {
     match &record.start {
-        Beginning::Started => tell(situation, record),
         Beginning::Postponed(_) if !record.unclear => Stopping::Never,
-        Beginning::Postponed(_) => tell(situation, record),
+        Beginning::Started | Beginning::Postponed(_) => tell(situation, record),
         Beginning::Intended(sender) => match begin::known(situation, sender.number) {
             // What is sent after it could arrive before it.
             Some(Known { answer: None, .. }) => Going::wait(situation, record, None),

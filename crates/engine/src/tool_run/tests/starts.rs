@@ -72,11 +72,14 @@ fn a_tool_that_is_mended_releases_the_run_that_waits_for_it() {
     assert_eq!(world.phase(), Some(RunPhase::Running));
 }
 
+/// Makes something forbidden.
+type Forbid = fn(&mut World);
+
 #[test]
 fn what_the_operator_forbids_ends_the_run_at_once_with_its_own_reason() {
     let tool =
         json!({"image": "linter:1", "command": ["lint"], "secrets": ["root"], "serviceAccount": "admin"});
-    let ways: [(&str, Reason, fn(&mut World)); 6] = [
+    let ways: [(&str, Reason, Forbid); 6] = [
         ("spec.image", Reason::ImageBlocked, |world| {
             world.settings.policy.images_denied = vec!["linter:*".to_owned()];
         }),
@@ -87,7 +90,7 @@ fn what_the_operator_forbids_ends_the_run_at_once_with_its_own_reason() {
             world.settings.policy.blocked_secrets.insert("root".to_owned());
         }),
         ("spec.serviceAccount", Reason::ServiceAccountNotAllowed, |world| {
-            world.settings.policy.service_accounts_allowed = vec!["builder".to_owned()]
+            world.settings.policy.service_accounts_allowed = vec!["builder".to_owned()];
         }),
         ("metadata.labels", Reason::MissingRequiredLabels, |world| {
             world.settings.policy.labels_required = vec!["team".to_owned()];
