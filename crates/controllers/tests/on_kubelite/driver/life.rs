@@ -46,6 +46,10 @@ async fn they_wait_for_their_kinds_and_say_which() {
             "versioncontrolproviders.agents.proompteng.ai",
             "tools.tools.proompteng.ai",
             "toolruns.tools.proompteng.ai",
+            "orchestrations.orchestration.proompteng.ai",
+            "orchestrationruns.orchestration.proompteng.ai",
+            "approvalpolicies.approvals.proompteng.ai",
+            "signaldeliveries.signals.proompteng.ai",
         ]
     );
     install_kinds(&cluster).await;
