@@ -43,7 +43,7 @@ mod tests {
     fn the_nearest_name_is_guessed_and_a_far_one_is_not() {
         let names = ["build", "test", "deploy-canary"];
         for (written, meant) in [
-            ("biuld", Some("build")),
+            ("builds", Some("build")),
             ("Build", Some("build")),
             ("tests", Some("test")),
             ("deploy_canary", Some("deploy-canary")),

@@ -80,7 +80,7 @@ fn dependencies_may_come_later_in_the_list_and_twice() {
 #[test]
 fn every_mistake_is_told_at_once() {
     let told = wrong(&json!([
-        step("build", json!({"dependsOn": ["biuld", "build"]})),
+        step("build", json!({"dependsOn": ["builds", "build"]})),
         step(" ", json!({})),
         step("build", json!({"retries": -1, "timeoutSeconds": -5, "retryBackoffSeconds": 100_000})),
         {"name": "x", "kind": ""},
@@ -193,8 +193,8 @@ fn a_template_may_refer_only_to_what_has_run_before() {
             "step test need not have run before",
         ),
         (
-            "{{ steps.biuld.outputs.image }}",
-            "there is no step biuld; build is meant, perhaps",
+            "{{ steps.builds.outputs.image }}",
+            "there is no step builds; build is meant, perhaps",
         ),
         ("{{ steps.build.image }}", "leads nowhere"),
         ("{{ run.age }}", "a run has run.name"),
