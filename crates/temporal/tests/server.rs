@@ -4,6 +4,7 @@
 
 #![expect(
     clippy::panic,
+    clippy::unwrap_used,
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 

@@ -206,14 +206,14 @@ fn without_the_barrier_an_attempt_is_done_twice() {
     );
 }
 
-/// The Job of a deleted run has the name that the next run's Job will have, and its work ends well.
+/// The Job of a deleted run has the name that the next run's Job will have, which would take the end of that one for its own.
 #[test]
 fn without_the_adoption_check_a_run_takes_the_work_of_another_for_its_own() {
     assert_needed(
         "adoption-check",
         "name-reused",
         "",
-        "run one says that it succeeded, but no work of its own has",
+        "run one should be Succeeded, and is Failed",
     );
 }
 
