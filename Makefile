@@ -53,6 +53,7 @@ simulate: need-cargo ## Play the controllers with the bad luck of SEEDS=n seeds 
 	@case "$$JANGAR_SIM_SEEDS" in '' | 0 | *[!0-9]* | ????????*) \
 	echo "SEEDS is '$$JANGAR_SIM_SEEDS': give a number from 1 to 9999999, as in make simulate SEEDS=5000" >&2; exit 2 ;; esac
 	cargo test --locked --workspace --test simulation -- --exact seeds --nocapture
+	JANGAR_SIM_LONG=1000000 cargo test --locked --workspace --test simulation -- --exact crash_or_lost_answer_at_any_write_changes_nothing
 
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)

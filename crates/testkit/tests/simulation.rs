@@ -4,6 +4,7 @@
 //! | variable | what it does |
 //! |---|---|
 //! | `JANGAR_SIM_SEEDS` | how many seeds are played |
+//! | `JANGAR_SIM_LONG` | with how many writes a scenario gets every trouble at each of them; one with more gets them in turn |
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
 //! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer` or `one-caller` |
@@ -26,6 +27,9 @@ use jangar_testkit::{
 
 /// How many seeds are played unless somebody says otherwise: about half a minute on two cores.
 const SEEDS: u64 = 120;
+/// The scenarios with more writes than this get the troubles at their writes in turn, unless somebody says otherwise. All of them
+/// at every write of the largest graphs would be most of the time that all tests take.
+const LONG: u32 = 14;
 /// How many failures are told in full; the others are only named.
 const TOLD_MAX: usize = 3;
 
@@ -94,7 +98,8 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn crash_or_lost_answer_at_any_write_changes_nothing() {
     let troubles = [Trouble::CrashBefore, Trouble::CrashAfter, Trouble::LostAnswer];
-    let (simulations, failures) = search::at_every_write(&shipped(), cleans(), &troubles);
+    let long = number("JANGAR_SIM_LONG").map_or(LONG, |long| u32::try_from(long).unwrap_or(u32::MAX));
+    let (simulations, failures) = search::at_every_write(&shipped(), cleans(), &troubles, long);
     assert!(simulations > 300, "only {simulations} simulations");
     assert_none(simulations, &failures);
 }
