@@ -5,7 +5,7 @@ test=$(basename "$0" .sh)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root" || exit 1
 [[ -n "${JANGAR_TEST_CLUSTER:-}" ]] || { echo "$test: run it inside a bench: tests/cluster/bench.sh run tests/chart/$test.sh" >&2 && exit 1; }
-archive=${JANGAR_TEST_IMAGE:-target/image/jangar-dev.tar}
+archive=${JANGAR_TEST_IMAGE:-$root/target/image/jangar-dev.tar}
 # No wait is longer; what is waited for takes seconds on a quiet machine.
 limit=180s
 work=$(mktemp -d)
