@@ -122,8 +122,8 @@ pub fn disturbed(
     judge(program, &simulation, Some(&clean.end))
 }
 
-/// Plays every scenario with some troubles at each of its writes: with all of them, or in turn with one where there are more
-/// writes than `long`. Returns how many simulations that took.
+/// Plays every scenario with each of some troubles at each of its writes. Where there are more writes than `long`, that many of
+/// them, evenly spread, have one trouble each, in turn. Returns how many simulations that took.
 pub fn at_every_write(
     program: &dyn Program,
     cleans: &[Clean],
@@ -132,14 +132,18 @@ pub fn at_every_write(
 ) -> (usize, Vec<Box<Failure>>) {
     let mut all = Vec::new();
     for clean in cleans {
+        if clean.writes > long {
+            let writes = (0..long).map(|number| number * (clean.writes / long.max(1)));
+            let each = writes.zip(troubles.iter().cycle());
+            all.extend(each.map(|(write, trouble)| (clean, Plan(vec![trouble.at(write)]))));
+            continue;
+        }
         for write in 0..clean.writes {
-            let (first, count) = if clean.writes > long {
-                (write as usize % troubles.len().max(1), 1)
-            } else {
-                (0, troubles.len())
-            };
-            let chosen = troubles.iter().skip(first).take(count);
-            all.extend(chosen.map(|trouble| (clean, Plan(vec![trouble.at(write)]))));
+            all.extend(
+                troubles
+                    .iter()
+                    .map(|trouble| (clean, Plan(vec![trouble.at(write)]))),
+            );
         }
     }
     let results = in_parallel(&all, |(clean, plan)| {

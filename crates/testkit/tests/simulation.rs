@@ -4,7 +4,7 @@
 //! | variable | what it does |
 //! |---|---|
 //! | `JANGAR_SIM_SEEDS` | how many seeds are played |
-//! | `JANGAR_SIM_LONG` | with how many writes a scenario gets every trouble at each of them; one with more gets them in turn |
+//! | `JANGAR_SIM_LONG` | with how many writes a scenario gets every trouble at each of them; of one with more, that many get one |
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
 //! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer` or `one-caller` |
@@ -27,8 +27,8 @@ use jangar_testkit::{
 
 /// How many seeds are played unless somebody says otherwise: about half a minute on two cores.
 const SEEDS: u64 = 120;
-/// The scenarios with more writes than this get the troubles at their writes in turn, unless somebody says otherwise. All of them
-/// at every write of the largest graphs would be most of the time that all tests take.
+/// Of scenarios with more writes than this, only so many have a trouble, unless somebody says otherwise. All troubles at every
+/// write of the largest graphs would be most of the time that all tests take.
 const LONG: u32 = 14;
 /// How many failures are told in full; the others are only named.
 const TOLD_MAX: usize = 3;
