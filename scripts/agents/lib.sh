@@ -25,10 +25,13 @@ as_json() {
 # render DIRECTORY: what Argo CD applies for a directory with a kustomization.
 render() { "$kustomize" build --enable-helm --helm-command "$helm" "$1"; }
 
-# module NAME MODULE: the directory of a module in the version that tests/cluster/go/NAME/go.mod pins.
+# module NAME MODULE: the directory of a module in the version that tests/cluster/go/NAME/go.mod pins. One that Go has unpacked
+# already is not asked for again, so that this also works where nothing can be fetched.
 module() {
-    local version
+    local version directory
     version=$(sed -n "s|^[[:space:]]*\(require \)*$2 \(v[^ ]*\).*|\2|p" "$modules/$1/go.mod" | head -n 1)
     [[ -n "$version" ]] || die "tests/cluster/go/$1/go.mod does not name a release of $2"
-    (cd "$modules/$1" && go mod download -json "$2@$version") | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p'
+    directory=$(go env GOMODCACHE)/$2@$version
+    [[ -d "$directory" ]] || (cd "$modules/$1" && go mod download "$2@$version") || die "$2 $version cannot be had"
+    printf '%s\n' "$directory"
 }

@@ -7,8 +7,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 helm=$(scripts/tools.sh helm3)
 controller=$(scripts/tools.sh rollouts)
-# In the network of the bench nothing can be fetched; what was built from a module has that module in Go's cache.
-crds=$(source scripts/agents/lib.sh && GOFLAGS=-mod=mod GOPROXY=off module rollouts github.com/argoproj/argo-rollouts)/manifests/crds
+# The controller was built from the same module, so that Go has it.
+crds=$(source scripts/agents/lib.sh && module rollouts github.com/argoproj/argo-rollouts)/manifests/crds
 
 namespace=chart-delivered-$RANDOM
 namespaces+=("$namespace")

@@ -12,6 +12,9 @@
 #[path = "up/process.rs"]
 mod process;
 
+#[path = "up/objects.rs"]
+mod objects;
+
 use std::sync::OnceLock;
 
 use jangar_api::{
@@ -25,16 +28,17 @@ use jangar_api::{
 };
 use jangar_testkit::temporal_server::{TASK_QUEUE, TemporalServer};
 use kube::{
-    Api, Client, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::process::{PATIENCE, Setup, Up};
+use crate::{
+    objects::create,
+    process::{PATIENCE, Setup, Up},
+};
 
 fn shared() -> &'static TemporalServer {
     static SERVER: OnceLock<TemporalServer> = OnceLock::new();
@@ -76,19 +80,6 @@ async fn people(client: &Client) {
     };
     create::<AgentProvider>(client, kind("AgentProvider", json!({"binary": "/bin/true"}))).await;
     create::<Agent>(client, kind("Agent", json!({"providerRef": {"name": "fixer"}}))).await;
-}
-
-async fn create<K>(client: &Client, object: Value) -> K
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + Serialize
-        + DeserializeOwned,
-{
-    let object: K = serde_json::from_value(object).unwrap();
-    let api: Api<K> = Api::default_namespaced(client.clone());
-    api.create(&PostParams::default(), &object).await.unwrap()
 }
 
 fn runs(client: &Client) -> Api<AgentRun> {

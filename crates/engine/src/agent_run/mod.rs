@@ -10,12 +10,14 @@
 //! | has a Job, had one, or is being stopped | [`life`](crate::life), which it has in common with ToolRuns |
 //!
 //! A run of the runtime `workflow` goes through the same parts with each of its steps, one at a time. `steps` says whether steps
-//! make sense and what they get from each other. `hold` keeps a run that has something outside, and `kind` is what AgentRuns have
+//! make sense and what they get from each other. `elsewhere` is what runs of endpoints and of workflows share, `hold` keeps a run
+//! that has something outside, and `kind` is what AgentRuns have
 //! of their own in all that they have in common.
 
 mod admission;
 mod artifacts;
 mod custom;
+mod elsewhere;
 mod hold;
 mod kind;
 mod references;

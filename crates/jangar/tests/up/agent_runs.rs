@@ -9,29 +9,17 @@ use jangar_api::{
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod, events::v1::Event};
 use kube::{
-    Api, Client, Resource,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    core::NamespaceResourceScope,
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     runtime::wait::{await_condition, conditions::is_deleted},
 };
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::process::{PATIENCE, Setup, Up, eventually, processes_with};
-
-pub(crate) async fn create<K>(client: &Client, object: Value) -> K
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + Serialize
-        + DeserializeOwned,
-{
-    let object: K = serde_json::from_value(object).unwrap();
-    let api: Api<K> = Api::default_namespaced(client.clone());
-    api.create(&PostParams::default(), &object).await.unwrap()
-}
+use crate::{
+    objects::create,
+    process::{PATIENCE, Setup, Up, eventually, processes_with},
+};
 
 fn runs(client: &Client) -> Api<AgentRun> {
     Api::default_namespaced(client.clone())

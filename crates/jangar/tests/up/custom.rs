@@ -28,7 +28,8 @@ use tokio::{
 };
 
 use crate::{
-    agent_runs::{agent, create, reached, run},
+    agent_runs::{agent, reached, run},
+    objects::create,
     process::{PATIENCE, Setup, Up},
 };
 

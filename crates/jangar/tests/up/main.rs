@@ -15,6 +15,7 @@ mod custom;
 mod end;
 mod forge;
 mod manifests;
+mod objects;
 mod orchestrations;
 mod plain;
 mod pods;

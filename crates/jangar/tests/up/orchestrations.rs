@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    agent_runs::{agent, create},
+    agent_runs::agent,
+    objects::create,
     process::{PATIENCE, Setup, Up, eventually, processes_with},
 };
 
@@ -77,6 +78,19 @@ fn with_example(directory: &Path, name: &str) -> Up {
     Setup::on(directory)
         .with(&["-f", example.to_str().unwrap()])
         .ready()
+}
+
+/// A fresh `jangar` with the Agent `shell`, which runs this script.
+async fn with_agent(directory: &Path, script: &str) -> (Up, Client) {
+    let up = Setup::on(directory).ready();
+    let client = up.client().await;
+    agent(
+        &client,
+        "shell",
+        json!({"binary": "/bin/sh", "argsTemplate": ["-c", script]}),
+    )
+    .await;
+    (up, client)
 }
 
 #[tokio::test]
@@ -232,14 +246,7 @@ async fn a_cancel_ends_every_process_also_those_that_ignore_it() {
 #[tokio::test]
 async fn a_signal_releases_the_step_that_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
-    let up = Setup::on(directory.path()).ready();
-    let client = up.client().await;
-    agent(
-        &client,
-        "shell",
-        json!({"binary": "/bin/sh", "argsTemplate": ["-c", "exit 0"]}),
-    )
-    .await;
+    let (up, client) = with_agent(directory.path(), "exit 0").await;
     let waits = json!({"steps": [
         {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}},
         step("after", json!({})),
@@ -278,14 +285,7 @@ async fn a_signal_releases_the_step_that_waits_for_it() {
 #[tokio::test]
 async fn a_definition_with_a_cycle_is_told_and_its_run_starts_when_it_is_mended() {
     let directory = tempfile::tempdir().unwrap();
-    let up = Setup::on(directory.path()).ready();
-    let client = up.client().await;
-    agent(
-        &client,
-        "shell",
-        json!({"binary": "/bin/sh", "argsTemplate": ["-c", "exit 0"]}),
-    )
-    .await;
+    let (up, client) = with_agent(directory.path(), "exit 0").await;
     let cycle =
         json!({"steps": [step("a", json!({"dependsOn": ["b"]})), step("b", json!({"dependsOn": ["a"]}))]});
     create::<Orchestration>(&client, object("Orchestration", "cycle", cycle)).await;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    agent_runs::create,
+    objects::create,
     process::{PATIENCE, Setup, eventually, processes_with},
 };
 

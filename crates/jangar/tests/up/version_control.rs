@@ -20,8 +20,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
-    agent_runs::{agent, create, reached, run},
+    agent_runs::{agent, reached, run},
     forge::{Forge, TOKEN},
+    objects::create,
     process::{PATIENCE, Setup, Up, eventually},
 };
 

@@ -19,7 +19,8 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    agent_runs::{create, reached},
+    agent_runs::reached,
+    objects::create,
     process::{Setup, eventually, processes_with},
 };
 

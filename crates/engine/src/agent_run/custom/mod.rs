@@ -11,11 +11,11 @@
 //! | `submit` | the first call, its answer, and the wait |
 //! | `stop` | cancel, and giving up |
 //! | `ending` | the end that the endpoint reported |
-//! | `hold` | what happens if the run is deleted meanwhile |
+//! | `farewell` | what happens if the run is deleted meanwhile |
 
 mod config;
 mod ending;
-mod hold;
+mod farewell;
 mod record;
 mod stop;
 mod submit;
@@ -28,15 +28,20 @@ use jangar_api::{
 };
 use kube::ResourceExt;
 
-pub(super) use self::hold::farewell;
-use self::record::{Record, Sender, Submission};
-use super::{Situation, Standing, abort, hold::is_held, runtime_of};
+pub(super) use self::farewell::farewell;
+use self::record::{Record, Submission};
+use super::{
+    Situation, Standing, abort,
+    elsewhere::{Sender, fail},
+    hold::is_held,
+    runtime_of,
+};
 use crate::{
     custom::{
         call::{Answer, CallId, CallState, Purpose},
         callback::{Callback, End, Progress, Receipt, Report},
     },
-    decision::{Decision, Plan, Uid},
+    decision::{Decision, Uid},
 };
 
 /// Whether the run is one of these.
@@ -97,25 +102,6 @@ fn reported_end<'a>(situation: &Situation<'a>, record: &Record) -> Option<&'a En
     })
 }
 
-/// Ends the run without success.
-fn fail(
-    situation: &Situation<'_>,
-    record: Option<&Record>,
-    reason: &Reason,
-    message: &str,
-) -> Decision<AgentRunStatus> {
-    let mut next = situation.next_status();
-    if let Some(record) = record {
-        next.status.runtime_ref = Some(record.stored());
-    }
-    next.failed(situation.now, reason, message);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        notices: vec![situation.warning(reason.clone(), message)],
-        ..Plan::nothing()
-    })
-}
-
 /// What is known of a call that the status speaks of.
 enum Known<'a> {
     /// This process was to make it, and has not begun.
@@ -140,15 +126,6 @@ impl<'a> Situation<'a> {
             None => Known::Unsent,
             Some(CallState::UnderWay) => Known::UnderWay,
             Some(CallState::Answered(answer)) => Known::Answered(answer),
-        }
-    }
-
-    /// This process, about to make the call of this number.
-    fn sender(&self, number: u32) -> Sender {
-        Sender {
-            number,
-            by: self.observed.outside.process.clone(),
-            at: jangar_api::values::Timestamp(self.now),
         }
     }
 

@@ -7,6 +7,7 @@ use jangar_api::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::super::elsewhere::{self, Postponed, Sender};
 use crate::custom::{callback::Progress, endpoint::Endpoint};
 
 /// What stands for the namespace of what is outside of the cluster.
@@ -47,26 +48,6 @@ pub(super) enum Submission {
     Postponed(Postponed),
     /// The endpoint has the work.
     Taken,
-}
-
-/// Which process was to make a call, and when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sender {
-    /// Counted from one.
-    pub number: u32,
-    /// The process.
-    pub by: String,
-    pub at: Timestamp,
-}
-
-/// A call that surely did not arrive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Postponed {
-    /// The number of the call that did not arrive.
-    pub number: u32,
-    pub not_before: Timestamp,
-    pub why: String,
 }
 
 /// The last progress that was recorded.
@@ -120,11 +101,7 @@ impl Record {
     }
 
     pub(super) fn stored(&self) -> AnyMap {
-        // An object of plain values always becomes JSON.
-        match serde_json::to_value(self) {
-            Ok(Value::Object(fields)) => AnyMap(fields),
-            _ => AnyMap::default(),
-        }
+        elsewhere::stored(self)
     }
 
     pub(super) fn last_progress(&self) -> Option<&Progress> {

@@ -12,9 +12,10 @@ use super::{
     super::{
         NextStatus, Situation,
         cancel::because,
+        elsewhere::{cancel_deadline, cancelled, fail},
         leftovers::{after, sooner},
     },
-    Known, fail,
+    Known,
     record::{Cancel, Heard, Record, Submission},
     submit,
 };
@@ -24,7 +25,6 @@ use crate::{
         endpoint::Endpoint,
     },
     decision::{Decision, Effect, Plan, Rejection},
-    parent,
 };
 
 /// How long to wait before the endpoint is told again.
@@ -81,10 +81,7 @@ pub(super) fn confirmed_by(situation: &Situation<'_>, record: &Record) -> Timest
 /// Somebody asked for the end of the run.
 pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Decision<AgentRunStatus> {
     let timeout = situation.settings.runs.cancel_timeout;
-    let deadline = situation.status.cancel_deadline.map_or_else(
-        || parent::cancel_deadline(&situation.run.metadata, timeout, situation.now),
-        |at| at.0,
-    );
+    let deadline = cancel_deadline(situation);
     let Some(record) = record else {
         return cancelled(
             situation,
@@ -118,17 +115,6 @@ pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Deci
     going.plan(next, deadline)
 }
 
-fn cancelled(situation: &Situation<'_>, reason: &Reason, message: &str) -> Decision<AgentRunStatus> {
-    let message = because(situation, message);
-    let mut next = situation.next_status();
-    next.cancelled(reason, &message);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        notices: vec![situation.normal(reason.clone(), message)],
-        ..Plan::nothing()
-    })
-}
-
 /// The run is given up: the endpoint is told to stop, and the run fails when it has, or when it has had its time.
 pub(super) fn give_up(
     situation: &Situation<'_>,
@@ -139,7 +125,7 @@ pub(super) fn give_up(
         return fail(situation, None, &why.reason, &why.message);
     };
     let going = match stop(situation, record) {
-        Stopping::Never => return fail(situation, Some(record), &why.reason, &why.message),
+        Stopping::Never => return fail(situation, Some(record.stored()), &why.reason, &why.message),
         Stopping::Going(going) => *going,
     };
     let deadline = confirmed_by(situation, record);
@@ -148,7 +134,7 @@ pub(super) fn give_up(
             "{}; {} did not confirm that it has stopped",
             why.message, record.name
         );
-        return fail(situation, Some(record), &why.reason, &message);
+        return fail(situation, Some(record.stored()), &why.reason, &message);
     }
     let mut next = situation.next_status();
     next.warn(&why.reason, &why.message);

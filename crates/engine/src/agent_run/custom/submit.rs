@@ -12,18 +12,17 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        NextStatus, Situation, Standing, admission,
-        hold::{hold, is_held},
+        NextStatus, Situation, Standing,
+        elsewhere::{self, Accepted, Postponed, fail},
         leftovers::after,
         references::{self, Resolved, Unresolved},
-        spec_hash,
         start::{self, Next},
         task::Task,
     },
     Known,
     config::Config,
-    fail, in_words,
-    record::{Postponed, ProgressSeen, Record, Submission},
+    in_words,
+    record::{ProgressSeen, Record, Submission},
 };
 use crate::{
     custom::{
@@ -102,30 +101,19 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         Ok(admitted) => admitted,
         Err(next) => return start::carry_on(situation, next),
     };
-    if !is_held(situation.run) {
-        return Decision::Act(Plan {
-            effects: vec![hold(situation.run)],
-            ..Plan::nothing()
-        });
+    if let Some(decision) = elsewhere::held_first(situation) {
+        return decision;
     }
     let timeout = ready.config.timeout(ready.resolved.agent, situation.settings);
     let deadline = after(situation.now, timeout);
     let record = Record::new(&ready.config.endpoint, situation.sender(1), deadline);
-    let mut next = situation.next_status();
-    next.running(situation.now, &handing_over(&record));
-    next.status.admitted_at = Some(values::Timestamp(admission::admitted_at(situation)));
-    next.status.runtime_ref = Some(record.stored());
-    next.status
-        .spec_hash
-        .get_or_insert_with(|| spec_hash(&situation.run.spec));
-    next.status.contract = contract;
-    if ready.without.is_some() {
-        next.version_control_skipped(ready.without.as_ref());
-    }
-    Decision::Act(Plan {
-        status: next.into_status(),
-        ..Plan::nothing()
-    })
+    let accepted = Accepted {
+        record: record.stored(),
+        message: &handing_over(&record),
+        contract,
+        without: ready.without.as_ref(),
+    };
+    elsewhere::accept(situation, accepted)
 }
 
 fn handing_over(record: &Record) -> String {
@@ -181,7 +169,9 @@ pub(super) fn follow(situation: &Situation<'_>, mut record: Record) -> Decision<
         }
         Step::Until(due) => plan.wake_at = Some(due),
         Step::Intend(number) => record.submission = Submission::Intended(situation.sender(number)),
-        Step::Fail(message) => return fail(situation, Some(&record), &Reason::SubmitFailed, &message),
+        Step::Fail(message) => {
+            return fail(situation, Some(record.stored()), &Reason::SubmitFailed, &message);
+        }
         Step::Reject(rejection) => return start::reject(situation, &rejection),
     }
     if record.submission == Submission::Taken {
@@ -336,7 +326,7 @@ fn too_late(situation: &Situation<'_>, record: &Record) -> Decision<AgentRunStat
             ),
         ),
     };
-    fail(situation, Some(record), &reason, &message)
+    fail(situation, Some(record.stored()), &reason, &message)
 }
 
 fn post(situation: &Situation<'_>, record: &Record, number: u32) -> Result<Post, Unresolved> {

@@ -12,19 +12,18 @@ use serde_json::Value;
 
 use super::{
     super::{
-        Situation, Standing, admission,
-        hold::{hold, is_held},
+        Situation, Standing,
+        elsewhere::{self, Accepted, Postponed, Sender, fail},
         leftovers::after,
         references::{self, Resolved, Unresolved},
-        spec_hash,
         start::{self, Next},
         task::Task,
     },
     call,
     config::Config,
-    fail, heed,
-    record::{Beginning, Postponed, Record, Sender},
-    sender, stop, trouble,
+    heed,
+    record::{Beginning, Record},
+    stop, trouble,
 };
 use crate::{
     decision::{Decision, Plan, Rejection},
@@ -135,30 +134,19 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         Ok(admitted) => admitted,
         Err(next) => return start::carry_on(situation, next),
     };
-    if !is_held(situation.run) {
-        return Decision::Act(Plan {
-            effects: vec![hold(situation.run)],
-            ..Plan::nothing()
-        });
+    if let Some(decision) = elsewhere::held_first(situation) {
+        return decision;
     }
     let limit = ready.config.timeouts(ready.resolved.agent).execution;
     let limit = limit.map(|limit| limit.saturating_add(LATE_MAX));
-    let record = Record::new(&ready.config, sender(situation, 1), limit);
-    let mut next = situation.next_status();
-    next.running(situation.now, &format!("{} is being started", record.words()));
-    next.status.admitted_at = Some(values::Timestamp(admission::admitted_at(situation)));
-    next.status.runtime_ref = Some(record.stored());
-    next.status
-        .spec_hash
-        .get_or_insert_with(|| spec_hash(&situation.run.spec));
-    next.status.contract = contract;
-    if ready.without.is_some() {
-        next.version_control_skipped(ready.without.as_ref());
-    }
-    Decision::Act(Plan {
-        status: next.into_status(),
-        ..Plan::nothing()
-    })
+    let record = Record::new(&ready.config, situation.sender(1), limit);
+    let accepted = Accepted {
+        record: record.stored(),
+        message: &format!("{} is being started", record.words()),
+        contract,
+        without: ready.without.as_ref(),
+    };
+    elsewhere::accept(situation, accepted)
 }
 
 /// A run whose workflow was meant to be started.
@@ -198,7 +186,7 @@ pub(super) fn known<'a>(situation: &Situation<'a>, number: u32) -> Option<&'a Kn
 
 /// Says that the start of this number is about to be made.
 fn intend(situation: &Situation<'_>, mut record: Record, number: u32) -> Decision<AgentRunStatus> {
-    record.start = Beginning::Intended(sender(situation, number));
+    record.start = Beginning::Intended(situation.sender(number));
     let mut next = situation.next_status();
     next.status.runtime_ref = Some(record.stored());
     Decision::Act(Plan {
@@ -233,7 +221,7 @@ fn send(situation: &Situation<'_>, mut record: Record, mine: &Sender) -> Decisio
     let mut next = situation.next_status();
     if mine.by != situation.observed.outside.process {
         record.unclear = true;
-        record.start = Beginning::Intended(sender(situation, mine.number));
+        record.start = Beginning::Intended(situation.sender(mine.number));
         next.status.runtime_ref = Some(record.stored());
     }
     Decision::Act(Plan {
@@ -280,11 +268,11 @@ fn answered(
                 "{} belongs to somebody else ({words}): choose another spec.runtime.config.workflowId, or leave it out",
                 record.words()
             );
-            fail(situation, Some(&record), &Reason::SubmitFailed, &message)
+            fail(situation, Some(record.stored()), &Reason::SubmitFailed, &message)
         }
         StartAnswer::Refused { words } => {
             let message = format!("{} was refused: {words}", record.words());
-            fail(situation, Some(&record), &Reason::SubmitFailed, &message)
+            fail(situation, Some(record.stored()), &Reason::SubmitFailed, &message)
         }
     }
 }
@@ -313,7 +301,7 @@ fn postpone(
             "{} could not be started, {number} times: {words}; {ending}",
             record.words()
         );
-        return fail(situation, Some(&record), &reason, &message);
+        return fail(situation, Some(record.stored()), &reason, &message);
     }
     let postponed = Postponed {
         number,

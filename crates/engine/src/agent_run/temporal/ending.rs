@@ -10,10 +10,10 @@ use super::{
     super::{
         Situation,
         cancel::because,
+        elsewhere::fail,
         follow,
         outcome::{Ending, Verdict},
     },
-    fail,
     record::{Beginning, Record},
 };
 use crate::{
@@ -48,7 +48,7 @@ pub(super) fn conclude(
         (Closed::Completed(returned), _) => succeed(situation, &record, returned),
         (Closed::Canceled { .. } | Closed::Terminated { .. }, Some(why)) => {
             let message = format!("{}; {words} was stopped", why.message);
-            fail(situation, Some(&record), &why.reason, &message)
+            fail(situation, Some(record.stored()), &why.reason, &message)
         }
         (Closed::Canceled { words: text }, None) => {
             let message = format!("{words} was cancelled{}", said(text));

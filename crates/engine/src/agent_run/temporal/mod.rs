@@ -25,11 +25,11 @@ use jangar_api::{
     reason::Reason,
 };
 
-use self::record::{Beginning, Record, Sender};
+use self::record::{Beginning, Record};
 pub(super) use self::stop::farewell;
-use super::{Situation, Standing, abort, runtime_of};
+use super::{Situation, Standing, abort, elsewhere::fail, runtime_of};
 use crate::{
-    decision::{Decision, Effect, Plan, Rejection},
+    decision::{Decision, Effect, Rejection},
     temporal::call::{Call, Closed, What},
 };
 
@@ -131,32 +131,4 @@ fn call(situation: &Situation<'_>, record: &Record, what: What) -> Effect {
         workflow: record.workflow(),
         what,
     }))
-}
-
-/// This process, about to make the call of this number.
-fn sender(situation: &Situation<'_>, number: u32) -> Sender {
-    Sender {
-        number,
-        by: situation.observed.outside.process.clone(),
-        at: jangar_api::values::Timestamp(situation.now),
-    }
-}
-
-/// Ends the run without success.
-fn fail(
-    situation: &Situation<'_>,
-    record: Option<&Record>,
-    reason: &Reason,
-    message: &str,
-) -> Decision<AgentRunStatus> {
-    let mut next = situation.next_status();
-    if let Some(record) = record {
-        next.status.runtime_ref = Some(record.stored());
-    }
-    next.failed(situation.now, reason, message);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        notices: vec![situation.warning(reason.clone(), message)],
-        ..Plan::nothing()
-    })
 }

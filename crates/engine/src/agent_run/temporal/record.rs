@@ -9,7 +9,13 @@ use jangar_api::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{super::leftovers::after, config::Config};
+use super::{
+    super::{
+        elsewhere::{self, Postponed, Sender},
+        leftovers::after,
+    },
+    config::Config,
+};
 use crate::temporal::call::{Means, Workflow};
 
 /// How far the work has come.
@@ -50,24 +56,6 @@ pub(super) enum Beginning {
     Postponed(Postponed),
     /// The workflow is there.
     Started,
-}
-
-/// Which process was to make a call, and when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sender {
-    /// Counted from one.
-    pub number: u32,
-    pub by: String,
-    pub at: Timestamp,
-}
-
-/// A start that did not arrive, as far as one knows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Postponed {
-    pub number: u32,
-    pub not_before: Timestamp,
-    pub why: String,
 }
 
 /// Where making the workflow end stands.
@@ -113,11 +101,7 @@ impl Record {
     }
 
     pub(super) fn stored(&self) -> AnyMap {
-        // An object of plain values always becomes JSON.
-        match serde_json::to_value(self) {
-            Ok(Value::Object(fields)) => AnyMap(fields),
-            _ => AnyMap::default(),
-        }
+        elsewhere::stored(self)
     }
 
     pub(super) fn workflow(&self) -> Workflow {

@@ -9,16 +9,16 @@ use super::{
     super::{
         NextStatus, Situation,
         cancel::because,
+        elsewhere::{cancel_deadline, cancelled, fail},
         hold::go,
         leftovers::{after, sooner},
     },
-    begin, call, closed, ending, fail, given_up, heed,
+    begin, call, closed, ending, given_up, heed,
     record::{Beginning, Record, Stopped},
     trouble,
 };
 use crate::{
     decision::{Decision, Effect, Plan, Rejection},
-    parent,
     temporal::call::{Known, Means, StartAnswer, Stop, StopAnswer, What},
 };
 
@@ -82,20 +82,17 @@ impl Going {
 /// Somebody asked for the end of the run.
 pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Decision<AgentRunStatus> {
     let Some(record) = record else {
-        return cancelled(situation, "the run was cancelled before its workflow was started");
+        let message = "the run was cancelled before its workflow was started";
+        return cancelled(situation, &Reason::Cancelled, message);
     };
     let going = match stop(situation, record) {
         Stopping::Never => {
             let message = format!("the run was cancelled: there is no {}", record.words());
-            return cancelled(situation, &message);
+            return cancelled(situation, &Reason::Cancelled, &message);
         }
         Stopping::Going(going) => *going,
     };
-    let timeout = situation.settings.runs.cancel_timeout;
-    let deadline = situation.status.cancel_deadline.map_or_else(
-        || parent::cancel_deadline(&situation.run.metadata, timeout, situation.now),
-        |at| at.0,
-    );
+    let deadline = cancel_deadline(situation);
     let how = match going.record.stop.as_ref().map(|stop| stop.means) {
         Some(Means::Terminate) => "is being terminated, because it was asked to end and did not",
         Some(Means::Cancel) | None => "was asked to end",
@@ -118,17 +115,6 @@ fn tell_trouble(next: &mut NextStatus<'_>, going: &Going, situation: &Situation<
     next.note(&Reason::TemporalError, trouble.as_deref());
 }
 
-fn cancelled(situation: &Situation<'_>, message: &str) -> Decision<AgentRunStatus> {
-    let message = because(situation, message);
-    let mut next = situation.next_status();
-    next.cancelled(&Reason::Cancelled, &message);
-    Decision::Act(Plan {
-        status: next.into_status(),
-        notices: vec![situation.normal(Reason::Cancelled, message)],
-        ..Plan::nothing()
-    })
-}
-
 /// The run is given up: its workflow is made to end, and the run fails when it is closed, or when the server has had its time.
 pub(super) fn give_up(
     situation: &Situation<'_>,
@@ -139,7 +125,7 @@ pub(super) fn give_up(
         return fail(situation, None, &why.reason, &why.message);
     };
     let going = match stop(situation, record) {
-        Stopping::Never => return fail(situation, Some(record), &why.reason, &why.message),
+        Stopping::Never => return fail(situation, Some(record.stored()), &why.reason, &why.message),
         Stopping::Going(going) => *going,
     };
     let deadline = given_up_at(situation, record);
@@ -149,7 +135,7 @@ pub(super) fn give_up(
             why.message,
             record.words()
         );
-        return fail(situation, Some(&going.record), &why.reason, &message);
+        return fail(situation, Some(going.record.stored()), &why.reason, &message);
     }
     let mut next = situation.next_status();
     next.warn(&why.reason, &why.message);

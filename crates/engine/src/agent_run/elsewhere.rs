@@ -1,0 +1,144 @@
+//! What a run has in common with others whose work is done outside of the cluster, by an endpoint (`custom`) or by a workflow
+//! (`temporal`): who was to make a call, how it is accepted, and how it ends without a report.
+
+use jangar_api::{
+    agents::{agent_run::AgentRunStatus, agent_run_status::ContractStatus},
+    reason::Reason,
+    values::{self, AnyMap},
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Situation, admission,
+    cancel::because,
+    hold::{hold, is_held},
+    spec_hash,
+};
+use crate::{
+    decision::{Decision, Plan, Rejection},
+    parent,
+};
+
+/// Which process was to make a call, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sender {
+    /// Counted from one.
+    pub number: u32,
+    /// The process.
+    pub by: String,
+    pub at: values::Timestamp,
+}
+
+/// A call that did not arrive, as far as one knows, and is made again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Postponed {
+    /// The number of the call that did not arrive.
+    pub number: u32,
+    pub not_before: values::Timestamp,
+    pub why: String,
+}
+
+impl Situation<'_> {
+    /// This process, about to make the call of this number.
+    pub(super) fn sender(&self, number: u32) -> Sender {
+        Sender {
+            number,
+            by: self.observed.outside.process.clone(),
+            at: values::Timestamp(self.now),
+        }
+    }
+}
+
+/// A record as `status.runtimeRef` keeps it.
+pub(super) fn stored(record: &impl Serialize) -> AnyMap {
+    // An object of plain values always becomes JSON.
+    match serde_json::to_value(record) {
+        Ok(Value::Object(fields)) => AnyMap(fields),
+        _ => AnyMap::default(),
+    }
+}
+
+/// What is known of a run that is about to be handed over.
+pub(super) struct Accepted<'a> {
+    pub record: AnyMap,
+    pub message: &'a str,
+    pub contract: Option<ContractStatus>,
+    /// Why whoever does the work gets no repository from here, if one was asked for.
+    pub without: Option<&'a Rejection>,
+}
+
+/// Holds the run that is to have something outside, if nobody has yet.
+pub(super) fn held_first(situation: &Situation<'_>) -> Option<Decision<AgentRunStatus>> {
+    (!is_held(situation.run)).then(|| {
+        Decision::Act(Plan {
+            effects: vec![hold(situation.run)],
+            ..Plan::nothing()
+        })
+    })
+}
+
+/// Says that the work is about to be handed over. That follows when it is written.
+pub(super) fn accept(situation: &Situation<'_>, accepted: Accepted<'_>) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    next.running(situation.now, accepted.message);
+    next.status.admitted_at = Some(values::Timestamp(admission::admitted_at(situation)));
+    next.status.runtime_ref = Some(accepted.record);
+    next.status
+        .spec_hash
+        .get_or_insert_with(|| spec_hash(&situation.run.spec));
+    next.status.contract = accepted.contract;
+    if accepted.without.is_some() {
+        next.version_control_skipped(accepted.without);
+    }
+    Decision::Act(Plan {
+        status: next.into_status(),
+        ..Plan::nothing()
+    })
+}
+
+/// Ends the run without success.
+pub(super) fn fail(
+    situation: &Situation<'_>,
+    record: Option<AnyMap>,
+    reason: &Reason,
+    message: &str,
+) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    if record.is_some() {
+        next.status.runtime_ref = record;
+    }
+    next.failed(situation.now, reason, message);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        notices: vec![situation.warning(reason.clone(), message)],
+        ..Plan::nothing()
+    })
+}
+
+/// Ends a run that somebody wanted to end.
+pub(super) fn cancelled(
+    situation: &Situation<'_>,
+    reason: &Reason,
+    message: &str,
+) -> Decision<AgentRunStatus> {
+    let message = because(situation, message);
+    let mut next = situation.next_status();
+    next.cancelled(reason, &message);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        notices: vec![situation.normal(reason.clone(), message)],
+        ..Plan::nothing()
+    })
+}
+
+/// Until when a cancel is waited for.
+pub(super) fn cancel_deadline(situation: &Situation<'_>) -> Timestamp {
+    let timeout = situation.settings.runs.cancel_timeout;
+    situation.status.cancel_deadline.map_or_else(
+        || parent::cancel_deadline(&situation.run.metadata, timeout, situation.now),
+        |at| at.0,
+    )
+}
