@@ -21,8 +21,16 @@ status() { "${here[@]}" patch rollout "$name" --subresource=status --type=merge 
 ready() { "${here[@]}" get pods -l app.kubernetes.io/name="$name" -o jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' | grep -c True || true; }
 pods() { "${here[@]}" get pods -l "app.kubernetes.io/name=$name,agents.proompteng.ai/rollout-role=$1" -o name | wc -l; }
 leader() { "${here[@]}" get lease jangar-controller-leader -o jsonpath='{.spec.holderIdentity}' | sed 's/_.*//'; }
-# What the pod of a canary, or of the version before, finds in its file cannot be read with a shell: the image has none.
-role_of() { "${here[@]}" get pod "$1" -o jsonpath='{.metadata.labels.agents\.proompteng\.ai/rollout-role}'; }
+# The role of the pod that leads. After a change there may be nobody for some seconds, or a pod of the Deployment on its way out,
+# which has no role. What a pod finds in its file cannot be read with a shell, the image has none; its label says the same.
+leading_role() {
+    local role until=$((SECONDS + 60))
+    until role=$("${here[@]}" get pod "$(leader)" -o jsonpath='{.metadata.labels.agents\.proompteng\.ai/rollout-role}' 2>/dev/null) && [[ -n "$role" ]]; do
+        ((SECONDS < until)) || die "no pod of the Rollout leads; the Lease says '$(leader)'"
+        sleep 0.5
+    done
+    echo "$role"
+}
 
 # watched: writes down the fewest ready pods that were seen, until it is ended.
 watched() {
@@ -64,7 +72,8 @@ say "a canary pauses, does not lead, and is promoted"
 upgrade --set logging.level=debug
 phase Paused
 [[ "$(pods canary)" == 1 ]] || die "there are $(pods canary) canaries"
-[[ "$(role_of "$(leader)")" == stable ]] || die "a canary leads while stable pods are there: $(leader)"
+role=$(leading_role)
+[[ "$role" == stable ]] || die "a $role pod leads while stable ones are there: $(leader)"
 status '{"status":{"pauseConditions":null}}'
 phase Healthy
 [[ "$(pods canary)" == 0 ]] || die "canaries are left after the promotion"

@@ -93,6 +93,8 @@ pub struct LeaseSettings {
     pub renew_deadline: Duration,
     /// How often it is renewed, and asked for.
     pub retry_period: Duration,
+    /// The file that says whether this process is a canary, which leaves the lease to others for a while. It may change.
+    pub role_file: Option<String>,
 }
 
 impl Default for LeaseSettings {
@@ -104,6 +106,7 @@ impl Default for LeaseSettings {
             duration: Duration::from_secs(30),
             renew_deadline: Duration::from_secs(20),
             retry_period: Duration::from_secs(5),
+            role_file: None,
         }
     }
 }

@@ -197,6 +197,12 @@ const LEADER_ELECTION: &[Variable] = &[
         meaning: "How often the lease is renewed, and asked for; less than the renew deadline.",
         reader: lease_seconds(|draft, number| draft.settings.lease.retry_period = seconds(number)),
     },
+    Variable {
+        name: "JANGAR_ROLLOUT_ROLE_FILE",
+        unset: Unset::Means("no canaries"),
+        meaning: "A file with `canary` in it where this process is one: it asks for the lease only after nobody has had it for 15 s.",
+        reader: Reader::Text(Rule::Directory, |draft, path| draft.settings.lease.role_file = Some(path)),
+    },
 ];
 
 const RUNS: &[Variable] = &[

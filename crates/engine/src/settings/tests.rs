@@ -25,6 +25,7 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "40"),
     ("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "25"),
     ("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "4"),
+    ("JANGAR_ROLLOUT_ROLE_FILE", "/etc/pod/role"),
     ("JANGAR_REFERENCE_GRACE_SECONDS", "0"),
     (
         "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS",
@@ -228,6 +229,7 @@ fn every_variable_is_read() {
             duration: Duration::from_secs(40),
             renew_deadline: Duration::from_secs(25),
             retry_period: Duration::from_secs(4),
+            role_file: Some("/etc/pod/role".to_owned()),
         },
         runs: RunSettings {
             reference_grace: Duration::ZERO,

@@ -6,7 +6,6 @@ const OTHERS: &[&str] = &[
     "JANGAR_BUILD_SHA",
     "JANGAR_BUILD_TIME",
     "JANGAR_POD_UID",
-    "JANGAR_ROLLOUT_ROLE_FILE",
     "JANGAR_SERVICE_ACCOUNT_NAME",
     "JANGAR_VERSION",
     // The control plane and its database.
