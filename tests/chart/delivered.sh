@@ -32,6 +32,18 @@ leading_role() {
     echo "$role"
 }
 
+# agrees: waits until the canary has planned the run that goes on, and would leave it as it is.
+agrees() {
+    local canary until=$((SECONDS + 60)) objects=jangar_canary_objects
+    canary=$("${here[@]}" get pods -l agents.proompteng.ai/rollout-role=canary -o jsonpath='{.items[0].metadata.name}')
+    until kubectl get --raw "/api/v1/namespaces/$namespace/pods/$canary:8080/proxy/metrics" | grep "^$objects" >"$work/canary" &&
+        grep -q "^$objects{controller=\"agent-run\",outcome=\"same\"} 1$" "$work/canary"; do
+        ((SECONDS < until)) || die "the canary says of the run: $(<"$work/canary")"
+        sleep 0.5
+    done
+    ! grep 'outcome="\(differs\|unplannable\)"} [^0]' "$work/canary" || die "a canary of the same version differs"
+}
+
 # watched: writes down the fewest ready pods that were seen, until it is ended.
 watched() {
     local fewest=99 now
@@ -68,12 +80,13 @@ upgrade --set progressiveDelivery.enabled=true
 phase Healthy
 "${here[@]}" delete deployment "$name" --timeout="$limit"
 
-say "a canary pauses, does not lead, and is promoted"
+say "a canary pauses, does not lead, plans without writing, and is promoted"
 upgrade --set logging.level=debug
 phase Paused
 [[ "$(pods canary)" == 1 ]] || die "there are $(pods canary) canaries"
 role=$(leading_role)
 [[ "$role" == stable ]] || die "a $role pod leads while stable ones are there: $(leader)"
+agrees
 status '{"status":{"pauseConditions":null}}'
 phase Healthy
 [[ "$(pods canary)" == 0 ]] || die "canaries are left after the promotion"

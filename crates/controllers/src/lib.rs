@@ -14,6 +14,7 @@
 //! - [`outside`]: endpoints that do the work of runs, and what they report;
 //! - [`forges`], [`deliveries`]: whether the work of runs arrived where it belongs;
 //! - [`lease`], [`start`]: who may write, and what happens when that changes;
+//! - `canary`: what a new version would do, before it leads;
 //! - [`release_jobs`]: what lets Jobs go when there are no controllers any more.
 //!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
@@ -26,6 +27,7 @@ pub mod agent_run;
 pub mod agents;
 mod backoff;
 pub mod caches;
+mod canary;
 mod children;
 pub mod clock;
 pub mod deliveries;

@@ -25,7 +25,11 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod, Secret},
 };
-use kube::{Api, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::NamespaceResourceScope,
+};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -71,6 +75,14 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
         return Ok(None);
     }
     let api = Api::<Delivered<K>>::namespaced(context.client.clone(), &key.namespace);
+    let what = || format!("{} {key}", K::KIND);
+    bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await
+}
+
+/// Reads one object as it is, whatever our own type of it can hold; `None` if there is none.
+pub(crate) async fn raw<K: Cached>(context: &Context, key: &Key) -> Result<Option<DynamicObject>, ReadError> {
+    let resource = ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(context.client.clone(), &key.namespace, &resource);
     let what = || format!("{} {key}", K::KIND);
     bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await
 }

@@ -45,6 +45,15 @@ impl AgentRuns {
             claims: Arc::default(),
         }
     }
+
+    /// Without a queue, to see what would be done.
+    pub(crate) fn unqueued(outside: Arc<Outside>) -> Self {
+        Self {
+            admissions: None,
+            outside,
+            claims: Arc::default(),
+        }
+    }
 }
 
 impl Controller for AgentRuns {

@@ -31,6 +31,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use self::rollout::says_canary;
 use self::{
     election::Election,
     gate::{Confirmed, Hold},

@@ -1,6 +1,10 @@
 //! Whether this process is a canary of a rollout, which Argo Rollouts says with a label and the pod finds in a file.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How long a canary leaves a free lease to others: three looks of theirs, so that the version that is known to work leads
 /// as long as one of its pods is there. Where there is none any more, a canary that leads is better than nobody.
@@ -28,9 +32,8 @@ impl RoleFile {
     /// Whether this process is a canary now. A file that cannot be read makes it one: to wait too long costs seconds, and a
     /// canary that leads too early works with a version that nobody has promoted.
     pub(super) async fn is_canary(&mut self) -> bool {
-        match tokio::fs::read_to_string(&self.path).await {
+        match read(&self.path).await {
             Ok(role) => {
-                let role = role.trim().to_owned();
                 if self.told.as_ref() != Some(&role) {
                     tracing::info!(role, "the role in the rollout");
                 }
@@ -52,4 +55,14 @@ impl RoleFile {
             }
         }
     }
+}
+
+/// Whether the file says that this process is a canary. One that cannot be read does not.
+pub(crate) async fn says_canary(path: &str) -> bool {
+    read(Path::new(path)).await.is_ok_and(|role| role == CANARY)
+}
+
+async fn read(path: &Path) -> io::Result<String> {
+    let role = tokio::fs::read_to_string(path).await?;
+    Ok(role.trim().to_owned())
 }

@@ -496,8 +496,7 @@ async fn a_canary_leads_where_nobody_else_has_for_a_while() {
     assert!(took >= CANARY_PATIENCE && took < seconds(21), "{took:?}");
 
     leadership.release().await.unwrap();
-    let (_leadership, took) =
-        time_to_lead(&mut cluster.elector_with("b", &Line::default(), settings)).await;
+    let (_leadership, took) = time_to_lead(&mut cluster.elector_with("b", &Line::default(), settings)).await;
     assert!(took >= CANARY_PATIENCE && took < seconds(21), "{took:?}");
 }
 

@@ -201,7 +201,9 @@ const LEADER_ELECTION: &[Variable] = &[
         name: "JANGAR_ROLLOUT_ROLE_FILE",
         unset: Unset::Means("no canaries"),
         meaning: "A file with `canary` in it where this process is one: it asks for the lease only after nobody has had it for 15 s.",
-        reader: Reader::Text(Rule::Directory, |draft, path| draft.settings.lease.role_file = Some(path)),
+        reader: Reader::Text(Rule::Directory, |draft, path| {
+            draft.settings.lease.role_file = Some(path);
+        }),
     },
 ];
 
