@@ -1,0 +1,1 @@
+//! The person at the terminal: submits, watches, explains, cancels, approves.

@@ -1,0 +1,1 @@
+//! The contract of gRPC between agentctl and the control plane.

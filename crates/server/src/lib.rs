@@ -1,0 +1,1 @@
+//! The control plane: HTTP and gRPC for people and programs.

@@ -1,0 +1,1 @@
+//! What Jangar remembers of runs that are gone: Postgres, or SQLite on a laptop.
