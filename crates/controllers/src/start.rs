@@ -17,6 +17,7 @@ use crate::{
     driver::{Station, Term, TermSetup, station},
     events::Reporter,
     forges::{Forges, Network},
+    gates::{ApprovalPolicies, SignalDeliveries, Signals},
     halt::{Halt, Halter, halt},
     lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
     metrics::Metrics,
@@ -137,10 +138,14 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
         runs,
         station(Tools),
         station(ToolRuns),
+        // Where orchestrations are not looked after, it lets children go that somebody deletes.
+        station(OrchestrationRuns::default()),
     ];
     if settings.orchestrations_enabled {
         stations.push(station(Orchestrations));
-        stations.push(station(OrchestrationRuns::default()));
+        stations.push(station(ApprovalPolicies));
+        stations.push(station(Signals));
+        stations.push(station(SignalDeliveries));
     }
     if settings.vcs.enabled {
         stations.push(station(VersionControlProviders));
