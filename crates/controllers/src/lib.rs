@@ -5,7 +5,7 @@
 //! process at a time does so: the one that holds the Lease.
 //!
 //! Start reading at [`driver`]: what a controller supplies, and one reconcile from beginning to end. Then at
-//! [`agents`], [`agent_run`] and [`tools`], the controllers. What they stand on:
+//! [`agents`], [`agent_run`], [`tools`], [`orchestration`] and [`gates`], the controllers. What they stand on:
 //!
 //! - [`caches`]: what is known of the cluster, and which change concerns whom;
 //! - [`Admissions`]: which runs may start;
@@ -35,6 +35,7 @@ pub mod driver;
 mod effects;
 pub mod events;
 pub mod forges;
+pub mod gates;
 pub mod halt;
 pub mod lease;
 mod live;

@@ -15,6 +15,7 @@ use jangar_api::{
     },
     approvals::ApprovalPolicy,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
+    signals::Signal,
     tools::{Tool, ToolRun},
 };
 use jangar_engine::decision::{
@@ -182,6 +183,7 @@ pub(crate) async fn answer(
         Question::Tool(name) => learn::<Tool>(context, &key(name), learned).await,
         Question::Orchestration(name) => learn::<Orchestration>(context, &key(name), learned).await,
         Question::ApprovalPolicy(name) => learn::<ApprovalPolicy>(context, &key(name), learned).await,
+        Question::Signal(name) => learn::<Signal>(context, &key(name), learned).await,
         Question::Child(kind, name) => match kind {
             ChildKind::AgentRun => learn_legible::<AgentRun>(context, &key(name), learned).await,
             ChildKind::ToolRun => learn_legible::<ToolRun>(context, &key(name), learned).await,

@@ -18,6 +18,7 @@ use crate::{
     driver::{Station, Term, TermSetup, station},
     events::Reporter,
     forges::{Forges, Network},
+    gates::{ApprovalPolicies, SignalDeliveries, Signals},
     halt::{Halt, Halter, halt},
     lease::{Elector, Gate, Identity, Leadership, REQUEST_TIMEOUT, says_canary},
     metrics::Metrics,
@@ -143,10 +144,14 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
         runs,
         station(Tools),
         station(ToolRuns),
+        // Where orchestrations are not looked after, it lets children go that somebody deletes.
+        station(OrchestrationRuns::default()),
     ];
     if settings.orchestrations_enabled {
         stations.push(station(Orchestrations));
-        stations.push(station(OrchestrationRuns::default()));
+        stations.push(station(ApprovalPolicies));
+        stations.push(station(Signals));
+        stations.push(station(SignalDeliveries));
     }
     if settings.vcs.enabled {
         stations.push(station(VersionControlProviders));

@@ -83,6 +83,7 @@ impl Controller for AgentRuns {
             | CachedKind::Orchestration
             | CachedKind::OrchestrationRun
             | CachedKind::ApprovalPolicy
+            | CachedKind::Signal
             | CachedKind::SignalDelivery => BTreeSet::new(),
             CachedKind::Agent => runs(Term::Agent(name)).cloned().collect(),
             CachedKind::AgentProvider => runs_of_agents(Term::AgentProvider(name)).cloned().collect(),

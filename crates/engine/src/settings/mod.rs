@@ -40,6 +40,8 @@ pub struct Settings {
     pub agents_enabled: bool,
     /// Whether orchestrations and their runs are looked after.
     pub orchestrations_enabled: bool,
+    /// In which of the namespaces that are looked after they are.
+    pub orchestration_namespaces: Namespaces,
     /// Which namespaces are looked after.
     pub namespaces: Namespaces,
     pub lease: LeaseSettings,
@@ -58,6 +60,7 @@ impl Default for Settings {
         Self {
             agents_enabled: true,
             orchestrations_enabled: true,
+            orchestration_namespaces: Namespaces::All,
             namespaces: Namespaces::These(BTreeSet::from(["agents".to_owned()])),
             lease: LeaseSettings::default(),
             runs: RunSettings::default(),
@@ -72,12 +75,28 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether orchestrations and their runs are looked after in a namespace.
+    pub fn orchestrates(&self, namespace: &str) -> bool {
+        self.orchestrations_enabled && self.orchestration_namespaces.contains(namespace)
+    }
+}
+
 /// Which namespaces are looked after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Namespaces {
     /// Every one, also those made later. Needs rights in the whole cluster.
     All,
     These(BTreeSet<String>),
+}
+
+impl Namespaces {
+    pub fn contains(&self, namespace: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(names) => names.contains(namespace),
+        }
+    }
 }
 
 /// How the one process that writes is chosen.

@@ -16,6 +16,7 @@ const REQUIRED_NODES: &str = r#"{"nodeAffinity": {"requiredDuringSchedulingIgnor
 const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_AGENTS_CONTROLLER_ENABLED", "off"),
     ("JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "off"),
+    ("JANGAR_ORCHESTRATION_CONTROLLER_NAMESPACES", "agents,drafts"),
     ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
     ("JANGAR_RBAC_CLUSTER_SCOPED", "Yes"),
     ("JANGAR_POD_NAMESPACE", "jangar"),
@@ -221,6 +222,10 @@ fn every_variable_is_read() {
     let expected = Settings {
         agents_enabled: false,
         orchestrations_enabled: false,
+        orchestration_namespaces: Namespaces::These(BTreeSet::from([
+            "agents".to_owned(),
+            "drafts".to_owned(),
+        ])),
         namespaces: Namespaces::All,
         lease: LeaseSettings {
             enabled: false,
