@@ -247,18 +247,15 @@ fn headline(
     position: Option<Position>,
     remedy: &Remedy,
 ) -> String {
-    let mut text = format!("{facts} {}", standing.state.verb());
     let clause = standing.row.clause(standing.reason);
-    if !clause.is_empty() && standing.state != State::Succeeded {
-        text.push_str(" because ");
-        text.push_str(&clause);
-    }
-    if let Some(position) = position {
-        text.push_str(&format!(", {position}"));
-    }
-    text.push_str(&remedy.tail());
-    text.push('.');
-    text
+    let why = if clause.is_empty() || standing.state == State::Succeeded {
+        String::new()
+    } else {
+        format!(" because {clause}")
+    };
+    let place = position.map_or_else(String::new, |position| format!(", {position}"));
+    let (verb, tail) = (standing.state.verb(), remedy.tail());
+    format!("{facts} {verb}{why}{place}{tail}.")
 }
 
 /// What else is known about it, in the words of the status.

@@ -81,99 +81,56 @@ impl Remedy {
 }
 
 fn of_cause(facts: &Facts<'_>, standing: &Standing<'_>, line: &Line<'_>) -> Remedy {
-    let namespace = facts.namespace;
     match standing.row.cause {
         Cause::Slots => slots(facts, line),
         Cause::Places => places(facts, line),
         Cause::Rate | Cause::Time | Cause::Fine if standing.state == State::Waiting => {
             Remedy::nobody(vec![command::cancel(facts, "gives the run up")])
         }
-
-        Cause::Pod => Remedy::new(
-            format!("whoever looks after the nodes, images and Secrets of namespace {namespace}"),
-            "see what it lacks",
-            vec![command::pods(
-                facts,
-                "describe",
-                "shows what the pod waits for, in the node's own words",
-            )],
-        ),
-        Cause::Rights => Remedy::new(
-            format!("whoever grants rights and quotas in namespace {namespace}"),
-            "see what is used up",
-            vec![command::quotas(namespace), command::describe(facts)],
-        ),
+        Cause::Pod => pod(facts),
+        Cause::Rights => rights(facts),
         Cause::Name => name(facts, standing.state),
         Cause::Create(referred) => create(facts, referred),
         Cause::Mend(referred) => mend(facts, referred),
-        Cause::Describe | Cause::Unknown => Remedy::new(
-            format!("whoever may read it in namespace {namespace}"),
-            "see what is the matter",
-            vec![command::describe(facts)],
-        ),
-        Cause::Spec => Remedy::new(
-            "whoever wrote it",
-            "submit it again, corrected and under another name,",
-            vec![corrected(facts)],
-        ),
-        Cause::Policy => Remedy::new(
-            "whoever wrote it, or the operator, who can allow it,",
-            "submit it again, corrected and under another name,",
-            vec![corrected(facts)],
-        ),
+        Cause::Forge => mend(facts, Referred::VersionControlProvider),
+        Cause::Spec => rewritten(facts, "whoever wrote it"),
+        Cause::Policy => rewritten(facts, "whoever wrote it, or the operator, who can allow it,"),
         Cause::Template => template(facts),
         Cause::Limit => limit(facts),
-        Cause::Work => Remedy::new(
-            "whoever knows the work",
-            "read what went wrong",
-            vec![words(facts)],
-        ),
-        Cause::Rate | Cause::Time | Cause::Fine | Cause::Retry => Remedy::new(
-            "whoever may create runs",
-            "run it again",
-            vec![command::retry(facts)],
-        ),
-        Cause::Lost => Remedy::new(
-            "whoever knows whether its work may be done twice",
-            "run it again",
-            vec![command::retry(facts)],
-        ),
+        Cause::Work => looks(words(facts), "whoever knows the work", "read what went wrong"),
+        Cause::Rate | Cause::Time | Cause::Fine | Cause::Retry => {
+            again(facts, "whoever may create runs", "run it again")
+        }
+        Cause::Lost => {
+            let who = "whoever knows whether its work may be done twice";
+            again(facts, who, "run it again")
+        }
+        Cause::Denied => again(facts, "whoever may create runs", "ask for the approval again"),
         Cause::Endpoint => endpoint(facts, standing.state),
-        Cause::Forge => mend(facts, Referred::VersionControlProvider),
-        Cause::Approval | Cause::Signal => Remedy::new(
+        Cause::Approval | Cause::Signal => looks(
+            command::describe(facts),
             "whoever the gate names",
             "see what it waits for",
-            vec![command::describe(facts)],
         ),
-        Cause::Denied => Remedy::new(
-            "whoever may create runs",
-            "ask for the approval again",
-            vec![command::retry(facts)],
-        ),
+        Cause::Describe | Cause::Unknown => {
+            let who = format!("whoever may read it in namespace {}", facts.namespace);
+            looks(command::describe(facts), who, "see what is the matter")
+        }
         Cause::Duplicate => duplicate(facts),
         Cause::Stopping => Remedy::nobody(vec![command::pods(facts, "get", "shows what is left of it")]),
-        Cause::Cancelled => Remedy::new(
-            "whoever may create runs",
-            "start it again",
-            vec![command::resubmit(
-                facts,
-                "submits the same again, under a new name",
-            )],
-        ),
-        Cause::Survivors => Remedy::new(
-            "whoever looks after the nodes",
-            "see what is left",
-            vec![command::pods(
-                facts,
-                "get",
-                "shows what is left of it, and on which nodes",
-            )],
-        ),
-        Cause::CancelDisabled => Remedy::new("whoever may delete it", "end it", vec![command::delete(facts)]),
-        Cause::Retention => Remedy::new(
+        Cause::Cancelled => {
+            let same = command::resubmit(facts, "submits the same again, under a new name");
+            looks(same, "whoever may create runs", "start it again")
+        }
+        Cause::Survivors => {
+            let left = command::pods(facts, "get", "shows what is left of it, and on which nodes");
+            looks(left, "whoever looks after the nodes", "see what is left")
+        }
+        Cause::CancelDisabled => looks(command::delete(facts), "whoever may delete it", "end it"),
+        Cause::Retention => looks(
+            command::retain(facts),
             "whoever may edit it",
             "say how long it is kept",
-            vec![command::retain(facts)],
         ),
         Cause::Unseen => Remedy::new(
             "the operator",
@@ -181,6 +138,38 @@ fn of_cause(facts: &Facts<'_>, standing: &Standing<'_>, line: &Line<'_>) -> Reme
             vec![command::doctor(), command::describe(facts)],
         ),
     }
+}
+
+/// One command is all there is.
+fn looks(command: Command, who: impl Into<String>, can: &'static str) -> Remedy {
+    Remedy::new(who, can, vec![command])
+}
+
+fn again(facts: &Facts<'_>, who: &str, can: &'static str) -> Remedy {
+    looks(command::retry(facts), who, can)
+}
+
+fn rewritten(facts: &Facts<'_>, who: &str) -> Remedy {
+    let can = "submit it again, corrected and under another name,";
+    looks(corrected(facts), who, can)
+}
+
+fn pod(facts: &Facts<'_>) -> Remedy {
+    let who = format!(
+        "whoever looks after the nodes, images and Secrets of namespace {}",
+        facts.namespace
+    );
+    let effect = "shows what the pod waits for, in the node's own words";
+    looks(command::pods(facts, "describe", effect), who, "see what it lacks")
+}
+
+fn rights(facts: &Facts<'_>) -> Remedy {
+    let who = format!(
+        "whoever grants rights and quotas in namespace {}",
+        facts.namespace
+    );
+    let commands = vec![command::quotas(facts.namespace), command::describe(facts)];
+    Remedy::new(who, "see what is used up", commands)
 }
 
 /// What a run that works shows.
@@ -306,11 +295,7 @@ fn template(facts: &Facts<'_>) -> Remedy {
     match facts.what {
         Subject::OrchestrationRun(_) => mend(facts, Referred::Orchestration),
         Subject::ToolRun(_) => mend(facts, Referred::Tool),
-        Subject::AgentRun(_) => Remedy::new(
-            "whoever wrote it",
-            "submit it again, corrected and under another name,",
-            vec![corrected(facts)],
-        ),
+        Subject::AgentRun(_) => rewritten(facts, "whoever wrote it"),
     }
 }
 
