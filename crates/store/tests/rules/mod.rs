@@ -120,6 +120,7 @@ macro_rules! play_all {
             runs::a_run_is_read_back_with_all_that_stands_beside_it,
             runs::an_older_state_never_takes_the_place_of_a_newer_one,
             runs::many_who_write_one_run_at_once_leave_one,
+            runs::several_runs_are_written_together_or_not_at_all,
             runs::two_runs_with_one_place_both_have_one,
             runs::a_name_that_was_used_again_means_the_latest,
             runs::pages_have_every_run_once_while_others_are_added,

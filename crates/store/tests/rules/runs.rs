@@ -106,7 +106,7 @@ pub(crate) async fn an_older_state_never_takes_the_place_of_a_newer_one(place: P
 
     let kept = async |object| store.record(&record(object), now()).await.unwrap();
     assert_eq!(kept(&ended).await, Kept::Written);
-    assert_eq!(kept(&ended).await, Kept::Written, "the same may be written again");
+    assert_eq!(kept(&ended).await, Kept::Already);
     assert_eq!(kept(&earlier).await, Kept::Newer);
     assert_eq!(
         kept(&running).await,
@@ -139,6 +139,18 @@ pub(crate) async fn many_who_write_one_run_at_once_leave_one(place: Place) {
     assert_eq!(
         run.document["metadata"]["resourceVersion"], "20",
         "the newest is left, whoever came last"
+    );
+}
+
+pub(crate) async fn several_runs_are_written_together_or_not_at_all(place: Place) {
+    let store = place.store().await;
+    write(&store, "team", 2..3).await;
+    let records: Vec<_> = (1..=3).map(|number| record(&object("team", number))).collect();
+    let kept = store.record_all(&records, now()).await.unwrap();
+    assert_eq!(kept, [Kept::Written, Kept::Already, Kept::Written]);
+    assert_eq!(
+        taken(&store, RunFilter::default()).await,
+        ["run-3", "run-2", "run-1"]
     );
 }
 
