@@ -118,7 +118,7 @@ fn object(number: u32) -> Value {
                 {"type": phase, "status": "True", "reason": reason, "message": format!("the {} is as it should be", word(100)),
                  "lastTransitionTime": at(90)},
             ],
-            "vcs": {"repository": format!("acme/service-{}", number % 97), "headBranch": format!("agent/run-{number}")},
+            "vcs": {"repository": format!("owner/service-{}", number % 97), "headBranch": format!("agent/run-{number}")},
             "outcome": {"exitCode": 0, "summary": format!("changed {} files near {}", number % 13, word(1000))},
             "workflow": {"steps": [
                 {"name": "plan", "phase": "Succeeded", "attempt": 1, "startedAt": at(1), "finishedAt": at(30)},
