@@ -197,103 +197,106 @@ struct Figures {
 }
 
 async fn questions(store: &Store, runs: u32) -> Result<Vec<Question>> {
-    let list = |name, filter| Question {
-        name,
-        what: What::List(filter, PageRequest::default()),
+    let far = far_end(store, runs).await?;
+    let first = Question::list("first page", RunFilter::default());
+    let far = Question {
+        name: "a page at the far end",
+        what: What::List(RunFilter::default(), far),
         has_ceiling: true,
     };
+    let page = Question {
+        name: "the page of a run",
+        what: What::Page(format!("00000000-0000-4000-8000-{:012}", runs / 2)),
+        has_ceiling: true,
+    };
+    // Counting looks at all it counts; it has no place on the path of a page.
+    let counts = Question {
+        name: "counts of all (no ceiling)",
+        what: What::Count(RunFilter::default()),
+        has_ceiling: false,
+    };
+    let all = [first, far].into_iter().chain(filters(runs)).chain(searches());
+    Ok(all.chain([page, counts]).collect())
+}
+
+impl Question {
+    fn list(name: &'static str, filter: RunFilter) -> Self {
+        Self {
+            name,
+            what: What::List(filter, PageRequest::default()),
+            has_ceiling: true,
+        }
+    }
+}
+
+fn only(namespace: &str) -> Namespaces {
+    Namespaces::Only(vec![namespace.to_owned()])
+}
+
+fn filters(runs: u32) -> Vec<Question> {
     let all = RunFilter::default;
-    let text = |text: &str| RunFilter {
-        text: Some(text.to_owned()),
+    let time = |number: u32| Timestamp::from_second(FIRST_SECOND + i64::from(number)).ok();
+    let namespace = RunFilter {
+        namespaces: only("team-3"),
         ..all()
     };
-    let team = || Namespaces::Only(vec!["team-3".to_owned()]);
-    let time = |number: u32| Timestamp::from_second(FIRST_SECOND + i64::from(number)).ok();
-    let far = far_end(store, runs).await?;
-    Ok(vec![
-        list("first page", all()),
-        Question {
-            name: "a page at the far end",
-            what: What::List(all(), far),
-            has_ceiling: true,
-        },
-        list(
-            "one namespace",
-            RunFilter {
-                namespaces: team(),
-                ..all()
-            },
-        ),
-        list(
-            "failed ones",
-            RunFilter {
-                phases: vec![RunPhase::Failed],
-                ..all()
-            },
-        ),
-        list(
-            "cancelled ones of one namespace",
-            RunFilter {
-                namespaces: team(),
-                phases: vec![RunPhase::Failed, RunPhase::Cancelled],
-                ..all()
-            },
-        ),
-        list(
-            "one agent, one kind",
-            RunFilter {
-                subject: Some("agent-7".to_owned()),
-                kind: Some(RunKind::AgentRun),
-                ..all()
-            },
-        ),
-        list(
-            "a kind that has none",
-            RunFilter {
-                kind: Some(RunKind::ToolRun),
-                ..all()
-            },
-        ),
-        list(
-            "a day of them",
-            RunFilter {
-                since: time(runs / 3),
-                until: time(runs / 3 + 86_400),
-                ..all()
-            },
-        ),
-        list("a word in all of them", text("mend")),
-        list("a word in a tenth of them", text("login page")),
-        list("a word in one of them", text("77777")),
-        list("a word in none of them", text("unheard")),
-        list("the beginning of words", text("sess bill")),
-        list(
-            "a word in all, one namespace, failed",
-            RunFilter {
-                namespaces: Namespaces::Only(vec!["team-10".to_owned()]),
-                phases: vec![RunPhase::Failed],
-                ..text("mend")
-            },
-        ),
-        list(
-            "a word in all, an agent that has none",
-            RunFilter {
-                subject: Some("nobody".to_owned()),
-                ..text("mend")
-            },
-        ),
-        Question {
-            name: "the page of a run",
-            what: What::Page(format!("00000000-0000-4000-8000-{:012}", runs / 2)),
-            has_ceiling: true,
-        },
-        // Counting looks at all it counts; it has no place on the path of a page.
-        Question {
-            name: "counts of all (no ceiling)",
-            what: What::Count(all()),
-            has_ceiling: false,
-        },
-    ])
+    let failed = RunFilter {
+        phases: vec![RunPhase::Failed],
+        ..all()
+    };
+    // Runs of the other team have other numbers, so that none of this one's was cancelled.
+    let both = RunFilter {
+        namespaces: only("team-3"),
+        phases: vec![RunPhase::Failed, RunPhase::Cancelled],
+        ..all()
+    };
+    let agent = RunFilter {
+        subject: Some("agent-7".to_owned()),
+        kind: Some(RunKind::AgentRun),
+        ..all()
+    };
+    let none = RunFilter {
+        kind: Some(RunKind::ToolRun),
+        ..all()
+    };
+    let day = RunFilter {
+        since: time(runs / 3),
+        until: time(runs / 3 + 86_400),
+        ..all()
+    };
+    vec![
+        Question::list("one namespace", namespace),
+        Question::list("failed ones", failed),
+        Question::list("phases that one namespace has none of", both),
+        Question::list("one agent, one kind", agent),
+        Question::list("a kind that has none", none),
+        Question::list("a day of them", day),
+    ]
+}
+
+fn searches() -> Vec<Question> {
+    let text = |text: &str| RunFilter {
+        text: Some(text.to_owned()),
+        ..RunFilter::default()
+    };
+    let failed = RunFilter {
+        namespaces: only("team-10"),
+        phases: vec![RunPhase::Failed],
+        ..text("mend")
+    };
+    let nobody = RunFilter {
+        subject: Some("nobody".to_owned()),
+        ..text("mend")
+    };
+    vec![
+        Question::list("a word in all of them", text("mend")),
+        Question::list("two words in a tenth of them", text("login page")),
+        Question::list("a word in one of them", text("77777")),
+        Question::list("a word in none of them", text("unheard")),
+        Question::list("the beginnings of two words", text("sess bill")),
+        Question::list("a word in all, one namespace, failed", failed),
+        Question::list("a word in all, an agent that has none", nobody),
+    ]
 }
 
 /// A page near the oldest run, with the cursor that leads there.

@@ -1,7 +1,7 @@
 //! Who changed what through the control plane, from where, and how it went.
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -50,6 +50,7 @@ impl AuditOutcome {
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
     /// Made by the caller, so that writing the same entry twice leaves one.
+    #[serde(serialize_with = "as_text")]
     pub id: Uuid,
     pub at: Timestamp,
     /// Who it was, as the API server knows them.
@@ -66,6 +67,10 @@ pub struct AuditEntry {
     pub outcome: AuditOutcome,
     /// More about it. Secrets are left out when it is written, and what is too long.
     pub detail: Value,
+}
+
+fn as_text<S: Serializer>(id: &Uuid, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
 }
 
 /// Which entries are wanted. The default is all of them.

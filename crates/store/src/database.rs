@@ -299,12 +299,12 @@ impl Database {
             }
         };
         let deadline = Instant::now() + limit;
-        let tx = self.in_time(doing, begin).await?;
+        let inner = self.in_time(doing, begin).await?;
         Ok(Tx {
             database: self,
             doing,
             deadline,
-            tx,
+            inner,
         })
     }
 
@@ -410,13 +410,13 @@ pub(crate) struct Tx<'a> {
     database: &'a Database,
     doing: &'static str,
     deadline: Instant,
-    tx: EitherTx,
+    inner: EitherTx,
 }
 
 impl Tx<'_> {
     /// Lets nobody else with the same number go on before this transaction is over. SQLite has one writer anyway.
     pub(crate) async fn lock(&mut self, number: i64) -> Result<(), Error> {
-        if matches!(self.tx, EitherTx::Postgres(_)) {
+        if matches!(self.inner, EitherTx::Postgres(_)) {
             self.execute("SELECT pg_advisory_xact_lock($1)", args![number])
                 .await?;
         }
@@ -425,7 +425,7 @@ impl Tx<'_> {
 
     pub(crate) async fn execute(&mut self, sql: impl SqlSafeStr, args: Vec<Arg>) -> Result<u64, Error> {
         let sql = sql.into_sql_str();
-        let tx = &mut self.tx;
+        let tx = &mut self.inner;
         let write = async {
             match tx {
                 EitherTx::Postgres(tx) => Ok(bound!(Postgres, sql, args)
@@ -444,7 +444,7 @@ impl Tx<'_> {
 
     /// Several statements at once, without values.
     pub(crate) async fn run_script(&mut self, sql: &'static str) -> Result<(), Error> {
-        let tx = &mut self.tx;
+        let tx = &mut self.inner;
         let run = async {
             match tx {
                 EitherTx::Postgres(tx) => sqlx::raw_sql(sql).execute(&mut **tx).await.map(drop),
@@ -462,7 +462,7 @@ impl Tx<'_> {
         args: Vec<Arg>,
     ) -> Result<Vec<Row>, Error> {
         let sql = sql.into_sql_str();
-        let tx = &mut self.tx;
+        let tx = &mut self.inner;
         let read = async {
             match tx {
                 EitherTx::Postgres(tx) => {
@@ -501,10 +501,10 @@ impl Tx<'_> {
             database,
             doing,
             deadline,
-            tx,
+            inner,
         } = self;
         let commit = async {
-            match tx {
+            match inner {
                 EitherTx::Postgres(tx) => tx.commit().await,
                 EitherTx::Sqlite(tx) => tx.commit().await,
             }

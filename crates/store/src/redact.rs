@@ -99,11 +99,13 @@ fn walk(value: &mut Value, key: &str) {
             }
         }
         Value::Array(items) => {
+            let variables = key.eq_ignore_ascii_case("env");
             for item in items {
-                if key.eq_ignore_ascii_case("env") {
+                if variables {
                     withhold_variable(item);
                 }
-                walk(item, key);
+                // Entries of such a list are not such a map.
+                walk(item, if variables { "" } else { key });
             }
         }
         Value::Object(map) => walk_map(map, key),
@@ -194,7 +196,7 @@ fn passwords_in_addresses(text: &str) -> Option<String> {
                 // A user alone may be a token: https://TOKEN@host is a common way to write one.
                 match user.split_once(':') {
                     Some((name, _)) if !name.is_empty() && name.len() < SCHEME_CREDENTIAL => {
-                        clean.push_str(name)
+                        clean.push_str(name);
                     }
                     Some(_) => {}
                     None if user.len() < SCHEME_CREDENTIAL => clean.push_str(user),

@@ -14,7 +14,6 @@ use jangar_store::Store;
 use rules::Place;
 use tempfile::TempDir;
 
-#[expect(clippy::unused_async, reason = "that of a server has something to wait for")]
 async fn fresh() -> Place {
     let directory = Arc::new(tempfile::tempdir().unwrap());
     let kept = Arc::clone(&directory);

@@ -126,6 +126,7 @@ macro_rules! play_all {
             runs::pages_have_every_run_once_while_others_are_added,
             runs::a_cursor_of_another_filter_is_refused,
             runs::filters_take_what_they_say_and_nothing_else,
+            runs::bounds_in_time_take_the_first_and_leave_the_last,
             runs::a_search_finds_words_and_their_beginnings,
             runs::runs_are_counted_by_kind_and_phase,
             runs::whoever_sees_no_namespace_sees_nothing,

@@ -245,7 +245,8 @@ pub(crate) async fn a_cursor_of_another_filter_is_refused(place: Place) {
     assert!(store.runs(&RunFilter::default(), &page(1, cursor)).await.is_ok());
 }
 
-pub(crate) async fn filters_take_what_they_say_and_nothing_else(place: Place) {
+/// Three runs of agents in two namespaces, and one of a tool that was a step of an orchestration.
+async fn mixed(place: &Place) -> Store {
     let store = place.store().await;
     write(&store, "team", 1..3).await;
     write(&store, "other", 3..4).await;
@@ -255,92 +256,56 @@ pub(crate) async fn filters_take_what_they_say_and_nothing_else(place: Place) {
     child["status"]["phase"] = json!("Succeeded");
     child["metadata"]["ownerReferences"] = json!([{"kind": "OrchestrationRun", "uid": "o-1"}]);
     store.record(&record(&child), now()).await.unwrap();
+    store
+}
 
-    let all = RunFilter::default;
+pub(crate) async fn filters_take_what_they_say_and_nothing_else(place: Place) {
+    let store = mixed(&place).await;
+    let all = ["run-4", "run-3", "run-2", "run-1"];
+    let by = async |change: &dyn Fn(&mut RunFilter)| {
+        let mut filter = RunFilter::default();
+        change(&mut filter);
+        taken(&store, filter).await
+    };
     let only = |name: &str| Namespaces::Only(vec![name.to_owned()]);
-    assert_eq!(taken(&store, all()).await, ["run-4", "run-3", "run-2", "run-1"]);
+    assert_eq!(by(&|_| {}).await, all);
+    assert_eq!(by(&|filter| filter.namespaces = only("other")).await, ["run-3"]);
     assert_eq!(
-        taken(
-            &store,
-            RunFilter {
-                namespaces: only("other"),
-                ..all()
-            }
-        )
-        .await,
-        ["run-3"]
-    );
-    assert_eq!(
-        taken(
-            &store,
-            RunFilter {
-                kind: Some(RunKind::ToolRun),
-                ..all()
-            }
-        )
-        .await,
+        by(&|filter| filter.kind = Some(RunKind::ToolRun)).await,
         ["run-4"]
     );
-    let phases = vec![RunPhase::Succeeded, RunPhase::Cancelled];
-    assert_eq!(taken(&store, RunFilter { phases, ..all() }).await, ["run-4"]);
+    let ended = vec![RunPhase::Succeeded, RunPhase::Cancelled];
+    assert_eq!(by(&|filter| filter.phases.clone_from(&ended)).await, ["run-4"]);
     assert_eq!(
-        taken(
-            &store,
-            RunFilter {
-                subject: Some("lint".to_owned()),
-                ..all()
-            }
-        )
-        .await,
+        by(&|filter| filter.subject = Some("lint".to_owned())).await,
         ["run-4"]
     );
     assert_eq!(
-        taken(
-            &store,
-            RunFilter {
-                parent: Some("o-1".to_owned()),
-                ..all()
-            }
-        )
-        .await,
+        by(&|filter| filter.parent = Some("o-1".to_owned())).await,
         ["run-4"]
     );
-    let second = store.run("team-2").await.unwrap().unwrap().summary.created_at;
-    let third = store.run("other-3").await.unwrap().unwrap().summary.created_at;
-    assert_eq!(
-        taken(
-            &store,
-            RunFilter {
-                since: Some(third),
-                ..all()
-            }
-        )
-        .await,
-        ["run-4", "run-3"]
-    );
-    assert_eq!(
-        taken(
-            &store,
-            RunFilter {
-                until: Some(second),
-                ..all()
-            }
-        )
-        .await,
-        ["run-1"]
-    );
-    let both = RunFilter {
-        since: Some(second),
-        until: Some(third),
-        ..all()
+    let none = |filter: &mut RunFilter| {
+        filter.namespaces = only("other");
+        filter.phases.clone_from(&ended);
     };
-    assert_eq!(taken(&store, both).await, ["run-2"]);
-    let none = RunFilter {
-        namespaces: only("other"),
-        phases: vec![RunPhase::Succeeded],
-        ..all()
+    assert!(by(&none).await.is_empty());
+}
+
+pub(crate) async fn bounds_in_time_take_the_first_and_leave_the_last(place: Place) {
+    let store = mixed(&place).await;
+    let created = async |uid: &str| store.run(uid).await.unwrap().unwrap().summary.created_at;
+    let (second, third) = (created("team-2").await, created("other-3").await);
+    let between = async |since, until| {
+        let filter = RunFilter {
+            since,
+            until,
+            ..RunFilter::default()
+        };
+        taken(&store, filter).await
     };
-    assert!(taken(&store, none).await.is_empty());
+    assert_eq!(between(Some(third), None).await, ["run-4", "run-3"]);
+    assert_eq!(between(None, Some(second)).await, ["run-1"]);
+    assert_eq!(between(Some(second), Some(third)).await, ["run-2"]);
 }
 
 pub(crate) async fn a_search_finds_words_and_their_beginnings(place: Place) {
