@@ -206,7 +206,8 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
     ))
 }
 
-fn is_by_phase(spec: &ApprovalPolicySpec) -> bool {
+/// Whether the phase of the policy decides, and not the decisions about each gate.
+pub(crate) fn is_by_phase(spec: &ApprovalPolicySpec) -> bool {
     spec.mode
         .as_deref()
         .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("phase"))
@@ -234,6 +235,12 @@ fn by_phase(policy: &ApprovalPolicy, name: &str) -> Verdict {
         Some(ApprovalPolicyPhase::Active | ApprovalPolicyPhase::Invalid | ApprovalPolicyPhase::Other(_))
         | None => Verdict::Pending { until: None },
     }
+}
+
+/// Whether a word is one of those that decide.
+pub(crate) fn is_decision(word: &str) -> bool {
+    let word = word.trim().to_ascii_lowercase();
+    lets_pass(Some(&word)) || matches!(word.as_str(), "" | "deny" | "denied" | "reject")
 }
 
 fn lets_pass(decision: Option<&str>) -> bool {
