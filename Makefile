@@ -6,19 +6,19 @@
 LINTS := fmt@1 clippy@7 deny@5 typos@1 shellcheck@1
 FAST := fmt@1 clippy@7 tests@17
 # What a suite needs and what takes minutes to build once has a line of its own.
-TESTS := tests@17 temporal@8 temporal-tests@3:temporal kubectl@12 kubectl-tests@2:kubectl cluster@10 chart-tests@2:kubectl cluster-image@6 \
+TESTS := tests@17 postgres-tests@3 temporal@8 temporal-tests@3:temporal kubectl@12 kubectl-tests@2:kubectl cluster@10 chart-tests@2:kubectl cluster-image@6 \
 	refusals@1:cluster cluster-tests@5:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
 
 .PHONY: help demo test test-fast bench bench-cluster simulate soak lint generate build image kubectl audit cluster-up cluster-shell cluster-down
-.PHONY: fmt clippy deny typos shellcheck tests kubectl-tests temporal temporal-tests chart-tests cluster cluster-image refusals cluster-tests conformance-tests e2e-tests need-cargo
+.PHONY: fmt clippy deny typos shellcheck tests postgres-tests kubectl-tests temporal temporal-tests chart-tests cluster cluster-image refusals cluster-tests conformance-tests e2e-tests need-cargo
 
 help: # Print the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, temporal-tests, kubectl-tests, chart-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
+	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, postgres-tests, temporal-tests, kubectl-tests, chart-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
 	cargo build --locked --release --package jangar --bins
@@ -33,9 +33,10 @@ test-fast: need-cargo ## Run what needs neither root nor Go nor Linux, and say w
 	echo 'make test runs them: they install tools, or need Go, and Linux with root'; \
 	exit $$status
 
-bench: need-cargo ## Measure kubelite and runs, and print the settings beside the figures
+bench: need-cargo ## Measure kubelite, runs and history, and print the settings beside the figures
 	cargo bench --locked --package kubelite --bench api
 	cargo bench --locked --package jangar --bench runs
+	postgres=$$(scripts/tools.sh postgres) && JANGAR_TEST_POSTGRES="$$postgres" cargo bench --locked --package jangar-store --bench history
 	@$(MAKE) --no-print-directory bench-cluster
 
 # Jangar as it is shipped; the program that measures it shares what was compiled for the benchmarks before it.
@@ -98,7 +99,7 @@ fmt: need-cargo
 # The tests with kubectl and on a cluster are not among the default targets (see their Cargo.toml), so they are named.
 clippy: need-cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	cargo clippy --locked --workspace --test kubectl --test chart --test cluster --test conformance_cluster --test e2e --test temporal_server --test temporal -- -D warnings
+	cargo clippy --locked --workspace --test kubectl --test chart --test cluster --test conformance_cluster --test e2e --test temporal_server --test temporal --test postgres -- -D warnings
 
 # Advisories change without a change here, so they are `make audit`: docs/decisions/0008-advisories-outside-make-test.md.
 deny: need-cargo
@@ -113,6 +114,11 @@ shellcheck:
 
 tests: need-cargo
 	cargo test --locked --workspace --no-fail-fast
+
+# The history on a real Postgres, found or installed; on SQLite it is among `tests`.
+postgres-tests: need-cargo
+	postgres=$$(scripts/tools.sh postgres) && \
+	JANGAR_TEST_POSTGRES="$$postgres" cargo test --locked --workspace --test postgres
 
 # The whole workspace is selected so that dependencies have the features they were already built with for `tests`.
 kubectl-tests: need-cargo

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints the path of a tool that the suites call, after installing it if the cache does not hold it yet.
 #
-#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform
+#   scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform | postgres
 #   scripts/tools.sh need PROGRAM         fails with a sentence if PROGRAM is not on the machine
 #
 # `kube` is all of Kubernetes with etcd as one binary, and kubectl is a link to it. The versions of what is written in Go
@@ -11,6 +11,8 @@
 # directory named after its version: it is made in a temporary directory beside it and moved into place with one rename.
 # A run that is killed therefore leaves nothing that looks finished, and two runs at once do no harm to each other.
 # Only the path goes to standard output.
+#
+# `postgres` is the directory of its programs. It is taken as the machine has it: a distribution builds it better than we would.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -148,6 +150,37 @@ kubectl() {
     echo "${tool%/*}/kubectl"
 }
 
+postgres_version=15
+
+# find_postgres: prints the directory of the newest Postgres on this machine that is new enough and has all that the tests call.
+find_postgres() {
+    local directory major best='' newest=0
+    for directory in "${JANGAR_TEST_POSTGRES:-}" /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin \
+        "$(dirname "$(type -P initdb || echo /nowhere/initdb)")"; do
+        [[ -x "$directory/initdb" && -x "$directory/postgres" && -x "$directory/pg_isready" && -x "$directory/pg_dump" ]] || continue
+        major=$("$directory/postgres" --version 2>/dev/null | sed -n 's/^postgres (PostgreSQL) \([0-9]*\).*/\1/p')
+        if [[ -n "$major" ]] && ((major >= postgres_version && major > newest)); then
+            best=$directory newest=$major
+        fi
+    done
+    [[ -n "$best" ]] && echo "$best"
+}
+
+postgres() {
+    local remedy="Install it (Debian: postgresql, Fedora: postgresql-server, macOS: brew install postgresql@17), or name the directory of its programs in JANGAR_TEST_POSTGRES."
+    find_postgres && return
+    if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
+        die "there is no Postgres $postgres_version or later on this machine. $remedy"
+    fi
+    say "installing Debian's package postgresql"
+    # The package would set up a server and start it; the tests have their own.
+    mkdir -p /etc/postgresql-common
+    [[ -e /etc/postgresql-common/createcluster.conf ]] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends postgresql; } >&2 ||
+        die "Debian's package postgresql could not be installed. $remedy"
+    find_postgres || die "Debian's package postgresql is older than $postgres_version. $remedy"
+}
+
 case "${1:-}" in
     cargo-deny) cargo_deny ;;
     typos) pip_tool typos "$typos_version" typos ;;
@@ -162,6 +195,7 @@ case "${1:-}" in
     helm4) go_tool helm4 helm.sh/helm/v4 helm.sh/helm/v4/cmd/helm 1500 helm.sh/helm/v4/internal/version.version=v ;;
     kustomize) go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5 sigs.k8s.io/kustomize/kustomize/v5 500 ;;
     kubeconform) go_tool kubeconform github.com/yannh/kubeconform github.com/yannh/kubeconform/cmd/kubeconform 500 main.version=v ;;
+    postgres) postgres ;;
     need) need "${2:?need which program}" ;;
-    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform | need PROGRAM" ;;
+    *) die "usage: scripts/tools.sh cargo-deny | typos | shellcheck | kubectl | kube | kwok | rollouts | argo-workflows | temporal | helm3 | helm4 | kustomize | kubeconform | postgres | need PROGRAM" ;;
 esac

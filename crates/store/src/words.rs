@@ -1,0 +1,152 @@
+//! The words that a run is found by.
+//!
+//! Both databases can split texts, each by rules of its own. So texts are split here, and the databases only keep words: a
+//! search finds the same on both. A word is what stands between characters that are neither letters nor digits, in small
+//! letters. `owner/repo#12` is three of them.
+
+use std::collections::HashSet;
+
+use crate::{Error, database::Dialect};
+
+/// A run is found by its names and by what was said about it, not by every word of a long specification.
+const MAX_WORDS: usize = 1_000;
+const MAX_BYTES: usize = 16 << 10;
+/// Longer ones are hashes and encodings; their beginning is enough to find them by.
+const MAX_WORD_CHARS: usize = 64;
+/// People look for a few words.
+const MAX_QUERY_WORDS: usize = 16;
+const MAX_QUERY_BYTES: usize = 1_000;
+/// From this length on the beginning of a word is enough. Shorter beginnings would find nearly everything.
+const PREFIX_CHARS: usize = 3;
+
+/// The distinct words of texts, in the order in which they come, until there is enough.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    seen: HashSet<String>,
+    text: String,
+}
+
+impl Words {
+    pub(crate) fn add(&mut self, text: &str) {
+        for word in split(text) {
+            let full = self.seen.len() >= MAX_WORDS || self.text.len() + word.len() >= MAX_BYTES;
+            if full {
+                return;
+            }
+            if self.seen.contains(&word) {
+                continue;
+            }
+            if !self.text.is_empty() {
+                self.text.push(' ');
+            }
+            self.text.push_str(&word);
+            self.seen.insert(word);
+        }
+    }
+
+    /// The words with a space between each two.
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+fn split(text: &str) -> impl Iterator<Item = String> {
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(|word| {
+            word.chars()
+                .flat_map(char::to_lowercase)
+                .filter(|letter| letter.is_alphanumeric())
+        })
+        .map(|letters| letters.take(MAX_WORD_CHARS).collect())
+}
+
+/// What a person looks for, in the language of the database. All of the words have to be there.
+///
+/// Words hold letters and digits only, so none of them can mean anything in either language.
+pub(crate) fn query(text: &str, dialect: Dialect) -> Result<String, Error> {
+    let wrong = |why: &str| Error::Query {
+        field: "text",
+        value: text.chars().take(MAX_WORD_CHARS).collect(),
+        why: why.to_owned(),
+    };
+    if text.len() > MAX_QUERY_BYTES {
+        return Err(wrong("it is longer than 1000 bytes; look for a few words"));
+    }
+    let mut words: Vec<String> = split(text).collect();
+    words.dedup();
+    if words.is_empty() {
+        return Err(wrong("there is no letter or digit in it to look for"));
+    }
+    if words.len() > MAX_QUERY_WORDS {
+        return Err(wrong("it has more than 16 words; look for fewer"));
+    }
+    let (prefix, join) = match dialect {
+        Dialect::Postgres => (":*", " & "),
+        Dialect::Sqlite => ("*", " AND "),
+    };
+    let term = |word: &String| {
+        let (quote, long) = match dialect {
+            Dialect::Postgres => ('\'', word.chars().count() >= PREFIX_CHARS),
+            Dialect::Sqlite => ('"', word.chars().count() >= PREFIX_CHARS),
+        };
+        format!("{quote}{word}{quote}{}", if long { prefix } else { "" })
+    };
+    Ok(words.iter().map(term).collect::<Vec<_>>().join(join))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(texts: &[&str]) -> String {
+        let mut words = Words::default();
+        for text in texts {
+            words.add(text);
+        }
+        words.into_text()
+    }
+
+    #[test]
+    fn texts_are_split_at_all_that_is_no_letter_or_digit() {
+        assert_eq!(
+            words(&["Fix owner/repo#12: 'naïve' CAFÉ_test"]),
+            "fix owner repo 12 naïve café test"
+        );
+        assert_eq!(words(&["", " - ", "a"]), "a");
+    }
+
+    #[test]
+    fn each_word_is_kept_once_and_not_more_than_enough() {
+        assert_eq!(words(&["one two", "TWO three"]), "one two three");
+        let many: Vec<String> = (0..5_000).map(|number| format!("word{number}")).collect();
+        assert_eq!(words(&[&many.join(" ")]).split(' ').count(), MAX_WORDS);
+        let long = "x".repeat(200);
+        assert_eq!(words(&[&long]).chars().count(), MAX_WORD_CHARS);
+    }
+
+    #[test]
+    fn what_people_look_for_means_nothing_to_the_database() {
+        assert_eq!(
+            query("fix Bug-7", Dialect::Postgres).expect("words"),
+            "'fix':* & 'bug':* & '7'"
+        );
+        assert_eq!(
+            query("fix Bug-7", Dialect::Sqlite).expect("words"),
+            r#""fix"* AND "bug"* AND "7""#
+        );
+        assert_eq!(query("x' | !y:*", Dialect::Postgres).expect("words"), "'x' & 'y'");
+        assert_eq!(
+            query(r#"NEAR("a" b) OR c*"#, Dialect::Sqlite).expect("words"),
+            r#""near"* AND "a" AND "b" AND "or" AND "c""#
+        );
+    }
+
+    #[test]
+    fn a_search_for_nothing_or_for_too_much_is_told() {
+        let why = |text: &str| query(text, Dialect::Sqlite).expect_err("no search").to_string();
+        assert!(why("--").contains("no letter or digit"));
+        assert!(why(&"a b ".repeat(20)).contains("more than 16"));
+        assert!(why(&"a".repeat(2_000)).contains("1000 bytes"));
+    }
+}

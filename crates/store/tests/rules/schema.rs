@@ -1,0 +1,90 @@
+//! The schema and its ledger.
+
+use jangar_store::{Error, Store};
+
+use super::{Place, now, object, record};
+
+async fn refusal(place: &Place, variables: &[(&str, &str)]) -> String {
+    let error = Store::connect(place.config(variables))
+        .await
+        .expect_err("the ledger does not fit");
+    assert!(matches!(error, Error::Ledger { .. }), "{error}");
+    error.to_string()
+}
+
+pub(crate) async fn of_several_that_start_at_once_one_prepares_and_all_come_up(place: Place) {
+    let starts: Vec<_> = (0..6)
+        .map(|_| tokio::spawn(Store::connect(place.config(&[]))))
+        .collect();
+    for start in starts {
+        let store = start.await.unwrap().expect("each comes up");
+        assert_eq!(store.ready().await.unwrap().schema, 1);
+        store.close().await;
+    }
+    assert_eq!(
+        place.meddle("SELECT COUNT(*) FROM jangar_migrations").await,
+        Some(1)
+    );
+}
+
+pub(crate) async fn a_changed_entry_of_the_ledger_stops_before_anything_is_touched(place: Place) {
+    place.store().await.close().await;
+    place
+        .meddle("UPDATE jangar_migrations SET checksum = 'bent'")
+        .await;
+    let said = refusal(&place, &[]).await;
+    assert!(
+        said.contains("step 1 (history)") && said.contains("bent there"),
+        "{said}"
+    );
+    assert!(
+        refusal(&place, &[("JANGAR_MIGRATIONS", "skip")])
+            .await
+            .contains("step 1 (history)")
+    );
+    assert_eq!(
+        place.meddle("SELECT COUNT(*) FROM jangar_migrations").await,
+        Some(1)
+    );
+}
+
+pub(crate) async fn an_entry_of_a_later_version_is_named(place: Place) {
+    place.store().await.close().await;
+    place
+        .meddle(
+            "INSERT INTO jangar_migrations (number, name, checksum, applied_at) VALUES (9, 'wings', 'x', 0)",
+        )
+        .await;
+    let said = refusal(&place, &[]).await;
+    assert!(said.contains("step 9 (wings)"), "{said}");
+    // Whoever says skip vouches for it: an old replica during a rolling upgrade.
+    let store = Store::connect(place.config(&[("JANGAR_MIGRATIONS", "skip")]))
+        .await
+        .unwrap();
+    store.record(&record(&object("team", 1)), now()).await.unwrap();
+}
+
+pub(crate) async fn skip_says_what_is_missing_and_makes_nothing(place: Place) {
+    let said = refusal(&place, &[("JANGAR_MIGRATIONS", "skip")]).await;
+    assert!(
+        said.contains("lacks step 1 (history)") && said.contains("JANGAR_MIGRATIONS=auto"),
+        "{said}"
+    );
+    // Had it made anything, this would not start from the beginning.
+    place.store().await;
+}
+
+pub(crate) async fn skip_takes_a_schema_that_is_there(place: Place) {
+    place.store().await.close().await;
+    let store = Store::connect(place.config(&[("JANGAR_MIGRATIONS", "skip")]))
+        .await
+        .unwrap();
+    assert_eq!(store.ready().await.unwrap().schema, 1);
+}
+
+pub(crate) async fn a_store_that_is_closed_says_so(place: Place) {
+    let store = place.store().await;
+    store.close().await;
+    let error = store.run("x").await.unwrap_err();
+    assert!(error.is_down(), "{error}");
+}
