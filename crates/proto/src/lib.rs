@@ -13,8 +13,6 @@ pub mod v1 {
         clippy::pedantic,
         clippy::allow_attributes,
         clippy::allow_attributes_without_reason,
-        missing_debug_implementations,
-        unreachable_pub,
         reason = "this is generated"
     )]
     tonic::include_proto!("proompteng.jangar.v1");

@@ -8,7 +8,11 @@ mod connection;
 mod recent;
 mod token;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use jangar_api::Kind;
 use k8s_openapi::api::{
@@ -220,16 +224,16 @@ impl Gatekeeper {
 
     /// Whose token it is.
     pub async fn identify(&self, token: &Token) -> Result<Arc<Identity>, Refusal> {
-        let id = token.id();
+        let (id, now) = (token.id(), Instant::now());
         if let Some(keeper) = self.break_glass.as_ref().filter(|keeper| keeper.id.is_same(&id)) {
             return Ok(Arc::new(keeper.clone()));
         }
-        if let Some(known) = self.identities.get(&id) {
+        if let Some(known) = self.identities.get(&id, now) {
             self.metrics.review(Review::IdentityKnown);
             return Ok(known);
         }
         let unknown = || unauthenticated("Kubernetes does not know the token");
-        if self.unknown.get(&id).is_some() {
+        if self.unknown.get(&id, now).is_some() {
             self.metrics.review(Review::Unknown);
             return Err(unknown());
         }
@@ -250,7 +254,7 @@ impl Gatekeeper {
             !name.is_empty() && name != ANONYMOUS
         });
         let Some(user) = user else {
-            self.unknown.put(id, ());
+            self.unknown.put(id, (), now);
             self.metrics.review(Review::Unknown);
             return Err(unknown());
         };
@@ -260,15 +264,15 @@ impl Gatekeeper {
             id,
             client,
         });
-        self.identities.put(id, Arc::clone(&identity));
+        self.identities.put(id, Arc::clone(&identity), now);
         self.metrics.identities(self.identities.len());
         Ok(identity)
     }
 
     /// Whether they may.
     pub async fn may(&self, caller: &Identity, question: &Question) -> Result<bool, Refusal> {
-        let key = (caller.id, question.clone());
-        if let Some(answer) = self.answers.get(&key) {
+        let (key, now) = ((caller.id, question.clone()), Instant::now());
+        if let Some(answer) = self.answers.get(&key, now) {
             self.metrics.review(Review::AccessKnown);
             return Ok(answer);
         }
@@ -282,7 +286,7 @@ impl Gatekeeper {
             .ask(async { reviews.create(&PostParams::default(), &review).await })
             .await?;
         let allowed = answer.status.is_some_and(|status| status.allowed);
-        self.answers.put(key, allowed);
+        self.answers.put(key, allowed, now);
         Ok(allowed)
     }
 

@@ -4,10 +4,8 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
-
-use tokio::time::Instant;
 
 /// Answers that are good for a while.
 #[derive(Debug)]
@@ -36,22 +34,20 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         }
     }
 
-    pub(crate) fn get(&self, key: &K) -> Option<V> {
+    pub(crate) fn get(&self, key: &K, now: Instant) -> Option<V> {
         let inner = self.lock();
         let (since, value) = inner.entries.get(key)?;
-        (since.elapsed() < self.age_max).then(|| value.clone())
+        self.is_young(*since, now).then(|| value.clone())
     }
 
     /// Keeps an answer. What is too old goes, and the oldest where there is no room.
-    pub(crate) fn put(&self, key: K, value: V) {
-        let now = Instant::now();
+    pub(crate) fn put(&self, key: K, value: V, now: Instant) {
         let mut inner = self.lock();
         let Inner { entries, order } = &mut *inner;
         entries.insert(key.clone(), (now, value));
         order.push_back((now, key));
         while let Some((since, oldest)) = order.front() {
-            let too_old = since.elapsed() >= self.age_max;
-            if !too_old && order.len() <= self.entries_max {
+            if self.is_young(*since, now) && order.len() <= self.entries_max {
                 break;
             }
             if entries.get(oldest).is_some_and(|(kept, _)| kept == since) {
@@ -59,6 +55,10 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
             }
             order.pop_front();
         }
+    }
+
+    fn is_young(&self, since: Instant, now: Instant) -> bool {
+        now.saturating_duration_since(since) < self.age_max
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -75,29 +75,29 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_is_forgotten_when_it_is_old_or_when_there_is_no_room() {
+    #[test]
+    fn an_answer_is_forgotten_when_it_is_old_or_when_there_is_no_room() {
         let recent = Recent::new(Duration::from_secs(10), 2);
-        recent.put("a", 1);
-        tokio::time::advance(Duration::from_secs(4)).await;
-        recent.put("b", 2);
-        assert_eq!((recent.get(&"a"), recent.get(&"b")), (Some(1), Some(2)));
-        recent.put("c", 3);
-        assert_eq!((recent.get(&"a"), recent.get(&"c")), (None, Some(3)));
-        tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!((recent.get(&"b"), recent.get(&"c")), (None, None));
-        recent.put("d", 4);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        recent.put("a", 1, at(0));
+        recent.put("b", 2, at(4));
+        assert_eq!((recent.get(&"a", at(4)), recent.get(&"b", at(4))), (Some(1), Some(2)));
+        recent.put("c", 3, at(4));
+        assert_eq!((recent.get(&"a", at(4)), recent.get(&"c", at(4))), (None, Some(3)));
+        assert_eq!((recent.get(&"b", at(14)), recent.get(&"c", at(14))), (None, None));
+        recent.put("d", 4, at(14));
         assert_eq!(recent.len(), 1);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_given_again_counts_from_then() {
+    #[test]
+    fn an_answer_that_is_given_again_counts_from_then() {
         let recent = Recent::new(Duration::from_secs(10), 8);
-        recent.put("a", 1);
-        tokio::time::advance(Duration::from_secs(6)).await;
-        recent.put("a", 2);
-        tokio::time::advance(Duration::from_secs(6)).await;
-        recent.put("b", 3);
-        assert_eq!(recent.get(&"a"), Some(2));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        recent.put("a", 1, at(0));
+        recent.put("a", 2, at(6));
+        recent.put("b", 3, at(12));
+        assert_eq!(recent.get(&"a", at(12)), Some(2));
     }
 }

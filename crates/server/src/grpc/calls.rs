@@ -483,14 +483,4 @@ mod tests {
         let config = serde_json::to_value(config).expect("JSON");
         assert_eq!(config, json!({"backoffLimit": 2, "serviceAccount": "runner"}));
     }
-
-    #[test]
-    fn a_field_that_is_wrong_is_named() {
-        let mut asked = request("job");
-        asked.vcs_policy_mode = "sometimes".to_owned();
-        asked.runtime_type = "carrier-pigeon".to_owned();
-        if let Err(refusal) = submission(asked) {
-            assert_eq!(refusal.trouble, Trouble::BadRequest);
-        }
-    }
 }

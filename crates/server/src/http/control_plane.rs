@@ -22,7 +22,7 @@ use super::{
 use crate::{
     access::Question,
     plane::{ControlPlane, logs::LogQuery, objects::ALL_NAMESPACES, objects::ListQuery, stream::Subscription},
-    refusal::{Refusal, Trouble},
+    refusal::Refusal,
     world::Filter,
 };
 
@@ -350,6 +350,7 @@ pub(super) fn metrics(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Trouble;
 
     #[test]
     fn a_kind_is_found_by_any_of_its_names() {

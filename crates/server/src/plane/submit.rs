@@ -498,6 +498,10 @@ fn agent_run_spec(submission: AgentRunSubmission, key: &str) -> Result<AgentRunS
         .workflow
         .as_ref()
         .is_some_and(|workflow| !workflow.steps.is_empty());
+    if let RuntimeType::Other(word) = &submission.runtime.type_ {
+        return Err(Refusal::field("runtime.type", word, "there is no such runtime")
+            .remedy("give workflow, job, temporal or custom"));
+    }
     if submission.runtime.type_ == RuntimeType::Workflow && !has_steps {
         return Err(Refusal::missing("workflow.steps")
             .remedy("give at least one step: the runtime workflow is made of them"));
@@ -606,6 +610,9 @@ mod tests {
         let no_steps = submission(&json!({"runtime": {"type": "workflow"}})).expect("a submission");
         let refusal = agent_run_spec(no_steps, "k").expect_err("no steps");
         assert!(refusal.to_string().starts_with("workflow.steps"), "{refusal}");
+        let unknown = submission(&json!({"runtime": {"type": "pigeon"}})).expect("a submission");
+        let refusal = agent_run_spec(unknown, "k").expect_err("no such runtime");
+        assert!(refusal.to_string().starts_with("runtime.type=`pigeon`"), "{refusal}");
         let nothing = submission(&json!({"implementation": null})).expect("a submission");
         let refusal = agent_run_spec(nothing, "k").expect_err("no work");
         assert!(refusal.to_string().starts_with("implementationSpecRef.name"), "{refusal}");

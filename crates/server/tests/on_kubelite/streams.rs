@@ -117,15 +117,6 @@ async fn an_id_of_another_process_begins_again_and_says_so() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_silent_stream_says_that_it_is_there() {
-    let stage = Stage::start().await;
-    let mut events = open(&stage, PATH, None).await;
-    events.next().await;
-    let silent = events.next().await;
-    assert!(silent.data.is_none(), "{silent:?}");
-}
-
 #[tokio::test]
 async fn the_stream_of_everything_begins_with_the_status() {
     let stage = Stage::start().await;
