@@ -166,7 +166,11 @@ pub(crate) async fn start(
     let break_glass = break_glass(|name| std::env::var(name).ok())?;
     let metrics = Arc::new(Metrics::register(&mut instruments.registry()));
     let epoch = format!("{:016x}", rand::random::<u64>());
-    let world = Arc::new(World::new(settings.namespaces.clone(), epoch, Arc::clone(&metrics)));
+    let world = Arc::new(World::new(
+        settings.namespaces.clone(),
+        epoch,
+        Arc::clone(&metrics),
+    ));
     let watches = world::start(&world, &clients.own, settings.runs.cancel_enabled);
     let gatekeeper = Gatekeeper::new(
         Connection::new(clients.anonymous),

@@ -53,7 +53,11 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts them, and has the instruments follow whether they are ready.
-    pub(crate) async fn start(client: Client, mut settings: Settings, instruments: &Instruments) -> Result<Self> {
+    pub(crate) async fn start(
+        client: Client,
+        mut settings: Settings,
+        instruments: &Instruments,
+    ) -> Result<Self> {
         let temporal = &mut settings.temporal.address;
         temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
         let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))

@@ -160,10 +160,18 @@ impl Metrics {
         );
         registry.register("streams", "Streams that are open", all.streams.clone());
         registry.register("reviews", "Questions about callers", all.reviews.clone());
-        registry.register("identities", "Callers that are remembered", all.identities.clone());
+        registry.register(
+            "identities",
+            "Callers that are remembered",
+            all.identities.clone(),
+        );
         registry.register("watch_events", "What watches delivered", all.watch_events.clone());
         registry.register("cached_objects", "Objects in the caches", all.objects.clone());
-        registry.register("waiting_runs", "AgentRuns that wait for their turn", all.waiting.clone());
+        registry.register(
+            "waiting_runs",
+            "AgentRuns that wait for their turn",
+            all.waiting.clone(),
+        );
         registry.register("losses", "What was promised and is not there", all.losses.clone());
         registry.register("mutations", "What was changed for callers", all.mutations.clone());
         registry.register(
@@ -210,7 +218,9 @@ impl Metrics {
 
     pub(crate) fn watch_event(&self, kind: Kind, event: WatchEvent) {
         let kind = &kind.info().kind;
-        self.watch_events.get_or_create(&WatchLabels { kind, event }).inc();
+        self.watch_events
+            .get_or_create(&WatchLabels { kind, event })
+            .inc();
     }
 
     pub(crate) fn objects(&self, kind: Kind, count: usize) {

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 /// How much of a value a message repeats.
 const SHOWN_MAX: usize = 120;
 
+/// How the API server begins what it says of a field of the wrong type.
+const WRONG_TYPE: &str = "failed to create typed patch object";
+
 /// What kind of trouble it is. HTTP and gRPC have a code for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -159,7 +162,11 @@ impl Refusal {
             details = given.clone();
         }
         if let Some(parts) = details.as_object_mut() {
-            let named = [("field", &self.field), ("value", &self.value), ("remedy", &self.remedy)];
+            let named = [
+                ("field", &self.field),
+                ("value", &self.value),
+                ("remedy", &self.remedy),
+            ];
             for (name, part) in named {
                 if let Some(part) = part {
                     parts.insert(name.to_owned(), json!(part));
@@ -202,6 +209,8 @@ impl From<kube::Error> for Refusal {
 impl From<&kube::core::Status> for Refusal {
     fn from(status: &kube::core::Status) -> Self {
         let trouble = match status.code {
+            // A field of the wrong type in what is applied. The API server takes that for an error of its own.
+            500 if status.message.starts_with(WRONG_TYPE) => Trouble::Invalid,
             400 => Trouble::BadRequest,
             401 => Trouble::Unauthenticated,
             403 => Trouble::Forbidden,
@@ -238,7 +247,8 @@ mod tests {
 
     #[test]
     fn the_envelope_names_field_value_and_remedy() {
-        let refusal = Refusal::field("limit", 900, "more than 500 are not listed at once").remedy("give a number from 1 to 500");
+        let refusal = Refusal::field("limit", 900, "more than 500 are not listed at once")
+            .remedy("give a number from 1 to 500");
         assert_eq!(
             refusal.envelope(),
             json!({

@@ -90,7 +90,9 @@ mod tests {
         let waits = |status| waits_in("a", &run(status), true).is_some();
         assert!(waits(json!(null)));
         assert!(waits(json!({"phase": "Pending"})));
-        assert!(!waits(json!({"phase": "Running", "runtimeRef": {"type": "job", "name": "j"}})));
+        assert!(!waits(
+            json!({"phase": "Running", "runtimeRef": {"type": "job", "name": "j"}})
+        ));
         assert!(!waits(json!({"phase": "Failed"})));
     }
 }

@@ -41,8 +41,7 @@ impl ControlPlaneSettings {
     /// Where gRPC is listened for, if it is.
     pub fn grpc(&self) -> Option<SocketAddr> {
         let apart = || SocketAddr::new(self.grpc_host, self.grpc_port);
-        self.grpc_enabled
-            .then(|| self.grpc_address.unwrap_or_else(apart))
+        self.grpc_enabled.then(|| self.grpc_address.unwrap_or_else(apart))
     }
 }
 

@@ -156,7 +156,10 @@ impl Question {
                 ..
             } => Refusal::new(
                 Trouble::NotFound,
-                format!("there are no {} that you may see in namespace {namespace}", kind.info().plural),
+                format!(
+                    "there are no {} that you may see in namespace {namespace}",
+                    kind.info().plural
+                ),
             )
             .remedy(format!(
                 "name another namespace, or ask for the verbs get, list and watch on {}.{}",
@@ -180,8 +183,9 @@ impl Question {
                     info.plural, info.group
                 ))
             }
-            Self::Path(path) => Refusal::new(Trouble::Forbidden, format!("you may not get {path}"))
-                .remedy(format!("ask for a cluster role with the verb get on nonResourceURLs {path}")),
+            Self::Path(path) => Refusal::new(Trouble::Forbidden, format!("you may not get {path}")).remedy(
+                format!("ask for a cluster role with the verb get on nonResourceURLs {path}"),
+            ),
         }
     }
 }

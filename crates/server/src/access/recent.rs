@@ -82,9 +82,15 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         recent.put("a", 1, at(0));
         recent.put("b", 2, at(4));
-        assert_eq!((recent.get(&"a", at(4)), recent.get(&"b", at(4))), (Some(1), Some(2)));
+        assert_eq!(
+            (recent.get(&"a", at(4)), recent.get(&"b", at(4))),
+            (Some(1), Some(2))
+        );
         recent.put("c", 3, at(4));
-        assert_eq!((recent.get(&"a", at(4)), recent.get(&"c", at(4))), (None, Some(3)));
+        assert_eq!(
+            (recent.get(&"a", at(4)), recent.get(&"c", at(4))),
+            (None, Some(3))
+        );
         assert_eq!((recent.get(&"b", at(14)), recent.get(&"c", at(14))), (None, None));
         recent.put("d", 4, at(14));
         assert_eq!(recent.len(), 1);

@@ -56,7 +56,11 @@ impl Token {
             let (scheme, secret) = text.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
         });
-        let own = || headers.get(OWN_HEADER).map(|value| value.to_str().ok().map(str::trim));
+        let own = || {
+            headers
+                .get(OWN_HEADER)
+                .map(|value| value.to_str().ok().map(str::trim))
+        };
         let secret = given
             .or_else(own)
             .ok_or_else(|| unauthenticated("the request has no token"))?;
@@ -108,7 +112,11 @@ mod tests {
             ("authorization", "abc"),
             ("x-jangar-token", ""),
         ] {
-            assert_eq!(token(name, value), Err(Trouble::Unauthenticated), "{name}: {value}");
+            assert_eq!(
+                token(name, value),
+                Err(Trouble::Unauthenticated),
+                "{name}: {value}"
+            );
         }
         let huge = format!("Bearer {}", "a".repeat(TOKEN_MAX_BYTES + 1));
         assert_eq!(token("authorization", &huge), Err(Trouble::Unauthenticated));

@@ -62,12 +62,15 @@ fn of_status(status: StatusDocument) -> GetControlPlaneStatusResponse {
         status: controller.status.text().to_owned(),
         message: controller.message,
     });
-    let adapters = status.runtime_adapters.into_iter().map(|adapter| RuntimeAdapterStatus {
-        name: adapter.name,
-        available: adapter.available,
-        status: adapter.status.text().to_owned(),
-        message: adapter.message,
-    });
+    let adapters = status
+        .runtime_adapters
+        .into_iter()
+        .map(|adapter| RuntimeAdapterStatus {
+            name: adapter.name,
+            available: adapter.available,
+            status: adapter.status.text().to_owned(),
+            message: adapter.message,
+        });
     let namespaces = status.namespaces.into_iter().map(|namespace| NamespaceStatus {
         namespace: namespace.namespace,
         status: namespace.status.text().to_owned(),
@@ -130,7 +133,13 @@ pub(super) async fn create_implementation_spec(
         "metadata": {"generateName": "impl-"}, "spec": spec,
     });
     let object = plane
-        .create(&caller, "implementation_spec.created", Kind::ImplementationSpec, &namespace, manifest)
+        .create(
+            &caller,
+            "implementation_spec.created",
+            Kind::ImplementationSpec,
+            &namespace,
+            manifest,
+        )
         .await?;
     Ok(Response::new(CreateImplementationSpecResponse {
         json: object.json.to_string(),
@@ -327,7 +336,11 @@ pub(super) async fn retry_orchestration_run(
     retry(plane, Kind::OrchestrationRun, request).await
 }
 
-async fn retry(plane: &Arc<ControlPlane>, kind: Kind, request: Request<RetryRequest>) -> Answer<SubmitResponse> {
+async fn retry(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
+    request: Request<RetryRequest>,
+) -> Answer<SubmitResponse> {
     let caller = caller(&request)?;
     let request = request.into_inner();
     let key = checked_key("idempotency_key", Some(&request.idempotency_key))?;
@@ -452,14 +465,25 @@ mod tests {
             workflow.steps.first().map(|step| step.name.clone())
         };
         assert_eq!(step(&implement), Some("implement".to_owned()));
-        assert_eq!(implement.parameters.get("stage").map(String::as_str), Some("implement"));
+        assert_eq!(
+            implement.parameters.get("stage").map(String::as_str),
+            Some("implement")
+        );
         let mut review = request("workflow");
         review.parameters.push(KeyValue {
             key: "stage".to_owned(),
             value: "review".to_owned(),
         });
-        assert_eq!(step(&submission(review).expect("a submission")), Some("review".to_owned()));
-        assert!(submission(request("job")).expect("a submission").workflow.is_none());
+        assert_eq!(
+            step(&submission(review).expect("a submission")),
+            Some("review".to_owned())
+        );
+        assert!(
+            submission(request("job"))
+                .expect("a submission")
+                .workflow
+                .is_none()
+        );
     }
 
     #[test]

@@ -68,9 +68,12 @@ pub(super) async fn apply(
     let request = request.into_inner();
     let namespace = plane.namespace(Some(&request.namespace))?;
     let manifest: Value = serde_saphyr::from_str(&request.manifest_yaml).map_err(|error| {
-        Refusal::new(Trouble::BadRequest, format!("manifest_yaml cannot be read: {error}"))
-            .named("manifest_yaml")
-            .remedy("send one document in YAML or JSON")
+        Refusal::new(
+            Trouble::BadRequest,
+            format!("manifest_yaml cannot be read: {error}"),
+        )
+        .named("manifest_yaml")
+        .remedy("send one document in YAML or JSON")
     })?;
     let object = plane.apply(&caller, kind, &namespace, manifest).await?;
     Ok(Response::new(ApplyResponse {

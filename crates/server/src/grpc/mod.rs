@@ -56,7 +56,9 @@ static METHODS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap_or_default();
     let services = set.file.iter().flat_map(|file| &file.service);
     let methods = services.flat_map(|service| &service.method);
-    methods.map(|method| format!("/{SERVICE}/{}", method.name())).collect()
+    methods
+        .map(|method| format!("/{SERVICE}/{}", method.name()))
+        .collect()
 });
 
 /// The service for callers.
@@ -98,7 +100,9 @@ async fn known(State(plane): State<Arc<ControlPlane>>, mut request: HttpRequest,
         Err(_) => Status::deadline_exceeded("the call took longer than 30 s").into_http(),
     };
     let code = response.headers().get("grpc-status");
-    let code = code.and_then(|code| code.to_str().ok()?.parse().ok()).unwrap_or(0);
+    let code = code
+        .and_then(|code| code.to_str().ok()?.parse().ok())
+        .unwrap_or(0);
     plane
         .metrics
         .request(Protocol::Grpc, "post", route, code, started.elapsed());

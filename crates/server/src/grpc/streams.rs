@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt, stream};
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use jangar_api::Kind;
 use jangar_proto::v1::{
     StreamAgentRunLogsRequest, StreamAgentRunLogsResponse, StreamStatusRequest, StreamStatusResponse,
 };
-use tonic::{Request, Response, Status, codegen::BoxStream};
+use tonic::{Request, Response, Status, codegen::BoxStream as AnswerStream};
 
 use super::caller;
 use crate::{
@@ -24,7 +27,7 @@ use crate::{
 pub(super) async fn stream_agent_run_logs(
     plane: &Arc<ControlPlane>,
     request: Request<StreamAgentRunLogsRequest>,
-) -> Result<Response<BoxStream<StreamAgentRunLogsResponse>>, Refusal> {
+) -> Result<Response<AnswerStream<StreamAgentRunLogsResponse>>, Refusal> {
     let caller = caller(&request)?;
     let request = request.into_inner();
     let namespace = plane.namespace(Some(&request.namespace))?;
@@ -53,14 +56,14 @@ pub(super) async fn stream_agent_run_logs(
 pub(super) async fn stream_agent_run_status(
     plane: &Arc<ControlPlane>,
     request: Request<StreamStatusRequest>,
-) -> Result<Response<BoxStream<StreamStatusResponse>>, Refusal> {
+) -> Result<Response<AnswerStream<StreamStatusResponse>>, Refusal> {
     status(plane, Kind::AgentRun, request).await
 }
 
 pub(super) async fn stream_orchestration_run_status(
     plane: &Arc<ControlPlane>,
     request: Request<StreamStatusRequest>,
-) -> Result<Response<BoxStream<StreamStatusResponse>>, Refusal> {
+) -> Result<Response<AnswerStream<StreamStatusResponse>>, Refusal> {
     status(plane, Kind::OrchestrationRun, request).await
 }
 
@@ -68,7 +71,7 @@ async fn status(
     plane: &Arc<ControlPlane>,
     kind: Kind,
     request: Request<StreamStatusRequest>,
-) -> Result<Response<BoxStream<StreamStatusResponse>>, Refusal> {
+) -> Result<Response<AnswerStream<StreamStatusResponse>>, Refusal> {
     let caller = caller(&request)?;
     let request = request.into_inner();
     let namespace = plane.namespace(Some(&request.namespace))?;
@@ -83,41 +86,51 @@ async fn status(
         snapshot: true,
     };
     // First the stream, then the object: so that no change falls between them.
-    let changes = plane.changes(caller.clone(), subscription, Protocol::Grpc).await?;
+    let changes = plane
+        .changes(caller.clone(), subscription, Protocol::Grpc)
+        .await?;
     let now = plane.get(&caller, kind, &namespace, &request.name).await?;
     let known = stream::iter([Ok(Told::Object {
         id: String::new(),
         action: Action::Modified,
         object: now,
     })]);
-    let told = known.chain(changes).filter_map(async |told| match told {
-        Ok(Told::Object { action, object, .. }) => {
-            let phase = object.phase.clone().unwrap_or_else(|| "Pending".to_owned());
-            let over = action == Action::Deleted || matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled");
-            let answer = StreamStatusResponse {
-                json: object.json.to_string(),
-                phase,
-            };
-            Some(Ok((answer, object.version.clone(), over)))
+    let following = Following {
+        told: known.chain(changes).boxed(),
+        version: String::new(),
+        over: false,
+    };
+    Ok(Response::new(stream::unfold(following, next).boxed()))
+}
+
+/// A run that is followed until it has ended.
+struct Following {
+    told: BoxStream<'static, Result<Told, Refusal>>,
+    /// The version that was told last.
+    version: String,
+    over: bool,
+}
+
+async fn next(mut following: Following) -> Option<(Result<StreamStatusResponse, Status>, Following)> {
+    while !following.over {
+        match following.told.next().await? {
+            Ok(Told::Object { action, object, .. }) => {
+                let phase = object.phase.clone().unwrap_or_else(|| "Pending".to_owned());
+                following.over = action == Action::Deleted
+                    || matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled");
+                if object.version == following.version && !following.over {
+                    continue;
+                }
+                following.version.clone_from(&object.version);
+                let json = object.json.to_string();
+                return Some((Ok(StreamStatusResponse { json, phase }), following));
+            }
+            Ok(Told::Reset { .. } | Told::Heartbeat) => {}
+            Err(refusal) => {
+                following.over = true;
+                return Some((Err(Status::from(refusal)), following));
+            }
         }
-        Ok(Told::Reset { .. } | Told::Heartbeat) => None,
-        Err(refusal) => Some(Err(Status::from(refusal))),
-    });
-    let once = told.scan((String::new(), false), |(version, over), told| {
-        let next = match told {
-            _ if *over => None,
-            Ok((_, same, _)) if same == *version => Some(None),
-            Ok((answer, newer, ended)) => {
-                *version = newer;
-                *over = ended;
-                Some(Some(Ok(answer)))
-            }
-            Err(status) => {
-                *over = true;
-                Some(Some(Err(status)))
-            }
-        };
-        async move { next }
-    });
-    Ok(Response::new(once.filter_map(async |told| told).boxed()))
+    }
+    None
 }

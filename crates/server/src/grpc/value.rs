@@ -62,7 +62,10 @@ mod tests {
         let constraint = Struct {
             fields: [
                 ("maxSkew".to_owned(), value(Kind::NumberValue(1.0))),
-                ("topologyKey".to_owned(), value(Kind::StringValue("zone".to_owned()))),
+                (
+                    "topologyKey".to_owned(),
+                    value(Kind::StringValue("zone".to_owned())),
+                ),
                 ("share".to_owned(), value(Kind::NumberValue(0.5))),
                 ("strict".to_owned(), value(Kind::BoolValue(true))),
             ]

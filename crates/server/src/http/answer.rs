@@ -28,7 +28,11 @@ impl Answer {
 
     /// Something was made, unless it was made before.
     pub(super) fn made(fields: Value, before: bool) -> Self {
-        let status = if before { StatusCode::OK } else { StatusCode::CREATED };
+        let status = if before {
+            StatusCode::OK
+        } else {
+            StatusCode::CREATED
+        };
         Self { status, fields }
     }
 }

@@ -33,7 +33,9 @@ pub(super) async fn list(
     Who(caller): Who,
     Params(at): Params<InNamespace>,
 ) -> Result<Answer, Refusal> {
-    let namespace = at.namespace.unwrap_or_else(|| plane.default_namespace().to_owned());
+    let namespace = at
+        .namespace
+        .unwrap_or_else(|| plane.default_namespace().to_owned());
     let approvals = plane.approvals(&caller, &namespace).await?;
     Ok(Answer::ok(json!({"approvals": approvals})))
 }

@@ -21,7 +21,9 @@ use super::{
 };
 use crate::{
     access::Question,
-    plane::{ControlPlane, logs::LogQuery, objects::ALL_NAMESPACES, objects::ListQuery, stream::Subscription},
+    plane::{
+        ControlPlane, logs::LogQuery, objects::ALL_NAMESPACES, objects::ListQuery, stream::Subscription,
+    },
     refusal::Refusal,
     world::Filter,
 };
@@ -120,7 +122,8 @@ pub(crate) fn kind_named(field: &str, word: &str) -> Result<Kind, Refusal> {
     });
     found.copied().ok_or_else(|| {
         let all: Vec<&str> = Kind::ALL.iter().map(|kind| kind.info().kind.as_str()).collect();
-        Refusal::field(field, word, "this is none of the kinds").remedy(format!("give one of {}", all.join(", ")))
+        Refusal::field(field, word, "this is none of the kinds")
+            .remedy(format!("give one of {}", all.join(", ")))
     })
 }
 
@@ -132,7 +135,9 @@ pub(super) async fn resources(
 ) -> Result<Response, Refusal> {
     let kind = kind_named("kind", &query.kind)?;
     let list = ListQuery {
-        namespace: query.namespace.unwrap_or_else(|| plane.default_namespace().to_owned()),
+        namespace: query
+            .namespace
+            .unwrap_or_else(|| plane.default_namespace().to_owned()),
         label_selector: query.label_selector.unwrap_or_default(),
         phase: query.phase.unwrap_or_default(),
         runtime: query.runtime.unwrap_or_default(),
@@ -153,7 +158,8 @@ pub(super) async fn resources(
     }
     let page = plane.list(&caller, kind, &list).await?;
     let items: Vec<&Value> = page.objects.iter().map(|object| &object.json).collect();
-    let answer = json!({"kind": kind.info().kind, "items": items, "total": items.len(), "nextCursor": page.next});
+    let answer =
+        json!({"kind": kind.info().kind, "items": items, "total": items.len(), "nextCursor": page.next});
     Ok(Answer::ok(answer).into_response())
 }
 
@@ -226,7 +232,14 @@ pub(super) async fn events(
     plane.get(&caller, kind, &namespace, &query.name).await?;
     let limit = query.limit.unwrap_or_default();
     let events = plane
-        .events(&caller, &namespace, &kind.info().kind, &query.name, query.uid.as_deref(), limit)
+        .events(
+            &caller,
+            &namespace,
+            &kind.info().kind,
+            &query.name,
+            query.uid.as_deref(),
+            limit,
+        )
         .await?;
     Ok(Answer::ok(json!({"items": events})))
 }
@@ -237,7 +250,12 @@ pub(super) async fn logs(
     Params(query): Params<RunLog>,
 ) -> Result<Answer, Refusal> {
     let run = plane
-        .run(&caller, &query.name, query.namespace.as_deref(), Some(Kind::AgentRun))
+        .run(
+            &caller,
+            &query.name,
+            query.namespace.as_deref(),
+            Some(Kind::AgentRun),
+        )
         .await?;
     let which = LogQuery {
         pod: query.pod,
@@ -263,7 +281,9 @@ pub(super) async fn summary(
     Who(caller): Who,
     Params(at): Params<InNamespace>,
 ) -> Result<Answer, Refusal> {
-    let namespace = at.namespace.unwrap_or_else(|| plane.default_namespace().to_owned());
+    let namespace = at
+        .namespace
+        .unwrap_or_else(|| plane.default_namespace().to_owned());
     let kinds = plane.summary(&caller, &namespace).await?;
     Ok(Answer::ok(json!({"namespace": namespace, "resources": kinds})))
 }
@@ -274,7 +294,9 @@ pub(super) async fn stream(
     headers: HeaderMap,
     Params(query): Params<ChangeStream>,
 ) -> Result<Response, Refusal> {
-    let namespace = query.namespace.unwrap_or_else(|| plane.default_namespace().to_owned());
+    let namespace = query
+        .namespace
+        .unwrap_or_else(|| plane.default_namespace().to_owned());
     let filter = ListQuery {
         namespace: namespace.clone(),
         ..ListQuery::default()
@@ -289,7 +311,12 @@ pub(super) async fn stream(
         }
         None => {
             for kind in Kind::ALL {
-                let question = Question::on("watch", *kind, filter.namespace.as_deref().unwrap_or_default(), "");
+                let question = Question::on(
+                    "watch",
+                    *kind,
+                    filter.namespace.as_deref().unwrap_or_default(),
+                    "",
+                );
                 if plane.gatekeeper.may(&caller.identity, &question).await? {
                     kinds.push(*kind);
                 }
@@ -340,11 +367,13 @@ pub(super) fn metrics(
     path: String,
     write: Arc<dyn Fn() -> String + Send + Sync>,
 ) -> MethodRouter<Arc<ControlPlane>> {
-    get(async move |State(plane): State<Arc<ControlPlane>>, Who(caller): Who| {
-        let question = Question::Path(path.clone());
-        plane.gatekeeper.require(&caller.identity, &question).await?;
-        Ok::<_, Refusal>(([(CONTENT_TYPE, METRICS_TYPE)], write()))
-    })
+    get(
+        async move |State(plane): State<Arc<ControlPlane>>, Who(caller): Who| {
+            let question = Question::Path(path.clone());
+            plane.gatekeeper.require(&caller.identity, &question).await?;
+            Ok::<_, Refusal>(([(CONTENT_TYPE, METRICS_TYPE)], write()))
+        },
+    )
 }
 
 #[cfg(test)]

@@ -49,9 +49,13 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
         match Query::<T>::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Self(params)),
             Err(error) => {
-                let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                Err(Refusal::new(Trouble::BadRequest, format!("the query cannot be read: {why}"))
-                    .remedy("/openapi.json lists what the route takes"))
+                let why = error
+                    .source()
+                    .map_or_else(|| error.to_string(), ToString::to_string);
+                Err(
+                    Refusal::new(Trouble::BadRequest, format!("the query cannot be read: {why}"))
+                        .remedy("/openapi.json lists what the route takes"),
+                )
             }
         }
     }
@@ -102,33 +106,47 @@ impl<S: Sync> FromRequestParts<S> for Key {
 }
 
 fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let given = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
     let essence = given.split(';').next().unwrap_or("").trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(Refusal::new(Trouble::UnsupportedMediaType, format!("Content-Type={}: this is not JSON", shown(given)))
-        .named("Content-Type")
-        .remedy("send JSON with `Content-Type: application/json`"))
+    Err(Refusal::new(
+        Trouble::UnsupportedMediaType,
+        format!("Content-Type={}: this is not JSON", shown(given)),
+    )
+    .named("Content-Type")
+    .remedy("send JSON with `Content-Type: application/json`"))
 }
 
 async fn read(request: Request) -> Result<axum::body::Bytes, Refusal> {
     let too_large = || {
-        Refusal::new(Trouble::TooLarge, "the body has more than 1 MiB").remedy("send less: no object may be that large")
+        Refusal::new(Trouble::TooLarge, "the body has more than 1 MiB")
+            .remedy("send less: no object may be that large")
     };
-    let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let length = request
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
     let length: Option<usize> = length.and_then(|text| text.parse().ok());
     if length.is_some_and(|length| length > BODY_MAX_BYTES) {
         return Err(too_large());
     }
-    to_bytes(request.into_body(), BODY_MAX_BYTES).await.map_err(|error| {
-        let limited = error.source().is_some_and(|source| source.is::<LengthLimitError>());
-        if limited {
-            too_large()
-        } else {
-            Refusal::new(Trouble::BadRequest, "the body broke off")
-        }
-    })
+    to_bytes(request.into_body(), BODY_MAX_BYTES)
+        .await
+        .map_err(|error| {
+            let limited = error
+                .source()
+                .is_some_and(|source| source.is::<LengthLimitError>());
+            if limited {
+                too_large()
+            } else {
+                Refusal::new(Trouble::BadRequest, "the body broke off")
+            }
+        })
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
@@ -136,14 +154,21 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let value: T = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let why = error.inner().to_string();
-        let message = if path == "." { why } else { format!("{path}: {why}") };
+        let message = if path == "." {
+            why
+        } else {
+            format!("{path}: {why}")
+        };
         Refusal::new(Trouble::BadRequest, format!("the body cannot be read: {message}"))
             .named(&path)
             .remedy("/openapi.json describes what the route takes")
     })?;
     json.end().map_err(|error| {
-        Refusal::new(Trouble::BadRequest, format!("the body goes on after its end: {error}"))
-            .remedy("send one JSON document")
+        Refusal::new(
+            Trouble::BadRequest,
+            format!("the body goes on after its end: {error}"),
+        )
+        .remedy("send one JSON document")
     })?;
     Ok(value)
 }

@@ -57,7 +57,11 @@ pub(super) async fn post_agent(
     Document(new): Document<NewAgent>,
 ) -> Result<Answer, Refusal> {
     let namespace = plane.namespace(new.namespace.as_deref())?;
-    let secrets = new.spec.security.as_ref().map(|security| security.allowed_secrets.clone());
+    let secrets = new
+        .spec
+        .security
+        .as_ref()
+        .map(|security| security.allowed_secrets.clone());
     let refs = new.policy.unwrap_or_default();
     let binding = match refs.secret_binding_ref.as_deref() {
         Some(name) => Some(binding(&plane, &caller, &namespace, name).await?),
@@ -88,7 +92,9 @@ pub(super) async fn post_orchestration(
     let budget = new.policy.and_then(|refs| refs.budget_ref);
     check_budget(&plane, &caller, &namespace, budget.as_deref()).await?;
     let manifest = json_of(&Orchestration::new(&new.name, new.spec))?;
-    let object = plane.apply(&caller, Kind::Orchestration, &namespace, manifest).await?;
+    let object = plane
+        .apply(&caller, Kind::Orchestration, &namespace, manifest)
+        .await?;
     Ok(Answer::made(json!({"resource": object.json}), false))
 }
 
@@ -144,11 +150,16 @@ async fn check_budget(
 }
 
 fn typed<T: serde::de::DeserializeOwned>(json: &Value) -> Result<T, Refusal> {
-    serde_json::from_value(json.clone())
-        .map_err(|error| Refusal::new(Trouble::Conflict, format!("the policy cannot be read: {error}")).remedy("mend it"))
+    serde_json::from_value(json.clone()).map_err(|error| {
+        Refusal::new(Trouble::Conflict, format!("the policy cannot be read: {error}")).remedy("mend it")
+    })
 }
 
 fn json_of(value: &impl serde::Serialize) -> Result<Value, Refusal> {
-    serde_json::to_value(value)
-        .map_err(|error| Refusal::new(Trouble::BadRequest, format!("the object cannot be written: {error}")))
+    serde_json::to_value(value).map_err(|error| {
+        Refusal::new(
+            Trouble::BadRequest,
+            format!("the object cannot be written: {error}"),
+        )
+    })
 }

@@ -69,7 +69,8 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     }
     if let Some(body) = route.body {
         let schema = body(generator).to_value();
-        operation["requestBody"] = json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        operation["requestBody"] =
+            json!({"required": true, "content": {"application/json": {"schema": schema}}});
     }
     if route.anonymous {
         operation["security"] = json!([]);
@@ -112,7 +113,9 @@ fn query_parameters(schema: &Value) -> Vec<Value> {
         .flatten()
         .map(|(name, schema)| {
             let mut schema = schema.clone();
-            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            let description = schema
+                .as_object_mut()
+                .and_then(|schema| schema.remove("description"));
             let mut parameter = json!({
                 "name": name, "in": "query", "required": required.contains(&name.as_str()), "schema": schema,
             });
@@ -170,7 +173,10 @@ mod tests {
     fn every_reference_leads_somewhere() {
         let document = document();
         let text = document.to_string();
-        let references = text.split("\"$ref\":\"#").skip(1).filter_map(|rest| rest.split('"').next());
+        let references = text
+            .split("\"$ref\":\"#")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next());
         let mut seen = 0;
         for pointer in references {
             seen += 1;

@@ -477,8 +477,10 @@ mod tests {
     fn no_route_or_id_is_there_twice() {
         let ids: BTreeSet<&str> = ROUTES.iter().map(|route| route.id).collect();
         assert_eq!(ids.len(), ROUTES.len());
-        let addresses: BTreeSet<(&str, &str)> =
-            ROUTES.iter().map(|route| (route.method.word(), route.path)).collect();
+        let addresses: BTreeSet<(&str, &str)> = ROUTES
+            .iter()
+            .map(|route| (route.method.word(), route.path))
+            .collect();
         assert_eq!(addresses.len(), ROUTES.len());
     }
 }

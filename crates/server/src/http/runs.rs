@@ -151,7 +151,9 @@ async fn list(
         _ => query.agent_name.or(query.agent_id),
     };
     let query = ListQuery {
-        namespace: query.namespace.unwrap_or_else(|| plane.default_namespace().to_owned()),
+        namespace: query
+            .namespace
+            .unwrap_or_else(|| plane.default_namespace().to_owned()),
         label_selector: query.label_selector.unwrap_or_default(),
         phase: query.phase.unwrap_or_default(),
         runtime: query.runtime.unwrap_or_default(),
@@ -223,7 +225,9 @@ pub(super) async fn explain_run(
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
-    Ok(Answer::ok(json!({"explanation": explain(run.kind(), run.document())})))
+    Ok(Answer::ok(
+        json!({"explanation": explain(run.kind(), run.document())}),
+    ))
 }
 
 pub(super) async fn cancel_run(
@@ -235,7 +239,9 @@ pub(super) async fn cancel_run(
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
     let cancelled = plane.cancel(&caller, run.live()?, body.reason.as_deref()).await?;
-    Ok(Answer::ok(json!({"message": cancelled.message, "resource": cancelled.resource})))
+    Ok(Answer::ok(
+        json!({"message": cancelled.message, "resource": cancelled.resource}),
+    ))
 }
 
 pub(super) async fn retry_run(
@@ -284,7 +290,11 @@ pub(super) async fn run_events(
     Path(id): Path<String>,
     Params(which): Params<WhichEvents>,
 ) -> Result<Answer, Refusal> {
-    let WhichEvents { namespace, kind, limit } = which;
+    let WhichEvents {
+        namespace,
+        kind,
+        limit,
+    } = which;
     let run = find(&plane, &caller, &id, WhichRun { namespace, kind }).await?;
     let document = run.document();
     let namespace = text(document, "/metadata/namespace").unwrap_or_default();
@@ -292,7 +302,14 @@ pub(super) async fn run_events(
     let uid = text(document, "/metadata/uid");
     let kind = &run.kind().info().kind;
     let events = plane
-        .events(&caller, &namespace, kind, &name, uid.as_deref(), limit.unwrap_or_default())
+        .events(
+            &caller,
+            &namespace,
+            kind,
+            &name,
+            uid.as_deref(),
+            limit.unwrap_or_default(),
+        )
         .await?;
     Ok(Answer::ok(json!({"events": events})))
 }
@@ -308,6 +325,7 @@ fn run_kind(word: &str) -> Result<Kind, Refusal> {
         kind.info().kind.eq_ignore_ascii_case(word) || short.eq_ignore_ascii_case(word)
     });
     found.ok_or_else(|| {
-        Refusal::field("kind", word, "this is no kind of run").remedy("give AgentRun, OrchestrationRun or ToolRun")
+        Refusal::field("kind", word, "this is no kind of run")
+            .remedy("give AgentRun, OrchestrationRun or ToolRun")
     })
 }

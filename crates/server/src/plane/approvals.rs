@@ -124,8 +124,11 @@ impl ControlPlane {
 
     fn required(&self, namespace: &str, policy: &str) -> u32 {
         let policy = self.world.get(Kind::ApprovalPolicy, namespace, policy);
-        let policy = policy.and_then(|policy| serde_json::from_value::<ApprovalPolicy>(policy.json.clone()).ok());
-        let required = policy.and_then(|policy| policy.spec.required_approvals).map_or(1, Int32::get);
+        let policy =
+            policy.and_then(|policy| serde_json::from_value::<ApprovalPolicy>(policy.json.clone()).ok());
+        let required = policy
+            .and_then(|policy| policy.spec.required_approvals)
+            .map_or(1, Int32::get);
         u32::try_from(required).unwrap_or(1).max(1)
     }
 
@@ -169,8 +172,11 @@ impl ControlPlane {
             let found = found.ok_or_else(|| Refusal::not_found("OrchestrationRun", namespace, run))?;
             let policy = live(policies.get_opt(&policy_of(&found, &decision.step)?)).await?;
             let policy = policy.ok_or_else(|| {
-                Refusal::new(Trouble::Conflict, format!("the ApprovalPolicy of step {} is not there", decision.step))
-                    .remedy("create it")
+                Refusal::new(
+                    Trouble::Conflict,
+                    format!("the ApprovalPolicy of step {} is not there", decision.step),
+                )
+                .remedy("create it")
             })?;
             let status = approval::decide(
                 &found,
@@ -209,7 +215,9 @@ impl ControlPlane {
                 Err(refusal) => return Err(refusal),
             }
         }
-        Err(Refusal::unavailable("the run changes too fast to record the decision: try again"))
+        Err(Refusal::unavailable(
+            "the run changes too fast to record the decision: try again",
+        ))
     }
 }
 

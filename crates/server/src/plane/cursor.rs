@@ -45,16 +45,14 @@ pub(super) fn encode(kind: Kind, filter: &Filter, place: &Place) -> String {
 
 /// The place that a cursor stands for in this list.
 pub(super) fn decode(kind: Kind, filter: &Filter, text: &str) -> Result<Place, Refusal> {
-    let wrong = |wrong: &str| {
-        Refusal::field("cursor", text, wrong).remedy("leave it out to begin at the first page")
-    };
+    let wrong =
+        |wrong: &str| Refusal::field("cursor", text, wrong).remedy("leave it out to begin at the first page");
     if text.len() > CURSOR_MAX_BYTES {
         return Err(wrong("it is too long"));
     }
     let bytes = URL_SAFE_NO_PAD.decode(text);
     let bytes = bytes.map_err(|_| wrong("this is no cursor of ours"))?;
-    let cursor: Cursor =
-        serde_json::from_slice(&bytes).map_err(|_| wrong("this is no cursor of ours"))?;
+    let cursor: Cursor = serde_json::from_slice(&bytes).map_err(|_| wrong("this is no cursor of ours"))?;
     if cursor.of != list_id(kind, filter) {
         return Err(wrong("it is the cursor of another list, or of another filter"));
     }

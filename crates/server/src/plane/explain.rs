@@ -60,7 +60,9 @@ pub fn explain(kind: Kind, run: &Value) -> Explanation {
         _ => (State::Waiting, holding(ConditionType::Blocked)),
     };
     let subject = format!("{} {namespace}/{name}", kind.info().kind);
-    let words = condition.map(|condition| condition.message.clone()).filter(|words| !words.is_empty());
+    let words = condition
+        .map(|condition| condition.message.clone())
+        .filter(|words| !words.is_empty());
     let headline = match &words {
         Some(words) => format!("{subject} is {phase}: {words}"),
         None => format!("{subject} is {phase}"),
@@ -112,12 +114,24 @@ mod tests {
                     {"type": type_, "status": "True", "reason": reason, "message": message}]},
             })
         };
-        let waits = explain(Kind::AgentRun, &run("Pending", "Blocked", "QueueLimit", "200 wait"));
-        assert_eq!((waits.state, waits.reason.as_deref()), (State::Waiting, Some("QueueLimit")));
+        let waits = explain(
+            Kind::AgentRun,
+            &run("Pending", "Blocked", "QueueLimit", "200 wait"),
+        );
+        assert_eq!(
+            (waits.state, waits.reason.as_deref()),
+            (State::Waiting, Some("QueueLimit"))
+        );
         assert_eq!(waits.headline, "AgentRun a/r is Pending: 200 wait");
         let failed = explain(Kind::AgentRun, &run("Failed", "Failed", "JobMissing", "gone"));
-        assert_eq!((failed.state, failed.reason.as_deref()), (State::Failed, Some("JobMissing")));
-        let new = explain(Kind::AgentRun, &json!({"metadata": {"name": "r", "namespace": "a"}}));
+        assert_eq!(
+            (failed.state, failed.reason.as_deref()),
+            (State::Failed, Some("JobMissing"))
+        );
+        let new = explain(
+            Kind::AgentRun,
+            &json!({"metadata": {"name": "r", "namespace": "a"}}),
+        );
         assert_eq!((new.state, new.reason), (State::Waiting, None));
     }
 

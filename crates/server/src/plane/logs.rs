@@ -44,8 +44,10 @@ impl LogQuery {
         match self.tail_lines {
             0 => Ok(TAIL_DEFAULT),
             lines if lines <= TAIL_MAX => Ok(lines),
-            lines => Err(Refusal::field("tailLines", lines, "more than 5000 are not sent at once")
-                .remedy("give a number from 1 to 5000, or follow the log")),
+            lines => Err(
+                Refusal::field("tailLines", lines, "more than 5000 are not sent at once")
+                    .remedy("give a number from 1 to 5000, or follow the log"),
+            ),
         }
     }
 }
@@ -108,7 +110,14 @@ impl ControlPlane {
         run: &Run,
         query: &LogQuery,
         follow: bool,
-    ) -> Result<(String, String, impl Stream<Item = Result<String, Refusal>> + Send + use<>), Refusal> {
+    ) -> Result<
+        (
+            String,
+            String,
+            impl Stream<Item = Result<String, Refusal>> + Send + use<>,
+        ),
+        Refusal,
+    > {
         let source = self.source(caller, run, query).await?;
         let params = LogParams {
             container: Some(source.container.clone()),
@@ -129,7 +138,9 @@ impl ControlPlane {
         };
         let uid = text(run.document(), "/metadata/uid").unwrap_or_default();
         let kept = history.log(&uid).await.map_err(|error| {
-            Refusal::unavailable(format!("the pods are gone, and the history cannot be read: {error}"))
+            Refusal::unavailable(format!(
+                "the pods are gone, and the history cannot be read: {error}"
+            ))
         })?;
         let log = kept.ok_or(gone)?;
         Ok(Log {
@@ -167,9 +178,16 @@ impl ControlPlane {
             None => found.first(),
         };
         let pod = pod.ok_or_else(|| {
-            let which = query.pod.as_deref().map(|pod| format!(" {}", shown(pod))).unwrap_or_default();
-            Refusal::new(Trouble::NotFound, format!("{} {namespace}/{name} has no pod{which}", run.kind().info().kind))
-                .remedy("a run that has not started has none yet, and one that has ended may have none any more")
+            let which = query
+                .pod
+                .as_deref()
+                .map(|pod| format!(" {}", shown(pod)))
+                .unwrap_or_default();
+            Refusal::new(
+                Trouble::NotFound,
+                format!("{} {namespace}/{name} has no pod{which}", run.kind().info().kind),
+            )
+            .remedy("a run that has not started has none yet, and one that has ended may have none any more")
         })?;
         let containers: Vec<String> = pod
             .spec
@@ -181,8 +199,12 @@ impl ControlPlane {
             None => containers.first(),
         };
         let container = container.cloned().ok_or_else(|| {
-            Refusal::field("container", query.container.clone().unwrap_or_default(), "the pod has no such container")
-                .remedy(format!("name one of {}", containers.join(", ")))
+            Refusal::field(
+                "container",
+                query.container.clone().unwrap_or_default(),
+                "the pod has no such container",
+            )
+            .remedy(format!("name one of {}", containers.join(", ")))
         })?;
         Ok(Source {
             pod: pod.name_any(),
@@ -206,11 +228,16 @@ impl ControlPlane {
             0 => EVENTS_DEFAULT,
             limit if limit <= EVENTS_MAX => limit,
             _ => {
-                return Err(Refusal::field("limit", limit, "more than 200 are not listed at once")
-                    .remedy("give a number from 1 to 200"));
+                return Err(
+                    Refusal::field("limit", limit, "more than 200 are not listed at once")
+                        .remedy("give a number from 1 to 200"),
+                );
             }
         };
-        let mut fields = vec![format!("involvedObject.kind={kind}"), format!("involvedObject.name={name}")];
+        let mut fields = vec![
+            format!("involvedObject.kind={kind}"),
+            format!("involvedObject.name={name}"),
+        ];
         fields.extend(uid.map(|uid| format!("involvedObject.uid={uid}")));
         let events: Api<Event> = Api::namespaced(caller.identity.client(), namespace);
         let params = ListParams::default().fields(&fields.join(","));
@@ -222,7 +249,10 @@ impl ControlPlane {
 }
 
 fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
-    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time.as_ref());
     let micro = series.or(event.event_time.as_ref()).map(|time| time.0);
     let last = event.last_timestamp.as_ref().map(|time| time.0);
     last.max(micro)

@@ -44,14 +44,12 @@ pub struct ListQuery {
 impl ListQuery {
     pub(crate) fn filter(&self) -> Result<Filter, Refusal> {
         let given = |text: &String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        let words: Vec<String> = self
-            .search
-            .split_whitespace()
-            .map(str::to_lowercase)
-            .collect();
+        let words: Vec<String> = self.search.split_whitespace().map(str::to_lowercase).collect();
         if words.len() > WORDS_MAX {
-            return Err(Refusal::field("search", &self.search, "it has more than 16 words")
-                .remedy("search for fewer words"));
+            return Err(
+                Refusal::field("search", &self.search, "it has more than 16 words")
+                    .remedy("search for fewer words"),
+            );
         }
         Ok(Filter {
             namespace: given(&self.namespace).filter(|namespace| namespace != ALL_NAMESPACES),
@@ -67,8 +65,10 @@ impl ListQuery {
         match usize::try_from(self.limit).unwrap_or(usize::MAX) {
             0 => Ok(PAGE_DEFAULT),
             limit if limit <= PAGE_MAX => Ok(limit),
-            _ => Err(Refusal::field("limit", self.limit, "more than 500 are not listed at once")
-                .remedy("give a number from 1 to 500, and go on with the cursor")),
+            _ => Err(
+                Refusal::field("limit", self.limit, "more than 500 are not listed at once")
+                    .remedy("give a number from 1 to 500, and go on with the cursor"),
+            ),
         }
     }
 }
@@ -148,7 +148,8 @@ impl ControlPlane {
             "" => None,
             text => Some(cursor::decode(kind, &filter, text)?),
         };
-        self.require_list(caller, kind, filter.namespace.as_deref()).await?;
+        self.require_list(caller, kind, filter.namespace.as_deref())
+            .await?;
         let mut objects = self.world.list(kind, &filter, after.as_ref(), limit + 1);
         let more = objects.len() > limit;
         objects.truncate(limit);
@@ -237,7 +238,8 @@ impl ControlPlane {
     ) -> Result<Object, Refusal> {
         let (namespace, name, manifest) = addressed(kind, namespace, manifest)?;
         let name = name.ok_or_else(|| {
-            Refusal::missing("metadata.name").remedy("give the object a name: an object is applied by its name")
+            Refusal::missing("metadata.name")
+                .remedy("give the object a name: an object is applied by its name")
         })?;
         let deed = Deed {
             action: "object.applied",
@@ -272,8 +274,9 @@ impl ControlPlane {
             name: name.unwrap_or_default(),
         };
         let work = async {
-            let object: DynamicObject = serde_json::from_value(manifest)
-                .map_err(|error| Refusal::new(Trouble::BadRequest, format!("the object cannot be read: {error}")))?;
+            let object: DynamicObject = serde_json::from_value(manifest).map_err(|error| {
+                Refusal::new(Trouble::BadRequest, format!("the object cannot be read: {error}"))
+            })?;
             let api: Api<DynamicObject> =
                 Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
             let params = PostParams {
@@ -330,23 +333,31 @@ fn addressed(
         match found.as_str() {
             Some(found) if found == expected => {}
             _ => {
-                return Err(Refusal::field(field, &found, "this is another kind than is asked for")
-                    .remedy(format!("it has to be {expected}")));
+                return Err(
+                    Refusal::field(field, &found, "this is another kind than is asked for")
+                        .remedy(format!("it has to be {expected}")),
+                );
             }
         }
     }
     let given = manifest.pointer("/metadata/namespace").cloned();
     match given.as_ref().and_then(Value::as_str) {
         Some(given) if given != namespace => {
-            return Err(
-                Refusal::field("metadata.namespace", given, "the request is for another namespace").remedy(
-                    format!("make it {namespace}, or ask for the namespace that the manifest names"),
-                ),
-            );
+            return Err(Refusal::field(
+                "metadata.namespace",
+                given,
+                "the request is for another namespace",
+            )
+            .remedy(format!(
+                "make it {namespace}, or ask for the namespace that the manifest names"
+            )));
         }
         _ => {}
     }
-    let name = manifest.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+    let name = manifest
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
     if let Some(name) = &name {
         checked_name("metadata.name", name)?;
     }
@@ -374,9 +385,7 @@ mod tests {
 
     #[test]
     fn a_manifest_has_to_be_of_the_kind_and_the_namespace_that_are_asked_for() {
-        let agent = |api: &str, kind: &str, namespace: &str| {
-            json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x", "namespace": namespace}})
-        };
+        let agent = |api: &str, kind: &str, namespace: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x", "namespace": namespace}});
         let ask = |manifest| addressed(Kind::Agent, "a", manifest).map_err(|refusal| refusal.to_string());
         let (namespace, name, manifest) =
             ask(agent("agents.proompteng.ai/v1alpha1", "Agent", "a")).expect("it fits");
@@ -385,7 +394,10 @@ mod tests {
         for (manifest, names) in [
             (agent("agents.proompteng.ai/v1alpha1", "AgentRun", "a"), "kind="),
             (agent("v1", "Agent", "a"), "apiVersion="),
-            (agent("agents.proompteng.ai/v1alpha1", "Agent", "b"), "metadata.namespace="),
+            (
+                agent("agents.proompteng.ai/v1alpha1", "Agent", "b"),
+                "metadata.namespace=",
+            ),
             (json!([]), "the manifest is no object"),
             (json!({"kind": "Agent"}), "apiVersion="),
         ] {

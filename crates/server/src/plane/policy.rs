@@ -82,14 +82,21 @@ fn quantity(text: &str) -> Option<f64> {
 }
 
 /// Whether a SecretBinding lets the agent use these Secrets.
-pub fn check_secrets(agent: &str, secrets: &[String], binding: Option<&SecretBinding>) -> Result<(), Refusal> {
+pub fn check_secrets(
+    agent: &str,
+    secrets: &[String],
+    binding: Option<&SecretBinding>,
+) -> Result<(), Refusal> {
     if secrets.is_empty() {
         return Ok(());
     }
     let Some(binding) = binding else {
         return Err(refused(
             "policy.secretBindingRef",
-            format!("the run asks for the Secrets {}, and names no SecretBinding", secrets.join(", ")),
+            format!(
+                "the run asks for the Secrets {}, and names no SecretBinding",
+                secrets.join(", ")
+            ),
             "name a SecretBinding that lists them, or leave them out".to_owned(),
         ));
     };
@@ -173,7 +180,10 @@ mod tests {
         let limits = json!({"dollars": "10", "memory": "2Gi"});
         for (status, lets_in) in [
             (json!(null), true),
-            (json!({"phase": "Active", "used": {"dollars": "10", "memory": "2048Mi"}}), true),
+            (
+                json!({"phase": "Active", "used": {"dollars": "10", "memory": "2048Mi"}}),
+                true,
+            ),
             (json!({"used": {"dollars": "10.5"}}), false),
             (json!({"used": {"memory": "2049Mi"}}), false),
             (json!({"used": {"tokens": "1000000"}}), true),

@@ -27,7 +27,10 @@ const REASON_MAX: usize = 1_024;
 pub enum Run {
     Live(Arc<Object>),
     /// Gone from the cluster, and remembered.
-    Archived { kind: Kind, document: Value },
+    Archived {
+        kind: Kind,
+        document: Value,
+    },
 }
 
 impl Run {
@@ -65,7 +68,11 @@ impl Run {
 /// The run in short, with the names that earlier versions had in their database.
 pub fn record(kind: Kind, run: &Value) -> Value {
     let (subject, subject_field, key) = match kind {
-        Kind::OrchestrationRun => ("/spec/orchestrationRef/name", "orchestrationName", "/spec/deliveryId"),
+        Kind::OrchestrationRun => (
+            "/spec/orchestrationRef/name",
+            "orchestrationName",
+            "/spec/deliveryId",
+        ),
         Kind::ToolRun => ("/spec/toolRef/name", "toolName", "/spec/deliveryId"),
         _ => ("/spec/agentRef/name", "agentName", "/spec/idempotencyKey"),
     };
@@ -104,8 +111,11 @@ impl ControlPlane {
         kind: Option<Kind>,
     ) -> Result<Run, Refusal> {
         let none = || {
-            Refusal::new(Trouble::NotFound, format!("there is no run {} that you may see", shown(id)))
-                .remedy("give the UID of a run, or its name together with `namespace`")
+            Refusal::new(
+                Trouble::NotFound,
+                format!("there is no run {} that you may see", shown(id)),
+            )
+            .remedy("give the UID of a run, or its name together with `namespace`")
         };
         let kinds: Vec<Kind> = RUN_KINDS
             .into_iter()
@@ -118,7 +128,9 @@ impl ControlPlane {
             .collect();
         if found.is_empty() {
             let namespace = self.namespace(namespace)?;
-            let named = kinds.iter().filter_map(|kind| self.world.get(*kind, &namespace, id));
+            let named = kinds
+                .iter()
+                .filter_map(|kind| self.world.get(*kind, &namespace, id));
             found.extend(named.map(Run::Live));
             if found.is_empty() {
                 found.extend(self.archived(&kinds, &namespace, id).await?);
@@ -136,11 +148,12 @@ impl ControlPlane {
         }
         if seen.len() > 1 {
             let kinds: Vec<&str> = seen.iter().map(|run| run.kind().info().kind.as_str()).collect();
-            return Err(
-                Refusal::new(Trouble::Conflict, format!("several runs are called {}: {}", shown(id), kinds.join(", ")))
-                    .named("kind")
-                    .remedy("say which one with `kind`, or give its UID"),
-            );
+            return Err(Refusal::new(
+                Trouble::Conflict,
+                format!("several runs are called {}: {}", shown(id), kinds.join(", ")),
+            )
+            .named("kind")
+            .remedy("say which one with `kind`, or give its UID"));
         }
         seen.pop().ok_or_else(none)
     }
@@ -150,7 +163,9 @@ impl ControlPlane {
             return Ok(Vec::new());
         };
         let failed = |error: crate::history::HistoryError| {
-            Refusal::unavailable(format!("the run is not in the cluster, and the history cannot be read: {error}"))
+            Refusal::unavailable(format!(
+                "the run is not in the cluster, and the history cannot be read: {error}"
+            ))
         };
         let is_wanted = |document: &Value| {
             let kind = text(document, "/kind")?;
@@ -158,13 +173,19 @@ impl ControlPlane {
         };
         if let Some(document) = history.run(id).await.map_err(failed)? {
             let kind = is_wanted(&document);
-            return Ok(kind.map(|kind| Run::Archived { kind, document }).into_iter().collect());
+            return Ok(kind
+                .map(|kind| Run::Archived { kind, document })
+                .into_iter()
+                .collect());
         }
         checked_namespace(namespace)?;
         let mut runs = Vec::new();
         for kind in kinds {
             let document = history.run_named(*kind, namespace, id).await.map_err(failed)?;
-            runs.extend(document.map(|document| Run::Archived { kind: *kind, document }));
+            runs.extend(document.map(|document| Run::Archived {
+                kind: *kind,
+                document,
+            }));
         }
         Ok(runs)
     }

@@ -110,7 +110,8 @@ impl ControlPlane {
     /// How everything is, for a namespace that the caller may look at.
     pub async fn status(&self, caller: &Caller, namespace: Option<&str>) -> Result<StatusDocument, Refusal> {
         let namespace = self.namespace(namespace)?;
-        self.require_list(caller, Kind::AgentRun, Some(&namespace)).await?;
+        self.require_list(caller, Kind::AgentRun, Some(&namespace))
+            .await?;
         let now = self.now();
         let (leader, led) = self.leader(now).await;
         let controllers = self.controllers(&namespace, led, now);
@@ -128,7 +129,11 @@ impl ControlPlane {
             grpc: self.grpc(),
             namespaces: vec![NamespaceHealth {
                 namespace,
-                status: if degraded.is_empty() { Word::Healthy } else { Word::Degraded },
+                status: if degraded.is_empty() {
+                    Word::Healthy
+                } else {
+                    Word::Degraded
+                },
                 degraded_components: degraded,
             }],
             controllers,
@@ -165,12 +170,21 @@ impl ControlPlane {
     }
 
     fn controllers(&self, namespace: &str, led: Option<bool>, now: Timestamp) -> Vec<ControllerHealth> {
-        const AGENTS: &[Kind] = &[Kind::Agent, Kind::AgentRun, Kind::AgentProvider, Kind::ImplementationSpec];
+        const AGENTS: &[Kind] = &[
+            Kind::Agent,
+            Kind::AgentRun,
+            Kind::AgentProvider,
+            Kind::ImplementationSpec,
+        ];
         const ORCHESTRATIONS: &[Kind] = &[Kind::Orchestration, Kind::OrchestrationRun, Kind::ApprovalPolicy];
         const TOOLS: &[Kind] = &[Kind::Tool, Kind::ToolRun];
         let rows: [Row; 3] = [
             ("agents-controller", AGENTS, self.settings.agents_enabled),
-            ("orchestration-controller", ORCHESTRATIONS, self.settings.orchestrations_enabled),
+            (
+                "orchestration-controller",
+                ORCHESTRATIONS,
+                self.settings.orchestrations_enabled,
+            ),
             ("supporting-controller", TOOLS, self.settings.agents_enabled),
         ];
         let missing = self.world.missing_kinds(namespace);
@@ -214,7 +228,15 @@ impl ControlPlane {
             ("workflow", true, ""),
             ("job", true, ""),
             ("temporal", true, "asked when a run needs it"),
-            ("custom", custom, if custom { "" } else { "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL is not set here" }),
+            (
+                "custom",
+                custom,
+                if custom {
+                    ""
+                } else {
+                    "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL is not set here"
+                },
+            ),
         ]
         .into_iter()
         .map(|(name, available, message)| Health {
@@ -233,7 +255,8 @@ impl ControlPlane {
                 configured: false,
                 connected: false,
                 status: Word::Disabled,
-                message: "no database is configured, so that runs are forgotten when they are deleted".to_owned(),
+                message: "no database is configured, so that runs are forgotten when they are deleted"
+                    .to_owned(),
                 latency_ms: 0,
             };
         };
@@ -261,7 +284,11 @@ impl ControlPlane {
         Grpc {
             enabled: self.grpc_address.is_some(),
             address: self.grpc_address.clone().unwrap_or_default(),
-            status: if self.grpc_address.is_some() { Word::Healthy } else { Word::Disabled },
+            status: if self.grpc_address.is_some() {
+                Word::Healthy
+            } else {
+                Word::Disabled
+            },
             message: String::new(),
         }
     }
@@ -279,7 +306,10 @@ impl ControlPlane {
         let mut kinds = Map::new();
         let mut first = None;
         for kind in Kind::ALL {
-            match self.require_list(caller, *kind, filter.namespace.as_deref()).await {
+            match self
+                .require_list(caller, *kind, filter.namespace.as_deref())
+                .await
+            {
                 Ok(()) => {}
                 Err(refusal) => {
                     first.get_or_insert(refusal);

@@ -140,16 +140,21 @@ impl Open {
         for kind in &self.subscription.kinds {
             let room = (SNAPSHOT_MAX + 1).saturating_sub(objects.len());
             let listed = world.list(*kind, &self.subscription.filter, None, room);
-            objects.extend(listed.into_iter().filter(|object| self.subscription.wants(object)));
+            objects.extend(
+                listed
+                    .into_iter()
+                    .filter(|object| self.subscription.wants(object)),
+            );
         }
         let cut = objects.len() > SNAPSHOT_MAX;
         objects.truncate(SNAPSHOT_MAX);
         self.pending.push_back(Told::Reset { id: id.clone(), cut });
-        self.pending.extend(objects.into_iter().map(|object| Told::Object {
-            id: id.clone(),
-            action: Action::Added,
-            object,
-        }));
+        self.pending
+            .extend(objects.into_iter().map(|object| Told::Object {
+                id: id.clone(),
+                action: Action::Added,
+                object,
+            }));
     }
 
     async fn next(&mut self) -> Option<Result<Told, Refusal>> {

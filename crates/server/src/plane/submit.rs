@@ -9,7 +9,9 @@ use jangar_api::{
     Kind,
     agents::{
         agent::Agent,
-        agent_run::{AgentRun, AgentRunSpec, InlineImplementation, Runtime, RuntimeType, VcsPolicy, Workflow},
+        agent_run::{
+            AgentRun, AgentRunSpec, InlineImplementation, Runtime, RuntimeType, VcsPolicy, Workflow,
+        },
         implementation_spec::ImplementationSpecSpec,
         workload::Workload,
     },
@@ -232,7 +234,8 @@ impl ControlPlane {
         let config = spec.runtime.config.as_ref().map(to_json).transpose()?;
         let account = config.as_ref().and_then(|config| config.get("serviceAccount"));
         policy::check_service_account(&agent, account.and_then(Value::as_str))?;
-        self.check_budget(&namespace, policy.budget_ref.as_deref()).await?;
+        self.check_budget(&namespace, policy.budget_ref.as_deref())
+            .await?;
         let binding: Option<SecretBinding> = match policy.secret_binding_ref.as_deref() {
             Some(name) => Some(
                 self.referred(Kind::SecretBinding, "policy.secretBindingRef", &namespace, name)
@@ -255,7 +258,8 @@ impl ControlPlane {
         let namespace = self.namespace(submission.namespace.as_deref())?;
         let orchestration = submission.orchestration_ref.name.trim().to_owned();
         checked_name("orchestrationRef.name", &orchestration)?;
-        self.require_create(caller, Kind::OrchestrationRun, &namespace).await?;
+        self.require_create(caller, Kind::OrchestrationRun, &namespace)
+            .await?;
         let policy = submission.policy.clone().unwrap_or_default();
         let spec = OrchestrationRunSpec {
             orchestration_ref: LocalRef {
@@ -278,9 +282,15 @@ impl ControlPlane {
             return Ok(before);
         }
         let _: Value = self
-            .referred(Kind::Orchestration, "orchestrationRef.name", &namespace, &orchestration)
+            .referred(
+                Kind::Orchestration,
+                "orchestrationRef.name",
+                &namespace,
+                &orchestration,
+            )
             .await?;
-        self.check_budget(&namespace, policy.budget_ref.as_deref()).await?;
+        self.check_budget(&namespace, policy.budget_ref.as_deref())
+            .await?;
         self.create_run(caller, draft).await
     }
 
@@ -292,7 +302,11 @@ impl ControlPlane {
         if !matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled") {
             return Err(Refusal::new(
                 Trouble::Conflict,
-                format!("{} {namespace}/{} is {phase}, and only a run that has ended is run again", kind.info().kind, run.name),
+                format!(
+                    "{} {namespace}/{} is {phase}, and only a run that has ended is run again",
+                    kind.info().kind,
+                    run.name
+                ),
             )
             .remedy("wait until it has ended, or cancel it"));
         }
@@ -356,7 +370,10 @@ impl ControlPlane {
         let found = self.seen(kind, namespace, name).await?.ok_or_else(|| {
             Refusal::new(
                 Trouble::NotFound,
-                format!("{field}=`{name}`: there is no {} of this name in namespace {namespace}", info.kind),
+                format!(
+                    "{field}=`{name}`: there is no {} of this name in namespace {namespace}",
+                    info.kind
+                ),
             )
             .named(field)
             .remedy(format!("create the {} first, or name another one", info.kind))
@@ -364,7 +381,10 @@ impl ControlPlane {
         serde_json::from_value(found.json.clone()).map_err(|error| {
             Refusal::new(
                 Trouble::Conflict,
-                format!("{field}=`{name}`: {} {namespace}/{name} cannot be read: {error}", info.kind),
+                format!(
+                    "{field}=`{name}`: {} {namespace}/{name} cannot be read: {error}",
+                    info.kind
+                ),
             )
             .named(field)
             .remedy("mend it")
@@ -373,7 +393,9 @@ impl ControlPlane {
 
     async fn check_budget(&self, namespace: &str, name: Option<&str>) -> Result<(), Refusal> {
         let Some(name) = name else { return Ok(()) };
-        let budget: Budget = self.referred(Kind::Budget, "policy.budgetRef", namespace, name).await?;
+        let budget: Budget = self
+            .referred(Kind::Budget, "policy.budgetRef", namespace, name)
+            .await?;
         policy::check_budget(&budget)
     }
 
@@ -427,7 +449,13 @@ impl ControlPlane {
 
     async fn create_run(&self, caller: &Caller, draft: Draft) -> Result<Submitted, Refusal> {
         let created = self
-            .create(caller, draft.action, draft.kind, &draft.namespace, draft.manifest())
+            .create(
+                caller,
+                draft.action,
+                draft.kind,
+                &draft.namespace,
+                draft.manifest(),
+            )
             .await;
         match created {
             Ok(run) => {
@@ -473,7 +501,9 @@ impl ControlPlane {
 fn same_key(draft: &Draft, run: &Value) -> Result<Submitted, Refusal> {
     let spec = run.get("spec");
     let key = spec.and_then(|spec| spec.get("idempotencyKey").or_else(|| spec.get("deliveryId")));
-    let label = run.pointer("/metadata/labels").and_then(|labels| labels.get(labels::DELIVERY_ID));
+    let label = run
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(labels::DELIVERY_ID));
     let same = match key.and_then(Value::as_str) {
         Some(key) => key == draft.key,
         None => label.and_then(Value::as_str) == Some(&label_value(&draft.key)),
@@ -483,7 +513,11 @@ fn same_key(draft: &Draft, run: &Value) -> Result<Submitted, Refusal> {
     }
     Err(Refusal::new(
         Trouble::Conflict,
-        format!("there is a run {}/{} that this key did not make", draft.namespace, draft.name()),
+        format!(
+            "there is a run {}/{} that this key did not make",
+            draft.namespace,
+            draft.name()
+        ),
     )
     .remedy("send another Idempotency-Key"))
 }
@@ -566,16 +600,27 @@ mod tests {
         let name = run_name("a", "coder", "k");
         assert_eq!(name, run_name("a", "coder", "k"));
         assert!(name.starts_with("coder-") && name.len() <= 63, "{name}");
-        for other in [("b", "coder", "k"), ("a", "coder2", "k"), ("a", "coder", "k2"), ("a", "coderk", "")] {
+        for other in [
+            ("b", "coder", "k"),
+            ("a", "coder2", "k"),
+            ("a", "coder", "k2"),
+            ("a", "coderk", ""),
+        ] {
             assert_ne!(name, run_name(other.0, other.1, other.2));
         }
         assert!(run_name("a", &"x".repeat(200), "k").len() <= 63);
-        assert_ne!(run_name("a", &"x".repeat(200), "k"), run_name("a", &"x".repeat(200), "l"));
+        assert_ne!(
+            run_name("a", &"x".repeat(200), "k"),
+            run_name("a", &"x".repeat(200), "l")
+        );
     }
 
     #[test]
     fn a_key_is_any_plain_text_of_a_bounded_length() {
-        assert_eq!(checked_key("Idempotency-Key", Some(" ä b/c ")), Ok("ä b/c".to_owned()));
+        assert_eq!(
+            checked_key("Idempotency-Key", Some(" ä b/c ")),
+            Ok("ä b/c".to_owned())
+        );
         for key in [None, Some(""), Some("  "), Some("a\nb")] {
             assert!(checked_key("Idempotency-Key", key).is_err(), "{key:?}");
         }
@@ -598,7 +643,10 @@ mod tests {
         for described in [json!({"text": "x"}), json!({"inline": {"text": "x"}})] {
             let submission = submission(&json!({"implementation": described})).expect("a submission");
             let spec = agent_run_spec(submission, "k").expect("a spec");
-            assert_eq!(spec.implementation.map(|work| work.inline.text), Some("x".to_owned()));
+            assert_eq!(
+                spec.implementation.map(|work| work.inline.text),
+                Some("x".to_owned())
+            );
             assert_eq!(spec.idempotency_key.as_deref(), Some("k"));
         }
     }
@@ -612,9 +660,15 @@ mod tests {
         assert!(refusal.to_string().starts_with("workflow.steps"), "{refusal}");
         let unknown = submission(&json!({"runtime": {"type": "pigeon"}})).expect("a submission");
         let refusal = agent_run_spec(unknown, "k").expect_err("no such runtime");
-        assert!(refusal.to_string().starts_with("runtime.type=`pigeon`"), "{refusal}");
+        assert!(
+            refusal.to_string().starts_with("runtime.type=`pigeon`"),
+            "{refusal}"
+        );
         let nothing = submission(&json!({"implementation": null})).expect("a submission");
         let refusal = agent_run_spec(nothing, "k").expect_err("no work");
-        assert!(refusal.to_string().starts_with("implementationSpecRef.name"), "{refusal}");
+        assert!(
+            refusal.to_string().starts_with("implementationSpecRef.name"),
+            "{refusal}"
+        );
     }
 }

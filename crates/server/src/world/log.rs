@@ -87,7 +87,9 @@ impl Log {
     /// What came after this number, at most so many; `None` if some of it is forgotten already.
     pub fn since(&self, number: u64, most: usize) -> Option<Vec<Change>> {
         let changes = self.lock();
-        let oldest = changes.front().map_or_else(|| self.latest() + 1, |change| change.number);
+        let oldest = changes
+            .front()
+            .map_or_else(|| self.latest() + 1, |change| change.number);
         if number + 1 < oldest || number > self.latest() {
             return None;
         }

@@ -17,13 +17,13 @@ use jangar_engine::{queue::Lane, settings::Namespaces};
 use tokio::sync::watch as signal;
 
 use self::shelf::{Put, Shelf};
-pub(crate) use self::{object::text, watch::resource};
 pub use self::{
     log::{Action, Change, Log},
     object::{Object, Place},
     selector::Selector,
     watch::{Watches, start},
 };
+pub(crate) use self::{object::text, watch::resource};
 use crate::metrics::Metrics;
 
 /// Which objects a list is about.
@@ -82,10 +82,7 @@ impl World {
             scopes.iter().map(yet)
         });
         Self {
-            shelves: Kind::ALL
-                .iter()
-                .map(|kind| (*kind, RwLock::default()))
-                .collect(),
+            shelves: Kind::ALL.iter().map(|kind| (*kind, RwLock::default())).collect(),
             log: Log::new(epoch),
             missing: signal::Sender::new(missing.collect()),
             namespaces,

@@ -112,9 +112,13 @@ fn phase(json: &Value) -> Option<String> {
 }
 
 fn subject(json: &Value) -> Option<String> {
-    ["/spec/agentRef/name", "/spec/orchestrationRef/name", "/spec/toolRef/name"]
-        .iter()
-        .find_map(|pointer| text(json, pointer))
+    [
+        "/spec/agentRef/name",
+        "/spec/orchestrationRef/name",
+        "/spec/toolRef/name",
+    ]
+    .iter()
+    .find_map(|pointer| text(json, pointer))
 }
 
 fn waiting(kind: Kind, namespace: &str, json: &Value, cancels: bool) -> Option<Lane> {

@@ -24,8 +24,7 @@ impl Selector {
     /// Reads a selector; the field is named where it makes no sense.
     pub fn parse(field: &str, text: &str) -> Result<Self, Refusal> {
         let wrong = |wrong: &str| {
-            Refusal::field(field, text, wrong)
-                .remedy("write it like team=blue,stage in (test,release),!old")
+            Refusal::field(field, text, wrong).remedy("write it like team=blue,stage in (test,release),!old")
         };
         let parts = split(text).ok_or_else(|| wrong("a parenthesis is not closed"))?;
         if parts.len() > REQUIREMENTS_MAX {
@@ -83,10 +82,16 @@ fn requirement(part: &str) -> Option<Requirement> {
         };
     }
     if let Some((key, value)) = part.split_once("!=") {
-        return Some(Requirement::NotIn(legal_key(key.trim())?, vec![legal_value(value.trim())?]));
+        return Some(Requirement::NotIn(
+            legal_key(key.trim())?,
+            vec![legal_value(value.trim())?],
+        ));
     }
     if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return Some(Requirement::In(legal_key(key.trim())?, vec![legal_value(value.trim())?]));
+        return Some(Requirement::In(
+            legal_key(key.trim())?,
+            vec![legal_value(value.trim())?],
+        ));
     }
     match part.strip_prefix('!') {
         Some(key) => legal_key(key.trim()).map(Requirement::Missing),
@@ -137,7 +142,17 @@ mod tests {
 
     #[test]
     fn what_is_no_selector_is_told() {
-        for text in ["a in (b", "a)", "a of (b)", "=b", "a=b=c", "a b", "(a)", "a in (b))", "ä=b"] {
+        for text in [
+            "a in (b",
+            "a)",
+            "a of (b)",
+            "=b",
+            "a=b=c",
+            "a b",
+            "(a)",
+            "a in (b))",
+            "ä=b",
+        ] {
             let refusal = Selector::parse("labelSelector", text).expect_err(text);
             assert!(refusal.to_string().starts_with("labelSelector="), "{refusal}");
         }

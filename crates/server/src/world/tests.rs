@@ -25,7 +25,10 @@ fn object(namespace: &str, name: &str, version: u32) -> Object {
 
 fn names(world: &World, filter: &Filter) -> Vec<String> {
     let listed = world.list(Kind::AgentRun, filter, None, 100);
-    listed.iter().map(|object| format!("{}/{}", object.namespace, object.name)).collect()
+    listed
+        .iter()
+        .map(|object| format!("{}/{}", object.namespace, object.name))
+        .collect()
 }
 
 #[test]
@@ -41,7 +44,11 @@ fn a_list_replaces_what_its_own_namespace_had_and_nothing_else() {
     let before = world.log.latest();
     world.list_begins(Kind::AgentRun, "a");
     world.listed("a", object("a", "x", 1));
-    assert_eq!(names(&world, &Filter::default()).len(), 4, "nothing goes before the list is complete");
+    assert_eq!(
+        names(&world, &Filter::default()).len(),
+        4,
+        "nothing goes before the list is complete"
+    );
     world.list_ends(Kind::AgentRun, "a");
     assert_eq!(names(&world, &Filter::default()), ["b/yy", "a/x", "b/x"]);
     let told = world.log.since(before, 9).expect("the changes");
@@ -69,10 +76,22 @@ fn a_page_begins_after_the_place_where_the_one_before_ended() {
         world.apply(object("a", name, 1));
     }
     let first = world.list(Kind::AgentRun, &Filter::default(), None, 2);
-    assert_eq!(first.iter().map(|object| object.name.as_str()).collect::<Vec<_>>(), ["zzz", "yy"]);
+    assert_eq!(
+        first
+            .iter()
+            .map(|object| object.name.as_str())
+            .collect::<Vec<_>>(),
+        ["zzz", "yy"]
+    );
     let place = first[1].place();
     let second = world.list(Kind::AgentRun, &Filter::default(), Some(&place), 2);
-    assert_eq!(second.iter().map(|object| object.name.as_str()).collect::<Vec<_>>(), ["x"]);
+    assert_eq!(
+        second
+            .iter()
+            .map(|object| object.name.as_str())
+            .collect::<Vec<_>>(),
+        ["x"]
+    );
 }
 
 #[test]
@@ -98,11 +117,32 @@ fn filters_look_at_phase_runtime_subject_and_words() {
     world.apply(object("a", "fix-tests", 1));
     let is_found = |filter: Filter| !names(&world, &filter).is_empty();
     let base = Filter::default();
-    assert!(is_found(Filter { runtime: Some("job".to_owned()), ..base.clone() }));
-    assert!(!is_found(Filter { runtime: Some("workflow".to_owned()), ..base.clone() }));
-    assert!(is_found(Filter { subject: Some("coder".to_owned()), ..base.clone() }));
-    assert!(!is_found(Filter { phase: Some("Failed".to_owned()), ..base.clone() }));
-    assert!(is_found(Filter { words: vec!["fix".to_owned()], ..base.clone() }));
-    assert!(!is_found(Filter { words: vec!["mend".to_owned()], ..base.clone() }));
-    assert!(!is_found(Filter { namespace: Some("b".to_owned()), ..base }));
+    assert!(is_found(Filter {
+        runtime: Some("job".to_owned()),
+        ..base.clone()
+    }));
+    assert!(!is_found(Filter {
+        runtime: Some("workflow".to_owned()),
+        ..base.clone()
+    }));
+    assert!(is_found(Filter {
+        subject: Some("coder".to_owned()),
+        ..base.clone()
+    }));
+    assert!(!is_found(Filter {
+        phase: Some("Failed".to_owned()),
+        ..base.clone()
+    }));
+    assert!(is_found(Filter {
+        words: vec!["fix".to_owned()],
+        ..base.clone()
+    }));
+    assert!(!is_found(Filter {
+        words: vec!["mend".to_owned()],
+        ..base.clone()
+    }));
+    assert!(!is_found(Filter {
+        namespace: Some("b".to_owned()),
+        ..base
+    }));
 }

@@ -36,28 +36,51 @@ async fn gates_that_wait_are_listed_with_what_a_decision_needs() {
     assert_eq!(status, StatusCode::OK, "{body}");
     let gate = &body["approvals"][0];
     assert_eq!(body["approvals"].as_array().unwrap().len(), 1);
-    assert_eq!((&gate["run"], &gate["step"], &gate["digest"]), (&json!("r"), &json!("gate"), &json!("d1")));
-    assert_eq!((&gate["required"], &gate["createdBy"]), (&json!(2), &json!("submitter")));
+    assert_eq!(
+        (&gate["run"], &gate["step"], &gate["digest"]),
+        (&json!("r"), &json!("gate"), &json!("d1"))
+    );
+    assert_eq!(
+        (&gate["required"], &gate["createdBy"]),
+        (&json!(2), &json!("submitter"))
+    );
 }
 
 #[tokio::test]
 async fn whoever_holds_the_verb_and_is_named_decides_and_the_control_plane_writes_it() {
     let stage = stage().await;
-    let (status, body) = stage.post("approver", &format!("{GATE}/approve"), None, digest("d1")).await;
+    let (status, body) = stage
+        .post("approver", &format!("{GATE}/approve"), None, digest("d1"))
+        .await;
     assert_eq!(status, StatusCode::OK, "{body}");
-    let run = stage.api(Kind::OrchestrationRun, NAMESPACE).get("r").await.unwrap();
+    let run = stage
+        .api(Kind::OrchestrationRun, NAMESPACE)
+        .get("r")
+        .await
+        .unwrap();
     let approvals = &run.data["status"]["approvals"];
     assert_eq!(
         approvals[0],
         json!({"step": "gate", "decision": "Approved", "by": "approver", "at": "2026-03-01T12:00:00Z",
                "comment": "looks good", "digest": "d1"})
     );
-    assert_eq!(run.data["status"]["stepStatuses"].as_array().unwrap().len(), 2, "the rest stays");
-    let written = |user: &str| stage.arrived(|arrived| arrived.user == user && arrived.path.ends_with("/r/status"));
+    assert_eq!(
+        run.data["status"]["stepStatuses"].as_array().unwrap().len(),
+        2,
+        "the rest stays"
+    );
+    let written =
+        |user: &str| stage.arrived(|arrived| arrived.user == user && arrived.path.ends_with("/r/status"));
     assert_eq!((written("own"), written("approver")), (1, 0));
-    let (status, _) = stage.post("approver", &format!("{GATE}/reject"), None, digest("d1")).await;
+    let (status, _) = stage
+        .post("approver", &format!("{GATE}/reject"), None, digest("d1"))
+        .await;
     assert_eq!(status, StatusCode::OK);
-    let run = stage.api(Kind::OrchestrationRun, NAMESPACE).get("r").await.unwrap();
+    let run = stage
+        .api(Kind::OrchestrationRun, NAMESPACE)
+        .get("r")
+        .await
+        .unwrap();
     let approvals = run.data["status"]["approvals"].as_array().unwrap();
     assert_eq!(approvals.len(), 1, "a later decision replaces the earlier one");
     assert_eq!(approvals[0]["decision"], "Denied");
@@ -79,7 +102,15 @@ async fn whoever_lacks_the_verb_or_the_name_does_not_decide() {
     }
     let hidden = "/v1/approvals/hidden/r/gate/approve";
     let (status, _) = stage.post("approver", hidden, None, digest("d1")).await;
-    assert_eq!(status, StatusCode::NOT_FOUND, "who may not see it learns nothing of it");
-    let run = stage.api(Kind::OrchestrationRun, NAMESPACE).get("r").await.unwrap();
+    assert_eq!(
+        status,
+        StatusCode::NOT_FOUND,
+        "who may not see it learns nothing of it"
+    );
+    let run = stage
+        .api(Kind::OrchestrationRun, NAMESPACE)
+        .get("r")
+        .await
+        .unwrap();
     assert!(run.data["status"].get("approvals").is_none());
 }

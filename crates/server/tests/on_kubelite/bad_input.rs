@@ -23,16 +23,66 @@ async fn a_body_that_cannot_be_read_is_told_where() {
     let huge = format!("{{\"x\": \"{}\"}}", "a".repeat(1024 * 1024));
     let chunks = futures::stream::iter((0..40).map(|_| Ok::<_, std::io::Error>("b".repeat(32 * 1024))));
     for (content_type, body, status, words) in [
-        ("application/json", Body::from("{"), StatusCode::BAD_REQUEST, "the body cannot be read"),
-        ("application/json", Body::from(""), StatusCode::BAD_REQUEST, "the body cannot be read"),
-        ("application/json", Body::from("[]"), StatusCode::BAD_REQUEST, "the body cannot be read"),
-        ("application/json", Body::from("{\"agentRef\": 5}"), StatusCode::BAD_REQUEST, "agentRef"),
-        ("application/json", Body::from("{\"agentReff\": {}}"), StatusCode::BAD_REQUEST, "agentReff"),
-        ("application/json", Body::from(vec![0xff, 0xfe]), StatusCode::BAD_REQUEST, "the body cannot be read"),
-        ("text/plain", Body::from("{}"), StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type"),
-        ("application/yaml", Body::from("{}"), StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type"),
-        ("application/json", Body::from(huge), StatusCode::PAYLOAD_TOO_LARGE, "1 MiB"),
-        ("application/json", Body::from_stream(chunks), StatusCode::PAYLOAD_TOO_LARGE, "1 MiB"),
+        (
+            "application/json",
+            Body::from("{"),
+            StatusCode::BAD_REQUEST,
+            "the body cannot be read",
+        ),
+        (
+            "application/json",
+            Body::from(""),
+            StatusCode::BAD_REQUEST,
+            "the body cannot be read",
+        ),
+        (
+            "application/json",
+            Body::from("[]"),
+            StatusCode::BAD_REQUEST,
+            "the body cannot be read",
+        ),
+        (
+            "application/json",
+            Body::from("{\"agentRef\": 5}"),
+            StatusCode::BAD_REQUEST,
+            "agentRef",
+        ),
+        (
+            "application/json",
+            Body::from("{\"agentReff\": {}}"),
+            StatusCode::BAD_REQUEST,
+            "agentReff",
+        ),
+        (
+            "application/json",
+            Body::from(vec![0xff, 0xfe]),
+            StatusCode::BAD_REQUEST,
+            "the body cannot be read",
+        ),
+        (
+            "text/plain",
+            Body::from("{}"),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "Content-Type",
+        ),
+        (
+            "application/yaml",
+            Body::from("{}"),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "Content-Type",
+        ),
+        (
+            "application/json",
+            Body::from(huge),
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "1 MiB",
+        ),
+        (
+            "application/json",
+            Body::from_stream(chunks),
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "1 MiB",
+        ),
     ] {
         let (found, answer) = call(&stage.http, raw(content_type, body)).await;
         assert_eq!(found, status, "{answer}");
@@ -44,7 +94,13 @@ async fn a_body_that_cannot_be_read_is_told_where() {
 #[tokio::test]
 async fn a_mutation_without_its_key_is_refused_with_the_remedy() {
     let stage = Stage::start().await;
-    for path in ["/v1/agents", "/v1/agent-runs", "/v1/orchestrations", "/v1/orchestration-runs", "/v1/runs/x/retry"] {
+    for path in [
+        "/v1/agents",
+        "/v1/agent-runs",
+        "/v1/orchestrations",
+        "/v1/orchestration-runs",
+        "/v1/runs/x/retry",
+    ] {
         let (status, body) = stage.post("submitter", path, None, json!({})).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
         assert_eq!(body["details"]["field"], "Idempotency-Key", "{path}: {body}");
@@ -60,7 +116,10 @@ async fn a_query_that_makes_no_sense_is_told() {
         ("/v1/agent-runs?namespace=agents&limit=many", "limit"),
         ("/v1/agent-runs?namespace=agents&colour=red", "colour"),
         ("/v1/agent-runs?namespace=agents&cursor=x", "cursor="),
-        ("/v1/agent-runs?namespace=agents&labelSelector=a%20of%20b", "labelSelector="),
+        (
+            "/v1/agent-runs?namespace=agents&labelSelector=a%20of%20b",
+            "labelSelector=",
+        ),
         ("/v1/agent-runs?namespace=Agents", "namespace="),
         ("/v1/agents/..%2F..%2Fsecrets?namespace=agents", "name="),
         ("/api/agents/control-plane/resources?kind=Pod", "kind="),
@@ -78,8 +137,15 @@ async fn an_address_or_a_method_that_is_not_there_has_the_same_envelope() {
     let stage = Stage::start().await;
     let (status, body) = stage.get("admin", "/v2/agents").await;
     assert_eq!((status, &body["ok"]), (StatusCode::NOT_FOUND, &json!(false)));
-    let (status, body) = call(&stage.http, request(Method::DELETE, "admin", "/v1/agents", None, None)).await;
-    assert_eq!((status, &body["ok"]), (StatusCode::METHOD_NOT_ALLOWED, &json!(false)));
+    let (status, body) = call(
+        &stage.http,
+        request(Method::DELETE, "admin", "/v1/agents", None, None),
+    )
+    .await;
+    assert_eq!(
+        (status, &body["ok"]),
+        (StatusCode::METHOD_NOT_ALLOWED, &json!(false))
+    );
 }
 
 #[tokio::test]

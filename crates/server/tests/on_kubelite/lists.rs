@@ -23,7 +23,9 @@ fn names(list: &Value) -> Vec<String> {
 async fn pages_show_everything_once_although_things_come_and_go_meanwhile() {
     let stage = Stage::start().await;
     for index in 0..25 {
-        stage.create(Kind::AgentRun, NAMESPACE, agent_run(&format!("run-{index:02}"))).await;
+        stage
+            .create(Kind::AgentRun, NAMESPACE, agent_run(&format!("run-{index:02}")))
+            .await;
     }
     let mut seen = Vec::new();
     let mut cursor = String::new();
@@ -48,7 +50,11 @@ async fn pages_show_everything_once_although_things_come_and_go_meanwhile() {
 #[tokio::test]
 async fn filters_and_words_narrow_a_list() {
     let stage = Stage::start().await;
-    for (name, team, phase) in [("fix-login", "blue", "Failed"), ("fix-tests", "red", "Running"), ("write-docs", "blue", "Running")] {
+    for (name, team, phase) in [
+        ("fix-login", "blue", "Failed"),
+        ("fix-tests", "red", "Running"),
+        ("write-docs", "blue", "Running"),
+    ] {
         let mut run = agent_run(name);
         run["metadata"]["labels"] = json!({"team": team});
         run["status"] = json!({"phase": phase});
@@ -61,19 +67,30 @@ async fn filters_and_words_narrow_a_list() {
         ("&labelSelector=team%20notin%20(blue)", vec!["fix-tests"]),
         ("&search=FIX", vec!["fix-login", "fix-tests"]),
         ("&search=fix%20running", vec!["fix-tests"]),
-        ("&agentName=coder&runtime=job&phase=Running", vec!["fix-tests", "write-docs"]),
+        (
+            "&agentName=coder&runtime=job&phase=Running",
+            vec!["fix-tests", "write-docs"],
+        ),
         ("&agentName=other", vec![]),
     ] {
-        let (status, body) = stage.get("reader", &format!("/v1/agent-runs?namespace=agents{query}")).await;
+        let (status, body) = stage
+            .get("reader", &format!("/v1/agent-runs?namespace=agents{query}"))
+            .await;
         assert_eq!(status, StatusCode::OK, "{body}");
         let found: BTreeSet<String> = names(&body["agentRuns"]).into_iter().collect();
-        assert_eq!(found, expected.into_iter().map(str::to_owned).collect(), "{query}");
+        assert_eq!(
+            found,
+            expected.into_iter().map(str::to_owned).collect(),
+            "{query}"
+        );
     }
     let path = "/api/agents/control-plane/resources?kind=ar&namespace=agents&phase=Running&limit=1";
     let (status, body) = stage.get("reader", path).await;
     assert_eq!((status, names(&body["items"]).len()), (StatusCode::OK, 1));
     assert!(body["nextCursor"].is_string());
-    let (_, summary) = stage.get("reader", "/api/agents/control-plane/summary?namespace=agents").await;
+    let (_, summary) = stage
+        .get("reader", "/api/agents/control-plane/summary?namespace=agents")
+        .await;
     assert_eq!(
         summary["resources"]["AgentRun"],
         json!({"total": 3, "phases": {"Failed": 1, "Running": 2}})
@@ -83,7 +100,9 @@ async fn filters_and_words_narrow_a_list() {
 #[tokio::test]
 async fn the_status_says_what_leads_and_what_is_off() {
     let stage = Stage::with(|settings| settings.orchestrations_enabled = false).await;
-    let (status, body) = stage.get("reader", "/api/agents/control-plane/status?namespace=agents").await;
+    let (status, body) = stage
+        .get("reader", "/api/agents/control-plane/status?namespace=agents")
+        .await;
     assert_eq!(status, StatusCode::OK, "{body}");
     assert_eq!(body["service"], "jangar");
     assert_eq!(body["database"]["status"], "disabled");
@@ -93,6 +112,13 @@ async fn the_status_says_what_leads_and_what_is_off() {
         .iter()
         .map(|controller| controller["status"].as_str().unwrap())
         .collect();
-    assert_eq!(words, ["degraded", "disabled", "degraded"], "nobody holds the Lease, and what is off is not degraded");
-    assert_eq!(body["namespaces"][0]["degraded_components"], json!(["agents-controller", "supporting-controller"]));
+    assert_eq!(
+        words,
+        ["degraded", "disabled", "degraded"],
+        "nobody holds the Lease, and what is off is not degraded"
+    );
+    assert_eq!(
+        body["namespaces"][0]["degraded_components"],
+        json!(["agents-controller", "supporting-controller"])
+    );
 }

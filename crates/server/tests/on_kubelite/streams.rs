@@ -80,10 +80,16 @@ async fn a_new_client_is_told_what_is_there_and_then_what_changes() {
     let mut events = open(&stage, PATH, None).await;
     assert_eq!(events.next().await.data.unwrap()["type"], "reset");
     let there = events.next().await.data.unwrap();
-    assert_eq!((there["type"].as_str(), there["name"].as_str()), (Some("resource"), Some("one")));
+    assert_eq!(
+        (there["type"].as_str(), there["name"].as_str()),
+        (Some("resource"), Some("one"))
+    );
     stage.create(Kind::Agent, NAMESPACE, agent("two")).await;
     let came = events.named("two").await.data.unwrap();
-    assert_eq!((&came["action"], &came["kind"]), (&"ADDED".into(), &"Agent".into()));
+    assert_eq!(
+        (&came["action"], &came["kind"]),
+        (&"ADDED".into(), &"Agent".into())
+    );
     assert_eq!(came["resource"]["spec"]["providerRef"]["name"], "p");
 }
 
@@ -123,7 +129,10 @@ async fn the_stream_of_everything_begins_with_the_status() {
     let path = "/api/agents/control-plane/stream?namespace=agents";
     let mut events = open(&stage, path, None).await;
     let first = events.next().await.data.unwrap();
-    assert_eq!((&first["type"], &first["status"]["service"]), (&"status".into(), &"jangar".into()));
+    assert_eq!(
+        (&first["type"], &first["status"]["service"]),
+        (&"status".into(), &"jangar".into())
+    );
     stage.create(Kind::Agent, NAMESPACE, agent("one")).await;
     assert_eq!(events.named("one").await.data.unwrap()["kind"], "Agent");
 }
@@ -135,7 +144,11 @@ async fn deletions_are_told() {
     let mut events = open(&stage, PATH, None).await;
     events.named("one").await;
     let path = "/api/agents/control-plane/resource?kind=Agent&name=one&namespace=agents";
-    let deleted = crate::stage::call(&stage.http, request(Method::DELETE, "submitter", path, None, None)).await;
+    let deleted = crate::stage::call(
+        &stage.http,
+        request(Method::DELETE, "submitter", path, None, None),
+    )
+    .await;
     assert_eq!(deleted.0, StatusCode::OK, "{}", deleted.1);
     assert_eq!(events.named("one").await.data.unwrap()["action"], "DELETED");
 }
