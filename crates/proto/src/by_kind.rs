@@ -111,7 +111,7 @@ mod tests {
         let services = contract.file.iter().flat_map(|file| &file.service);
         let methods: Vec<&str> = services
             .flat_map(|service| &service.method)
-            .map(|method| method.name())
+            .map(prost_types::MethodDescriptorProto::name)
             .collect();
         let kinds: Vec<&str> = methods
             .iter()

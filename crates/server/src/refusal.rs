@@ -80,25 +80,30 @@ impl Trouble {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub trouble: Trouble,
+    /// After how many seconds it may be worth another try.
+    pub retry_after: Option<u32>,
+    /// Apart, so that a result is small where all is well.
+    words: Box<Words>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Words {
     message: String,
     field: Option<String>,
     value: Option<String>,
     remedy: Option<String>,
     details: Option<Value>,
-    /// After how many seconds it may be worth another try.
-    pub retry_after: Option<u32>,
 }
 
 impl Refusal {
     pub fn new(trouble: Trouble, message: impl Into<String>) -> Self {
         Self {
             trouble,
-            message: message.into(),
-            field: None,
-            value: None,
-            remedy: None,
-            details: None,
             retry_after: None,
+            words: Box::new(Words {
+                message: message.into(),
+                ..Words::default()
+            }),
         }
     }
 
@@ -106,15 +111,15 @@ impl Refusal {
     pub fn field(name: &str, value: impl fmt::Display, wrong: &str) -> Self {
         let value = shown(&value.to_string());
         let mut refusal = Self::new(Trouble::BadRequest, format!("{name}={value}: {wrong}"));
-        refusal.field = Some(name.to_owned());
-        refusal.value = Some(value);
+        refusal.words.field = Some(name.to_owned());
+        refusal.words.value = Some(value);
         refusal
     }
 
     /// A field of the request that is not there.
     pub fn missing(name: &str) -> Self {
         let mut refusal = Self::new(Trouble::BadRequest, format!("{name} is missing"));
-        refusal.field = Some(name.to_owned());
+        refusal.words.field = Some(name.to_owned());
         refusal
     }
 
@@ -133,19 +138,19 @@ impl Refusal {
 
     #[must_use]
     pub fn named(mut self, field: &str) -> Self {
-        self.field = Some(field.to_owned());
+        self.words.field = Some(field.to_owned());
         self
     }
 
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
+        self.words.remedy = Some(remedy.into());
         self
     }
 
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
-        self.details = Some(details);
+        self.words.details = Some(details);
         self
     }
 
@@ -158,14 +163,14 @@ impl Refusal {
     /// The envelope of HTTP: `error` has everything for a person, `details` the same in parts.
     pub fn envelope(&self) -> Value {
         let mut details = json!({});
-        if let Some(given) = &self.details {
+        if let Some(given) = &self.words.details {
             details = given.clone();
         }
         if let Some(parts) = details.as_object_mut() {
             let named = [
-                ("field", &self.field),
-                ("value", &self.value),
-                ("remedy", &self.remedy),
+                ("field", &self.words.field),
+                ("value", &self.words.value),
+                ("remedy", &self.words.remedy),
             ];
             for (name, part) in named {
                 if let Some(part) = part {
@@ -183,8 +188,8 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        match &self.remedy {
+        f.write_str(&self.words.message)?;
+        match &self.words.remedy {
             Some(remedy) => write!(f, "; {remedy}"),
             None => Ok(()),
         }

@@ -18,15 +18,11 @@ pub fn waits_in(namespace: &str, run: &AgentRun, cancels: bool) -> Option<Lane> 
 }
 
 /// The first limit on waiting runs that leaves no room for one more in this lane.
-pub fn no_room<'a>(
-    waiting: impl Iterator<Item = &'a Lane> + Clone,
-    lane: &Lane,
-    limits: &LimitSettings,
-) -> Option<Full> {
+pub fn no_room(waiting: &[Lane], lane: &Lane, limits: &LimitSettings) -> Option<Full> {
     lane.scopes().find_map(|scope| {
         let limit = queue_limit(&scope, limits)?;
         let same = waiting
-            .clone()
+            .iter()
             .filter(|other| other.scopes().any(|counted| counted == scope));
         let in_use = u32::try_from(same.count()).unwrap_or(u32::MAX);
         (in_use >= limit).then_some(Full { scope, in_use, limit })
@@ -62,7 +58,7 @@ mod tests {
     #[test]
     fn the_limit_that_is_reached_is_named_and_others_do_not_count() {
         let waiting = [lane("a", Some("x/y")), lane("a", None), lane("b", Some("x/y"))];
-        let full = |lane: &Lane, limits| no_room(waiting.iter(), lane, &limits).map(|full| full.scope);
+        let full = |lane: &Lane, limits| no_room(&waiting, lane, &limits).map(|full| full.scope);
         assert_eq!(full(&lane("a", None), limits(3, 9)), None);
         assert_eq!(
             full(&lane("a", None), limits(2, 9)),

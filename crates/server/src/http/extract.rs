@@ -140,7 +140,7 @@ async fn read(request: Request) -> Result<axum::body::Bytes, Refusal> {
         .map_err(|error| {
             let limited = error
                 .source()
-                .is_some_and(|source| source.is::<LengthLimitError>());
+                .is_some_and(<dyn std::error::Error>::is::<LengthLimitError>);
             if limited {
                 too_large()
             } else {

@@ -102,7 +102,7 @@ pub(super) async fn post_agent_run(
     Document(submission): Document<AgentRunSubmission>,
 ) -> Result<Answer, Refusal> {
     let submitted = plane.submit_agent_run(&caller, &key, submission).await?;
-    Ok(made("agentRun", submitted))
+    Ok(made("agentRun", &submitted))
 }
 
 pub(super) async fn post_orchestration_run(
@@ -112,10 +112,10 @@ pub(super) async fn post_orchestration_run(
     Document(submission): Document<OrchestrationRunSubmission>,
 ) -> Result<Answer, Refusal> {
     let submitted = plane.submit_orchestration_run(&caller, &key, submission).await?;
-    Ok(made("orchestrationRun", submitted))
+    Ok(made("orchestrationRun", &submitted))
 }
 
-fn made(record: &str, submitted: Submitted) -> Answer {
+fn made(record: &str, submitted: &Submitted) -> Answer {
     let before = submitted.idempotent;
     Answer::made(
         json!({record: submitted.record, "resource": submitted.resource, "idempotent": before}),
@@ -253,7 +253,7 @@ pub(super) async fn retry_run(
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
     let submitted = plane.retry(&caller, run.live()?, &key).await?;
-    Ok(made("run", submitted))
+    Ok(made("run", &submitted))
 }
 
 pub(super) async fn run_logs(

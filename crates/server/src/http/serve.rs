@@ -19,7 +19,7 @@ use tower::ServiceExt;
 /// Connections at once; more wait in the queue of the operating system. A stream of HTTP/1 keeps one for itself.
 const CONNECTIONS_MAX: usize = 4_096;
 /// A client that has begun no request for this long gives its place to another.
-const IDLE_CONNECTION: Duration = Duration::from_secs(60);
+const IDLE_CONNECTION: Duration = Duration::from_mins(1);
 /// Requests at once on one connection of HTTP/2.
 const STREAMS_PER_CONNECTION: u32 = 256;
 /// How often a connection of HTTP/2 is asked whether there is still somebody.

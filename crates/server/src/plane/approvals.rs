@@ -193,7 +193,7 @@ impl ControlPlane {
                 },
                 self.now(),
             )
-            .map_err(refused)?;
+            .map_err(|why| refused(&why))?;
             // Only the list of decisions, and only if nothing has changed since: the rest belongs to the controllers.
             let patch = json!({
                 "metadata": {"resourceVersion": found.resource_version(), "uid": found.uid()},
@@ -230,11 +230,11 @@ fn policy_of(run: &OrchestrationRun, step: &str) -> Result<String, Refusal> {
         .find(|status| status.name == step);
     found
         .and_then(|step| step.waits_for.as_ref()?.approval_policy.clone())
-        .ok_or_else(|| refused(Refused::NotPending(step.to_owned())))
+        .ok_or_else(|| refused(&Refused::NotPending(step.to_owned())))
 }
 
-fn refused(why: Refused) -> Refusal {
-    let trouble = match &why {
+fn refused(why: &Refused) -> Refusal {
+    let trouble = match why {
         Refused::NotAllowed { .. } | Refused::Creator(_) => Trouble::Forbidden,
         Refused::NotPending(_) | Refused::Outdated | Refused::TooMany | Refused::ByPhase(_) => {
             Trouble::Conflict

@@ -411,7 +411,7 @@ impl ControlPlane {
             repository,
         };
         let waiting = self.world.waiting();
-        match no_room(waiting.iter(), &lane, &self.settings.limits) {
+        match no_room(&waiting, &lane, &self.settings.limits) {
             None => Ok(()),
             Some(full) => Err(queue_is_full(&full)),
         }

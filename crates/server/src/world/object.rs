@@ -159,7 +159,7 @@ fn haystack(name: &str, subject: Option<&str>, labels: &BTreeMap<String, String>
 mod tests {
     use super::*;
 
-    fn run(status: Value) -> Object {
+    fn run(status: &Value) -> Object {
         let object = serde_json::from_value(json!({
             "metadata": {"name": "r", "namespace": "a", "uid": "1", "resourceVersion": "5",
                          "creationTimestamp": "2026-03-01T12:00:00Z", "labels": {"team": "Blue"},
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_object_is_told_by_what_it_is_about() {
-        let object = run(json!({"phase": "Pending"}));
+        let object = run(&json!({"phase": "Pending"}));
         assert_eq!(object.subject.as_deref(), Some("coder"));
         assert_eq!(object.runtime.as_deref(), Some("job"));
         assert_eq!(object.phase.as_deref(), Some("Pending"));
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn a_kind_without_a_phase_is_ready_or_says_why_not() {
         let ready = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}]});
-        assert_eq!(run(ready).phase.as_deref(), Some("Ready"));
+        assert_eq!(run(&ready).phase.as_deref(), Some("Ready"));
         let not = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "MissingProvider"}]});
-        assert_eq!(run(not).phase.as_deref(), Some("MissingProvider"));
+        assert_eq!(run(&not).phase.as_deref(), Some("MissingProvider"));
     }
 }

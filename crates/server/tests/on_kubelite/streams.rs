@@ -48,7 +48,7 @@ impl Events {
                     data: field("data").map(|data| serde_json::from_str(&data).unwrap()),
                 };
             }
-            let chunk = self.body.next().await.expect("the stream goes on");
+            let chunk = self.body.next().await.unwrap();
             self.pending.push_str(&chunk);
         }
     }
