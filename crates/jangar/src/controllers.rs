@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
-use jangar_controllers::{Setup, clock::SystemClock, lease::Identity};
-use jangar_engine::settings::DEFAULT_TEMPORAL_ADDRESS;
-use kube::{Client, Config};
+use jangar_controllers::{Controllers, Setup, clock::SystemClock, lease::Identity};
+use jangar_engine::settings::{DEFAULT_TEMPORAL_ADDRESS, Settings};
+use kube::{Client, Config, config::AuthInfo};
 
 use crate::{
     callbacks::{self, Callbacks},
@@ -25,6 +25,9 @@ use crate::{
 /// that works is never silent for longer.
 const READ_TIMEOUT: Duration = Duration::from_secs(70);
 
+/// What is missing before they have.
+pub(crate) const NOT_STARTED: &str = "the controllers have not started yet";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where /healthz, /readyz and /metrics are served; port 0 picks a free one.
@@ -34,46 +37,83 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let mut stop = StopRequests::listen()?;
-    let mut settings = settings::read([])?;
-    let temporal = &mut settings.temporal.address;
-    temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
-    let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
-        .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
-    let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None)?;
+    let settings = settings::read([])?;
     let listener = probes::bind(args.listen, "--listen").await?;
-    let client = client().await?;
-    let instruments = Instruments::new(Readiness::new([(
-        Part::Controllers,
-        "the controllers have not started yet",
-    )]));
+    let instruments = Instruments::new(Readiness::new([(Part::Controllers, NOT_STARTED)]));
     let _probes = Probes::start(listener, instruments.clone(), Router::new())?;
-    let _callbacks = match &settings.custom.callback_url {
-        Some(_) => Some(Callbacks::start(settings.custom.callback_listen, Arc::clone(&outside)).await?),
-        None => None,
-    };
-    let controllers = jangar_controllers::start(Setup {
-        client,
-        settings: Arc::new(settings),
-        clock: Arc::new(SystemClock),
-        identity,
-        registry: &mut instruments.registry(),
-        outside,
-    });
-    let _following = leading::follow(controllers.state(), instruments.readiness.clone(), Standby::Ready);
-    tokio::select! {
-        () = leading::ended(controllers.state()) => bail!("the controllers ended by themselves; the log says why"),
-        () = stop.next() => {}
+    let running = Running::start(client().await?, settings, &instruments).await?;
+    running.until(&mut stop).await
+}
+
+/// The controllers of this process.
+pub(crate) struct Running {
+    controllers: Controllers,
+    _callbacks: Option<Callbacks>,
+}
+
+impl Running {
+    /// Starts them, and has the instruments follow whether they are ready.
+    pub(crate) async fn start(
+        client: Client,
+        mut settings: Settings,
+        instruments: &Instruments,
+    ) -> Result<Self> {
+        let temporal = &mut settings.temporal.address;
+        temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
+        let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
+            .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
+        let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None)?;
+        let callbacks = match &settings.custom.callback_url {
+            Some(_) => Some(Callbacks::start(settings.custom.callback_listen, Arc::clone(&outside)).await?),
+            None => None,
+        };
+        let controllers = jangar_controllers::start(Setup {
+            client,
+            settings: Arc::new(settings),
+            clock: Arc::new(SystemClock),
+            identity,
+            registry: &mut instruments.registry(),
+            outside,
+        });
+        leading::follow(controllers.state(), instruments.readiness.clone(), Standby::Ready);
+        Ok(Self {
+            controllers,
+            _callbacks: callbacks,
+        })
     }
-    tracing::info!("stopping: writes in flight end, then the lease is released");
-    tokio::select! {
-        () = controllers.stop() => {}
-        () = stop.next() => tracing::warn!("stopped at the second request: others wait until the lease has run out"),
+
+    /// Waits for a request to stop, and stops them.
+    pub(crate) async fn until(self, stop: &mut StopRequests) -> Result<()> {
+        tokio::select! {
+            () = leading::ended(self.controllers.state()) => bail!("the controllers ended by themselves; the log says why"),
+            () = stop.next() => {}
+        }
+        tracing::info!("stopping: writes in flight end, then the lease is released");
+        tokio::select! {
+            () = self.controllers.stop() => {}
+            () = stop.next() => tracing::warn!("stopped at the second request: others wait until the lease has run out"),
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The cluster of the kubeconfig, else the one this runs in.
 pub(crate) async fn client() -> Result<Client> {
+    of(config().await?)
+}
+
+/// The same, for nobody: each request needs a token of its own.
+pub(crate) async fn anonymous() -> Result<Client> {
+    let mut config = config().await?;
+    config.auth_info = AuthInfo::default();
+    of(config)
+}
+
+fn of(config: Config) -> Result<Client> {
+    Client::try_from(config).context("failed to use the configuration of the cluster")
+}
+
+async fn config() -> Result<Config> {
     let mut config = Config::infer()
         .await
         .context("failed to find a cluster: set KUBECONFIG to a kubeconfig, or run inside a cluster")?;
@@ -84,7 +124,7 @@ pub(crate) async fn client() -> Result<Client> {
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     tracing::info!(cluster = %config.cluster_url, namespace = config.default_namespace, "using the cluster");
-    Client::try_from(config).context("failed to use the configuration of the cluster")
+    Ok(config)
 }
 
 /// Tells this process from others: the name of the pod, and what is unique about it.

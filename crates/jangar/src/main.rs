@@ -1,6 +1,7 @@
 //! The server binary of Jangar: arguments and wiring, nothing else.
 
 mod callbacks;
+mod control_plane;
 mod controllers;
 mod crds;
 mod demo;
@@ -52,6 +53,8 @@ struct Cli {
 enum Command {
     /// Run the controllers for the cluster of the kubeconfig, or the one this runs in. Settings come from JANGAR_* variables.
     Controllers(controllers::Args),
+    /// Answer HTTP and gRPC for the cluster of the kubeconfig, or the one this runs in. Settings come from JANGAR_* variables.
+    ControlPlane(control_plane::Args),
     /// Print the CustomResourceDefinitions, or write them to files.
     Crds(crds::Args),
     /// Let the Jobs of runs go that Jangar holds until their end is recorded: before it is uninstalled.
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
 fn command(command: Command) -> Result<ExitCode> {
     match command {
         Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args))?,
+        Command::ControlPlane(args) => run(LOG_OF_A_SERVER, control_plane::run(args))?,
         Command::Crds(args) => crds::run(&args)?,
         Command::ReleaseJobs(args) => return run(LOG_OF_A_TOOL, release_jobs::run(args)),
         Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args))?,

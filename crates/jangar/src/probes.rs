@@ -57,6 +57,13 @@ impl Instruments {
         // Registering adds one entry at a time, so a panic elsewhere leaves it whole.
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// All metrics, as they are scraped.
+    pub(crate) fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry())?;
+        Ok(text)
+    }
 }
 
 /// An address that is taken, before anything is served there.
@@ -157,9 +164,8 @@ async fn readyz(State(instruments): State<Instruments>) -> impl IntoResponse {
 }
 
 async fn metrics(State(instruments): State<Instruments>) -> impl IntoResponse {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &instruments.registry()) {
-        Ok(()) => (StatusCode::OK, [(CONTENT_TYPE, METRICS_TYPE)], text),
+    match instruments.text() {
+        Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, METRICS_TYPE)], text),
         Err(error) => (
             StatusCode::INTERNAL_SERVER_ERROR,
             [(CONTENT_TYPE, "text/plain; charset=utf-8")],

@@ -13,6 +13,8 @@ pub(crate) enum Part {
     Manifests,
     /// The controllers.
     Controllers,
+    /// The caches that the control plane answers from, filled once.
+    Caches,
 }
 
 /// Told by those who bring a part about, asked by probes and by whoever waits.

@@ -14,10 +14,11 @@ use kubelite::node::{
 };
 
 use crate::{
-    callbacks,
+    callbacks, control_plane,
     embedded::{self, Directory, Embedded, Options},
     manifests,
     probes::{self, Probes},
+    readiness::Part,
     settings,
     signals::StopRequests,
 };
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Where the Kubernetes API listens; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 7443)))]
     api_listen: SocketAddr,
+    /// Where the control plane answers HTTP. Absent: 127.0.0.1:8090, or a free port if that one is taken.
+    #[arg(long, value_name = "ADDRESS")]
+    control_plane_listen: Option<SocketAddr>,
     /// The namespace to create and to put into the kubeconfig.
     #[arg(long, default_value = "agents")]
     namespace: String,
@@ -70,6 +74,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     // Before any address: another `up` on this directory has taken those as well, and only the directory tells who it is.
     let directory = Directory::claim(&args.data_dir)?;
     let instruments = Embedded::instruments();
+    instruments
+        .readiness
+        .missing(Part::Caches, control_plane::NOT_FILLED);
     let listener = probes::bind(args.listen, "--listen").await?;
     let url = callback_url(listener.local_addr()?);
     settings.custom.callback_url.get_or_insert(url);
@@ -81,6 +88,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         instruments.clone(),
         callbacks::router(Arc::clone(&outside)),
     )?;
+    let listeners = control_plane::Listeners::bind_somewhere(args.control_plane_listen, &settings).await?;
+    let shared = Arc::new(settings.clone());
     let options = Options {
         directory,
         api_listen: args.api_listen,
@@ -98,9 +107,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     };
     let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
+    let control_plane =
+        control_plane::start(embedded.control_plane_clients(), shared, listeners, &instruments).await?;
     let ready = async {
         instruments.readiness.complete().await;
-        announce(&embedded, &probes)?;
+        announce(&embedded, &probes, &control_plane)?;
         std::future::pending::<Result<()>>().await
     };
     let end = tokio::select! {
@@ -138,13 +149,18 @@ fn warn_of(isolation: &Isolation) {
 }
 
 /// The one line that says that everything works now.
-fn announce(embedded: &Embedded, probes: &Probes) -> Result<()> {
+fn announce(embedded: &Embedded, probes: &Probes, control_plane: &control_plane::Running) -> Result<()> {
     let mut out = std::io::stdout();
     writeln!(
         out,
-        "ready: Kubernetes API on https://{}, probes and metrics on http://{}; use it with KUBECONFIG={}",
+        "ready: Kubernetes API on https://{}, probes and metrics on http://{}; control plane on http://{}{}; use it with KUBECONFIG={}",
         embedded.address(),
         probes.address(),
+        control_plane.address(),
+        control_plane
+            .grpc_address()
+            .map(|address| format!(" and gRPC on {address}"))
+            .unwrap_or_default(),
         embedded.kubeconfig().display()
     )?;
     out.flush()?;

@@ -292,7 +292,7 @@ fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
     }
 }
 
-fn stands(run: &AgentRun, has_job: bool, works: bool, cancels: bool) -> Stands {
+pub(super) fn stands(run: &AgentRun, has_job: bool, works: bool, cancels: bool) -> Stands {
     let status = run.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_ref());
     let stopping = phase == Some(&RunPhase::Cancelling) || (cancels && run.spec.stop.is_requested());

@@ -23,6 +23,7 @@
 //! | `index` | all of it, kept up to date, and who is next |
 //! | `line` | the order of those who contend |
 //! | `places` | who is beyond the queue limit |
+//! | `room` | whether one more run may be handed in |
 //! | `usage` | what is taken, and what was let in lately |
 //!
 //! One change costs as much as a few look-ups, however many runs there are; a test holds it to the same answers as a plain
@@ -32,6 +33,7 @@ mod facts;
 mod index;
 mod line;
 mod places;
+mod room;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,7 @@ use serde::Serialize;
 pub use self::{
     facts::{Demand, Facts, repository_of},
     index::{Index, Told},
+    room::{no_room, waits_in},
     scope::{Lane, Scope},
 };
 use crate::{decision::Key, waiting::Waiting};

@@ -3,6 +3,7 @@
 //! `table` has one row for each variable: its name, its meaning, what it is when unset, and how it is read. Reading,
 //! the list of mistakes and the reference for people are all made from that table.
 
+mod control_plane;
 mod custom;
 mod legal;
 mod limit_table;
@@ -23,6 +24,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) use self::legal::is_label_key;
 pub use self::{
+    control_plane::ControlPlaneSettings,
     custom::CustomSettings,
     limits::{ConcurrencyLimits, LimitSettings, QueueLimits, RateLimits, RepositoryLimits},
     mistakes::{Mistake, Mistakes, Wrong},
@@ -33,7 +35,7 @@ pub use self::{
     vcs::{PullRequestRate, VcsSettings},
 };
 
-/// All settings of the controllers.
+/// All settings of the controllers and of the control plane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Whether agents and their runs are looked after at all.
@@ -52,6 +54,7 @@ pub struct Settings {
     pub custom: CustomSettings,
     pub temporal: TemporalSettings,
     pub vcs: VcsSettings,
+    pub control_plane: ControlPlaneSettings,
     pub safeguards: Safeguards,
 }
 
@@ -70,6 +73,7 @@ impl Default for Settings {
             custom: CustomSettings::default(),
             temporal: TemporalSettings::default(),
             vcs: VcsSettings::default(),
+            control_plane: ControlPlaneSettings::default(),
             safeguards: Safeguards::default(),
         }
     }

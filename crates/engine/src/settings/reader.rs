@@ -106,7 +106,7 @@ fn switch(text: &str) -> Result<bool, Wrong> {
 
 /// Reads `2592000`, and `2.592e+06` as well: that is how Helm writes large numbers. Each u32 is a whole f64, and those are
 /// printed without point and exponent.
-fn whole_number(text: &str) -> Result<u32, Wrong> {
+pub(super) fn whole_number(text: &str) -> Result<u32, Wrong> {
     let number: f64 = text.parse().map_err(|_| Wrong::NotWhole)?;
     // A number of very many digits is read as infinite, and is whole all the same.
     if number.is_nan() || (number.is_finite() && number.fract() != 0.0) {

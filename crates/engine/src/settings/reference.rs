@@ -7,7 +7,7 @@ use super::table::{SECTIONS, Unset, Variable};
 const OPENING: &str = "\
 # Settings
 
-`jangar controllers` is configured by environment variables. This page is made from the table that reads them
+`jangar controllers` and `jangar control-plane` are configured by environment variables. This page is made from the table that reads them
 (`crates/engine/src/settings/table.rs`): change it there, then run `UPDATE_GOLDEN=1 cargo test -p jangar-engine settings`.
 
 - A blank value counts as unset.

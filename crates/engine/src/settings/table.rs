@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Install, Namespaces, custom,
+    Install, Namespaces, control_plane, custom,
     legal::Rule,
     limit_table::LIMITS,
     mistakes::Wrong,
@@ -119,6 +119,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "Temporal",
         variables: temporal::VARIABLES,
+    },
+    Section {
+        title: "The control plane",
+        variables: control_plane::VARIABLES,
     },
 ];
 

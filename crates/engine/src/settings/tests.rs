@@ -147,6 +147,12 @@ const ALL_SET: &[(&str, &str)] = &[
     ("TEMPORAL_TLS_CLIENT_CERT_PATH", "/keys/own.pem"),
     ("TEMPORAL_TLS_CLIENT_KEY_PATH", "/keys/own.key"),
     ("TEMPORAL_API_KEY_FILE", "/keys/api"),
+    ("JANGAR_GRPC_ENABLED", "off"),
+    ("JANGAR_GRPC_HOST", "0.0.0.0"),
+    ("JANGAR_GRPC_PORT", "50052"),
+    ("JANGAR_GRPC_ADDRESS", "0.0.0.0:50053"),
+    ("JANGAR_PROMETHEUS_METRICS_ENABLED", "no"),
+    ("JANGAR_PROMETHEUS_METRICS_PATH", "/internal/metrics"),
 ];
 
 fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
@@ -346,6 +352,14 @@ fn every_variable_is_read() {
             client_cert_file: Some("/keys/own.pem".into()),
             client_key_file: Some("/keys/own.key".into()),
             api_key_file: Some("/keys/api".into()),
+        },
+        control_plane: ControlPlaneSettings {
+            grpc_enabled: false,
+            grpc_host: "0.0.0.0".parse().expect("an address"),
+            grpc_port: 50_052,
+            grpc_address: Some("0.0.0.0:50053".parse().expect("an address")),
+            metrics_enabled: false,
+            metrics_path: "/internal/metrics".to_owned(),
         },
         safeguards: Safeguards::default(),
     };

@@ -97,6 +97,11 @@ impl ApiServer {
         Client::new(self.server.local(User::system(user)), namespace)
     }
 
+    /// A client in the same process that is nobody: each of its requests needs a token.
+    pub(super) fn anonymous(&self, namespace: &str) -> Client {
+        Client::new(self.server.router(), namespace)
+    }
+
     /// Ends connections and watches, and closes the store.
     pub(super) async fn stop(self) -> Result<()> {
         // Serving may have ended by itself already.

@@ -20,6 +20,7 @@ use kubelite::node::{
 use self::api_server::ApiServer;
 pub(crate) use self::{directory::Directory, lease::identity};
 use crate::{
+    control_plane::Clients,
     leading::{self, Standby},
     manifests::{self, Document},
     pod_program::PodProgram,
@@ -140,6 +141,14 @@ impl Embedded {
     /// A client in the same process, which may do everything.
     pub(crate) fn client(&self) -> Client {
         self.api.client("admin", &self.namespace)
+    }
+
+    /// How the control plane reaches the API server: with an account of its own, and with the tokens of its callers.
+    pub(crate) fn control_plane_clients(&self) -> Clients {
+        Clients {
+            own: self.api.client("jangar-control-plane", &self.namespace),
+            anonymous: self.api.anonymous(&self.namespace),
+        }
     }
 
     /// How pods are kept apart from this machine.

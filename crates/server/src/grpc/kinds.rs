@@ -1,0 +1,101 @@
+//! The four methods that every kind has.
+
+use std::sync::Arc;
+
+use jangar_api::Kind;
+use jangar_proto::v1::{
+    ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, GetRequest, GetResponse, ListRequest,
+    ListResponse,
+};
+use serde_json::Value;
+use tonic::{Request, Response};
+
+use super::caller;
+use crate::{
+    plane::{ControlPlane, objects::ListQuery},
+    refusal::{Refusal, Trouble},
+};
+
+pub(super) async fn list(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
+    request: Request<ListRequest>,
+) -> Result<Response<ListResponse>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = if request.namespace.is_empty() {
+        plane.default_namespace().to_owned()
+    } else {
+        request.namespace
+    };
+    let query = ListQuery {
+        namespace,
+        label_selector: request.label_selector,
+        phase: request.phase,
+        runtime: request.runtime,
+        subject: String::new(),
+        search: request.search,
+        limit: request.limit,
+        cursor: request.cursor,
+    };
+    let page = plane.list(&caller, kind, &query).await?;
+    Ok(Response::new(ListResponse {
+        json: page.document(kind).to_string(),
+        next_cursor: page.next.unwrap_or_default(),
+    }))
+}
+
+pub(super) async fn get(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
+    request: Request<GetRequest>,
+) -> Result<Response<GetResponse>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = plane.namespace(Some(&request.namespace))?;
+    let object = plane.get(&caller, kind, &namespace, &request.name).await?;
+    Ok(Response::new(GetResponse {
+        json: object.json.to_string(),
+    }))
+}
+
+pub(super) async fn apply(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
+    request: Request<ApplyRequest>,
+) -> Result<Response<ApplyResponse>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = plane.namespace(Some(&request.namespace))?;
+    let manifest: Value = serde_saphyr::from_str(&request.manifest_yaml).map_err(|error| {
+        Refusal::new(
+            Trouble::BadRequest,
+            format!("manifest_yaml cannot be read: {error}"),
+        )
+        .named("manifest_yaml")
+        .remedy("send one document in YAML or JSON")
+    })?;
+    let object = plane.apply(&caller, kind, &namespace, manifest).await?;
+    Ok(Response::new(ApplyResponse {
+        json: object.json.to_string(),
+    }))
+}
+
+pub(super) async fn delete(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
+    request: Request<DeleteRequest>,
+) -> Result<Response<DeleteResponse>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = plane.namespace(Some(&request.namespace))?;
+    let object = plane.delete(&caller, kind, &namespace, &request.name).await?;
+    Ok(Response::new(DeleteResponse {
+        ok: true,
+        message: match &object {
+            Some(_) => "it is being deleted".to_owned(),
+            None => "it is deleted".to_owned(),
+        },
+        json: object.map(|object| object.json.to_string()).unwrap_or_default(),
+    }))
+}

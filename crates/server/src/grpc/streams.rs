@@ -1,0 +1,136 @@
+//! The calls that go on: logs, and the status of a run until it has ended.
+
+use std::sync::Arc;
+
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use jangar_api::Kind;
+use jangar_proto::v1::{
+    StreamAgentRunLogsRequest, StreamAgentRunLogsResponse, StreamStatusRequest, StreamStatusResponse,
+};
+use tonic::{Request, Response, Status, codegen::BoxStream as AnswerStream};
+
+use super::caller;
+use crate::{
+    metrics::Protocol,
+    plane::{
+        ControlPlane,
+        logs::LogQuery,
+        stream::{Subscription, Told},
+    },
+    refusal::Refusal,
+    world::{Action, Filter},
+};
+
+pub(super) async fn stream_agent_run_logs(
+    plane: &Arc<ControlPlane>,
+    request: Request<StreamAgentRunLogsRequest>,
+) -> Result<Response<AnswerStream<StreamAgentRunLogsResponse>>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = plane.namespace(Some(&request.namespace))?;
+    let run = plane
+        .run(&caller, &request.name, Some(&namespace), Some(Kind::AgentRun))
+        .await?;
+    let query = LogQuery {
+        tail_lines: request.tail_lines,
+        ..LogQuery::default()
+    };
+    let (pod, container, lines) = plane.follow_log(&caller, &run, &query, request.follow).await?;
+    let counted = plane.metrics.stream(Protocol::Grpc);
+    let lines = lines.map(move |line| {
+        let _ = &counted;
+        let message = line.map_err(Status::from)?;
+        Ok(StreamAgentRunLogsResponse {
+            stream: "stdout".to_owned(),
+            message,
+            pod: pod.clone(),
+            container: container.clone(),
+        })
+    });
+    Ok(Response::new(lines.boxed()))
+}
+
+pub(super) async fn stream_agent_run_status(
+    plane: &Arc<ControlPlane>,
+    request: Request<StreamStatusRequest>,
+) -> Result<Response<AnswerStream<StreamStatusResponse>>, Refusal> {
+    status(plane, Kind::AgentRun, request).await
+}
+
+pub(super) async fn stream_orchestration_run_status(
+    plane: &Arc<ControlPlane>,
+    request: Request<StreamStatusRequest>,
+) -> Result<Response<AnswerStream<StreamStatusResponse>>, Refusal> {
+    status(plane, Kind::OrchestrationRun, request).await
+}
+
+async fn status(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
+    request: Request<StreamStatusRequest>,
+) -> Result<Response<AnswerStream<StreamStatusResponse>>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = plane.namespace(Some(&request.namespace))?;
+    let subscription = Subscription {
+        kinds: vec![kind],
+        filter: Filter {
+            namespace: Some(namespace.clone()),
+            ..Filter::default()
+        },
+        name: Some(request.name.clone()),
+        last_id: None,
+        snapshot: true,
+    };
+    // First the stream, then the object: so that no change falls between them.
+    let changes = plane
+        .changes(caller.clone(), subscription, Protocol::Grpc)
+        .await?;
+    let now = plane.get(&caller, kind, &namespace, &request.name).await?;
+    let known = stream::iter([Ok(Told::Object {
+        id: String::new(),
+        action: Action::Modified,
+        object: now,
+    })]);
+    let following = Following {
+        told: known.chain(changes).boxed(),
+        version: String::new(),
+        over: false,
+    };
+    Ok(Response::new(stream::unfold(following, next).boxed()))
+}
+
+/// A run that is followed until it has ended.
+struct Following {
+    told: BoxStream<'static, Result<Told, Refusal>>,
+    /// The version that was told last.
+    version: String,
+    over: bool,
+}
+
+async fn next(mut following: Following) -> Option<(Result<StreamStatusResponse, Status>, Following)> {
+    while !following.over {
+        match following.told.next().await? {
+            Ok(Told::Object { action, object, .. }) => {
+                let phase = object.phase.clone().unwrap_or_else(|| "Pending".to_owned());
+                following.over = action == Action::Deleted
+                    || matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled");
+                if object.version == following.version && !following.over {
+                    continue;
+                }
+                following.version.clone_from(&object.version);
+                let json = object.json.to_string();
+                return Some((Ok(StreamStatusResponse { json, phase }), following));
+            }
+            Ok(Told::Reset { .. } | Told::Heartbeat) => {}
+            Err(refusal) => {
+                following.over = true;
+                return Some((Err(Status::from(refusal)), following));
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,165 @@
+//! Agents and Orchestrations of `/v1`, and objects of any kind.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use jangar_api::{
+    Kind,
+    agents::agent::AgentSpec,
+    orchestration::{Orchestration, OrchestrationSpec},
+    security::SecretBinding,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    answer::Answer,
+    extract::{Document, Key, Params, Who},
+};
+use crate::{
+    plane::{Caller, ControlPlane, policy, submit::PolicyRefs},
+    refusal::{Refusal, Trouble},
+};
+
+/// Where an object is.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct InNamespace {
+    /// Absent: the namespace of Jangar itself.
+    pub(super) namespace: Option<String>,
+}
+
+/// A new Agent, or a new version of one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NewAgent {
+    name: String,
+    namespace: Option<String>,
+    spec: AgentSpec,
+    policy: Option<PolicyRefs>,
+}
+
+/// A new Orchestration, or a new version of one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NewOrchestration {
+    name: String,
+    namespace: Option<String>,
+    spec: OrchestrationSpec,
+    policy: Option<PolicyRefs>,
+}
+
+pub(super) async fn post_agent(
+    State(plane): State<Arc<ControlPlane>>,
+    Who(caller): Who,
+    Key(_): Key,
+    Document(new): Document<NewAgent>,
+) -> Result<Answer, Refusal> {
+    let namespace = plane.namespace(new.namespace.as_deref())?;
+    let secrets = new
+        .spec
+        .security
+        .as_ref()
+        .map(|security| security.allowed_secrets.clone());
+    let refs = new.policy.unwrap_or_default();
+    let binding = match refs.secret_binding_ref.as_deref() {
+        Some(name) => Some(binding(&plane, &caller, &namespace, name).await?),
+        None => None,
+    };
+    policy::check_secrets(&new.name, &secrets.unwrap_or_default(), binding.as_ref())?;
+    check_budget(&plane, &caller, &namespace, refs.budget_ref.as_deref()).await?;
+    let manifest = json!({
+        "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "Agent",
+        "metadata": {"name": new.name}, "spec": json_of(&new.spec)?,
+    });
+    let object = plane.apply(&caller, Kind::Agent, &namespace, manifest).await?;
+    Ok(Answer::made(json!({"resource": object.json}), false))
+}
+
+pub(super) async fn post_orchestration(
+    State(plane): State<Arc<ControlPlane>>,
+    Who(caller): Who,
+    Key(_): Key,
+    Document(new): Document<NewOrchestration>,
+) -> Result<Answer, Refusal> {
+    let namespace = plane.namespace(new.namespace.as_deref())?;
+    jangar_engine::orchestration::read(&new.spec).map_err(|mistakes| {
+        Refusal::new(Trouble::Invalid, mistakes.rejection().message)
+            .named("spec.steps")
+            .remedy("mend the steps that it names")
+    })?;
+    let budget = new.policy.and_then(|refs| refs.budget_ref);
+    check_budget(&plane, &caller, &namespace, budget.as_deref()).await?;
+    let manifest = json_of(&Orchestration::new(&new.name, new.spec))?;
+    let object = plane
+        .apply(&caller, Kind::Orchestration, &namespace, manifest)
+        .await?;
+    Ok(Answer::made(json!({"resource": object.json}), false))
+}
+
+pub(super) async fn get_agent(
+    plane: State<Arc<ControlPlane>>,
+    who: Who,
+    name: Path<String>,
+    at: Params<InNamespace>,
+) -> Result<Answer, Refusal> {
+    get(Kind::Agent, plane, who, name, at).await
+}
+
+pub(super) async fn get_orchestration(
+    plane: State<Arc<ControlPlane>>,
+    who: Who,
+    name: Path<String>,
+    at: Params<InNamespace>,
+) -> Result<Answer, Refusal> {
+    get(Kind::Orchestration, plane, who, name, at).await
+}
+
+async fn get(
+    kind: Kind,
+    State(plane): State<Arc<ControlPlane>>,
+    Who(caller): Who,
+    Path(name): Path<String>,
+    Params(at): Params<InNamespace>,
+) -> Result<Answer, Refusal> {
+    let namespace = plane.namespace(at.namespace.as_deref())?;
+    let object = plane.get(&caller, kind, &namespace, &name).await?;
+    Ok(Answer::ok(json!({"resource": object.json})))
+}
+
+async fn binding(
+    plane: &ControlPlane,
+    caller: &Caller,
+    namespace: &str,
+    name: &str,
+) -> Result<SecretBinding, Refusal> {
+    let object = plane.get(caller, Kind::SecretBinding, namespace, name).await?;
+    typed(&object.json)
+}
+
+async fn check_budget(
+    plane: &ControlPlane,
+    caller: &Caller,
+    namespace: &str,
+    name: Option<&str>,
+) -> Result<(), Refusal> {
+    let Some(name) = name else { return Ok(()) };
+    let object = plane.get(caller, Kind::Budget, namespace, name).await?;
+    policy::check_budget(&typed(&object.json)?)
+}
+
+fn typed<T: serde::de::DeserializeOwned>(json: &Value) -> Result<T, Refusal> {
+    serde_json::from_value(json.clone()).map_err(|error| {
+        Refusal::new(Trouble::Conflict, format!("the policy cannot be read: {error}")).remedy("mend it")
+    })
+}
+
+fn json_of(value: &impl serde::Serialize) -> Result<Value, Refusal> {
+    serde_json::to_value(value).map_err(|error| {
+        Refusal::new(
+            Trouble::BadRequest,
+            format!("the object cannot be written: {error}"),
+        )
+    })
+}

@@ -1,0 +1,486 @@
+//! The one table of routes: what is served, what is counted, and what the OpenAPI document describes.
+
+use std::sync::Arc;
+
+use axum::routing::{MethodRouter, delete, get, post};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use super::{approvals, control_plane, objects, runs};
+use crate::plane::{
+    ControlPlane,
+    submit::{AgentRunSubmission, OrchestrationRunSubmission},
+};
+
+/// The methods that routes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Get,
+    Post,
+    Delete,
+}
+
+impl Method {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// What a good answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// The envelope.
+    Json,
+    /// JSON without the envelope.
+    Plain,
+    Text,
+    Events,
+}
+
+/// Describes a type in the document.
+pub(super) type Described = fn(&mut SchemaGenerator) -> Schema;
+
+/// One route.
+pub(super) struct Route {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    /// What programs call it.
+    pub(super) id: &'static str,
+    /// One sentence or two.
+    pub(super) summary: &'static str,
+    pub(super) query: Option<Described>,
+    pub(super) body: Option<Described>,
+    /// Whether it needs the header `Idempotency-Key`.
+    pub(super) key: bool,
+    pub(super) answer: Answered,
+    /// Whether it needs no token.
+    pub(super) anonymous: bool,
+    pub(super) handler: fn() -> MethodRouter<Arc<ControlPlane>>,
+}
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    T::json_schema(generator)
+}
+
+fn named<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// All routes, in the order of the document.
+pub(super) static ROUTES: &[Route] = &[
+    Route {
+        method: Method::Get,
+        path: "/health",
+        id: "health",
+        summary: "Whether the program lives. It depends on nothing.",
+        query: None,
+        body: None,
+        key: false,
+        answer: Answered::Text,
+        anonymous: true,
+        handler: || get(control_plane::health),
+    },
+    Route {
+        method: Method::Get,
+        path: "/ready",
+        id: "ready",
+        summary: "Whether requests can be answered, or what is missing.",
+        query: None,
+        body: None,
+        key: false,
+        answer: Answered::Text,
+        anonymous: true,
+        handler: || get(control_plane::ready),
+    },
+    Route {
+        method: Method::Get,
+        path: "/openapi.json",
+        id: "openapi",
+        summary: "This document.",
+        query: None,
+        body: None,
+        key: false,
+        answer: Answered::Plain,
+        anonymous: false,
+        handler: || get(control_plane::document),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/agents",
+        id: "applyAgent",
+        summary: "Creates an Agent, or updates it.",
+        query: None,
+        body: Some(named::<objects::NewAgent>),
+        key: true,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(objects::post_agent),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/agents/{name}",
+        id: "getAgent",
+        summary: "One Agent.",
+        query: Some(schema_of::<objects::InNamespace>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(objects::get_agent),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/agent-runs",
+        id: "submitAgentRun",
+        summary: "Creates an AgentRun, once for each key.",
+        query: None,
+        body: Some(named::<AgentRunSubmission>),
+        key: true,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(runs::post_agent_run),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/agent-runs",
+        id: "listAgentRuns",
+        summary: "AgentRuns in short, the newest first.",
+        query: Some(schema_of::<runs::RunList>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::list_agent_runs),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/agent-runs/{id}",
+        id: "getAgentRun",
+        summary: "One AgentRun, by its UID or its name.",
+        query: Some(schema_of::<runs::WhichRun>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::get_agent_run),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/orchestrations",
+        id: "applyOrchestration",
+        summary: "Creates an Orchestration, or updates it.",
+        query: None,
+        body: Some(named::<objects::NewOrchestration>),
+        key: true,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(objects::post_orchestration),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/orchestrations/{name}",
+        id: "getOrchestration",
+        summary: "One Orchestration.",
+        query: Some(schema_of::<objects::InNamespace>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(objects::get_orchestration),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/orchestration-runs",
+        id: "submitOrchestrationRun",
+        summary: "Creates an OrchestrationRun, once for each key.",
+        query: None,
+        body: Some(named::<OrchestrationRunSubmission>),
+        key: true,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(runs::post_orchestration_run),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/orchestration-runs",
+        id: "listOrchestrationRuns",
+        summary: "OrchestrationRuns in short, the newest first.",
+        query: Some(schema_of::<runs::RunList>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::list_orchestration_runs),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/orchestration-runs/{id}",
+        id: "getOrchestrationRun",
+        summary: "One OrchestrationRun, by its UID or its name.",
+        query: Some(schema_of::<runs::WhichRun>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::get_orchestration_run),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/runs/{id}",
+        id: "getRun",
+        summary: "A run of any kind, by its UID or its name.",
+        query: Some(schema_of::<runs::WhichRun>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::get_run),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/runs/{id}/explain",
+        id: "explainRun",
+        summary: "Why a run waits, or how it ended.",
+        query: Some(schema_of::<runs::WhichRun>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::explain_run),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/runs/{id}/cancel",
+        id: "cancelRun",
+        summary: "Asks a run to stop.",
+        query: Some(schema_of::<runs::WhichRun>),
+        body: Some(named::<runs::CancelBody>),
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(runs::cancel_run),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/runs/{id}/retry",
+        id: "retryRun",
+        summary: "Creates a run like one that has ended, once for each key.",
+        query: Some(schema_of::<runs::WhichRun>),
+        body: None,
+        key: true,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(runs::retry_run),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/runs/{id}/logs",
+        id: "runLogs",
+        summary: "What a run wrote; with follow, what it writes, as server-sent events.",
+        query: Some(schema_of::<runs::WhichLog>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::run_logs),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/runs/{id}/events",
+        id: "runEvents",
+        summary: "The Events about a run.",
+        query: Some(schema_of::<runs::WhichEvents>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(runs::run_events),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/approvals",
+        id: "listApprovals",
+        summary: "The gates that wait for a decision.",
+        query: Some(schema_of::<objects::InNamespace>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(approvals::list),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/approvals/{namespace}/{run}/{step}/approve",
+        id: "approve",
+        summary: "Lets a run pass a gate.",
+        query: None,
+        body: Some(named::<approvals::DecisionBody>),
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(approvals::approve),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/approvals/{namespace}/{run}/{step}/reject",
+        id: "reject",
+        summary: "Closes a gate of a run for good.",
+        query: None,
+        body: Some(named::<approvals::DecisionBody>),
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(approvals::reject),
+    },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/control-plane/resources",
+        id: "listResources",
+        summary: "Objects of a kind, the newest first; with stream, as server-sent events.",
+        query: Some(schema_of::<control_plane::ResourceList>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(control_plane::resources),
+    },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/control-plane/resource",
+        id: "getResource",
+        summary: "One object; with stream, as server-sent events.",
+        query: Some(schema_of::<control_plane::OneResource>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(control_plane::get_resource),
+    },
+    Route {
+        method: Method::Post,
+        path: "/api/agents/control-plane/resource",
+        id: "applyResource",
+        summary: "Creates an ImplementationSpec, or updates it.",
+        query: None,
+        body: Some(named::<control_plane::NewResource>),
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(control_plane::post_resource),
+    },
+    Route {
+        method: Method::Delete,
+        path: "/api/agents/control-plane/resource",
+        id: "deleteResource",
+        summary: "Deletes an object of any kind.",
+        query: Some(schema_of::<control_plane::OneResource>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || delete(control_plane::delete_resource),
+    },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/control-plane/events",
+        id: "listEvents",
+        summary: "The Events about an object.",
+        query: Some(schema_of::<control_plane::EventList>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(control_plane::events),
+    },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/control-plane/logs",
+        id: "agentRunLogs",
+        summary: "What an AgentRun wrote.",
+        query: Some(schema_of::<control_plane::RunLog>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(control_plane::logs),
+    },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/control-plane/status",
+        id: "controlPlaneStatus",
+        summary: "How the control plane is.",
+        query: Some(schema_of::<objects::InNamespace>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(control_plane::status),
+    },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/control-plane/summary",
+        id: "summary",
+        summary: "How many objects there are, and in which phases runs are.",
+        query: Some(schema_of::<objects::InNamespace>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(control_plane::summary),
+    },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/control-plane/stream",
+        id: "stream",
+        summary: "Changes as they happen, as server-sent events.",
+        query: Some(schema_of::<control_plane::ChangeStream>),
+        body: None,
+        key: false,
+        answer: Answered::Events,
+        anonymous: false,
+        handler: || get(control_plane::stream),
+    },
+];
+
+/// The method and the route of a request as metrics name them: words of the table, or none.
+pub(super) fn known(method: &http::Method, path: Option<&str>) -> (&'static str, &'static str) {
+    let method = match method.as_str() {
+        "GET" => "get",
+        "POST" => "post",
+        "DELETE" => "delete",
+        _ => "other",
+    };
+    let route = path.and_then(|path| ROUTES.iter().find(|route| route.path == path));
+    (method, route.map_or("other", |route| route.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn only_health_and_readiness_need_no_token() {
+        let anonymous: Vec<&str> = ROUTES
+            .iter()
+            .filter(|route| route.anonymous)
+            .map(|route| route.path)
+            .collect();
+        assert_eq!(anonymous, ["/health", "/ready"]);
+    }
+
+    #[test]
+    fn no_route_or_id_is_there_twice() {
+        let ids: BTreeSet<&str> = ROUTES.iter().map(|route| route.id).collect();
+        assert_eq!(ids.len(), ROUTES.len());
+        let addresses: BTreeSet<(&str, &str)> = ROUTES
+            .iter()
+            .map(|route| (route.method.word(), route.path))
+            .collect();
+        assert_eq!(addresses.len(), ROUTES.len());
+    }
+}

@@ -1,0 +1,92 @@
+//! Server-sent events. A client that comes back with `Last-Event-ID` goes on where it was, or is told to look at everything again.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::response::{
+    IntoResponse, Response,
+    sse::{Event, Sse},
+};
+use futures::{Stream, StreamExt, stream};
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use crate::{
+    metrics::Protocol,
+    plane::{
+        Caller, ControlPlane,
+        stream::{Subscription, Told},
+    },
+    refusal::Refusal,
+};
+
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Where the client was: as its browser says, or as the query does, for clients that cannot set headers.
+pub(super) fn last_id(headers: &HeaderMap, query: Option<String>) -> Option<String> {
+    let header = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok());
+    header.map(str::to_owned).or(query).filter(|id| !id.is_empty())
+}
+
+/// A stream of changes, with events of its own before them.
+pub(super) async fn changes(
+    plane: &Arc<ControlPlane>,
+    caller: Caller,
+    subscription: Subscription,
+    first: Vec<Value>,
+) -> Result<Response, Refusal> {
+    let changes = plane.changes(caller, subscription, Protocol::Http).await?;
+    let first = stream::iter(first).map(|value| event(None, &value));
+    let changes = changes.map(|told| match told {
+        Ok(told) => of(told),
+        Err(refusal) => event(None, &json!({"type": "error", "error": refusal.to_string()})),
+    });
+    Ok(response(first.chain(changes)))
+}
+
+/// A stream of lines of a log.
+pub(super) fn lines(
+    pod: String,
+    container: String,
+    lines: impl Stream<Item = Result<String, Refusal>> + Send + 'static,
+) -> Response {
+    let lines = lines.map(move |line| match line {
+        Ok(text) => event(
+            None,
+            &json!({"type": "log", "pod": pod, "container": container, "stream": "stdout", "message": text}),
+        ),
+        Err(refusal) => event(None, &json!({"type": "error", "error": refusal.to_string()})),
+    });
+    let end = stream::once(async { event(None, &json!({"type": "end"})) });
+    response(lines.chain(end))
+}
+
+fn response(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    Sse::new(events.map(Ok::<_, Infallible>)).into_response()
+}
+
+fn of(told: Told) -> Event {
+    match told {
+        Told::Object { id, action, object } => event(
+            Some(&id),
+            &json!({
+                "type": "resource",
+                "kind": object.kind.info().kind,
+                "action": action.word(),
+                "namespace": object.namespace,
+                "name": object.name,
+                "resource": object.json,
+            }),
+        ),
+        Told::Reset { id, cut } => event(Some(&id), &json!({"type": "reset", "cut": cut})),
+        Told::Heartbeat => Event::default().comment("heartbeat"),
+    }
+}
+
+fn event(id: Option<&str>, value: &Value) -> Event {
+    // JSON has its line ends escaped, and the id is made of ours: neither breaks the stream.
+    let event = Event::default().data(value.to_string());
+    match id {
+        Some(id) => event.id(id),
+        None => event,
+    }
+}

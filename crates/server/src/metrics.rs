@@ -1,0 +1,262 @@
+//! What the control plane counts. Every label comes from a closed list: a kind, a route of the table, a method of the contract.
+
+use std::time::Duration;
+
+use jangar_api::Kind;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+/// From what a look into a cache takes to the longest that a request may.
+const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
+
+/// Defines an enum together with the words that its variants have as values of a label.
+macro_rules! label_values {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($variant),+ }
+
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> std::fmt::Result {
+                use std::fmt::Write as _;
+                encoder.write_str(match self { $(Self::$variant => $text),+ })
+            }
+        }
+    };
+}
+
+label_values! {
+    /// What was asked about a caller, and how it was answered.
+    Review {
+        IdentityKnown = "identity_known",
+        IdentityAsked = "identity_asked",
+        AccessKnown = "access_known",
+        AccessAsked = "access_asked",
+        Unknown = "unknown_token",
+        Refused = "refused",
+    }
+}
+
+label_values! {
+    /// What a watch delivered.
+    WatchEvent {
+        Listed = "listed",
+        Applied = "applied",
+        Deleted = "deleted",
+        Failed = "failed",
+    }
+}
+
+label_values! {
+    /// How a client gets its answer.
+    Protocol {
+        Http = "http",
+        Grpc = "grpc",
+    }
+}
+
+label_values! {
+    /// Why something that was promised is not there.
+    Loss {
+        Audit = "audit",
+        Stream = "stream_behind",
+        History = "history",
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    protocol: Protocol,
+    method: &'static str,
+    route: &'static str,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    protocol: Protocol,
+    route: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WatchLabels {
+    kind: &'static str,
+    event: WatchEvent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReviewLabels {
+    result: Review,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProtocolLabels {
+    protocol: Protocol,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LossLabels {
+    what: Loss,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MutationLabels {
+    action: &'static str,
+    outcome: &'static str,
+}
+
+/// The counters of one control plane.
+#[derive(Debug)]
+pub struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    streams: Family<ProtocolLabels, Gauge>,
+    reviews: Family<ReviewLabels, Counter>,
+    identities: Gauge,
+    watch_events: Family<WatchLabels, Counter>,
+    objects: Family<KindLabels, Gauge>,
+    waiting: Gauge,
+    losses: Family<LossLabels, Counter>,
+    mutations: Family<MutationLabels, Counter>,
+    database_up: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            streams: Family::default(),
+            reviews: Family::default(),
+            identities: Gauge::default(),
+            watch_events: Family::default(),
+            objects: Family::default(),
+            waiting: Gauge::default(),
+            losses: Family::default(),
+            mutations: Family::default(),
+            database_up: Gauge::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Puts all of them into a registry.
+    pub fn register(registry: &mut Registry) -> Self {
+        let all = Self::default();
+        let registry = registry.sub_registry_with_prefix("jangar_control_plane");
+        registry.register("requests", "Requests that were answered", all.requests.clone());
+        registry.register(
+            "request_seconds",
+            "How long answers took; of a stream, its beginning",
+            all.seconds.clone(),
+        );
+        registry.register("streams", "Streams that are open", all.streams.clone());
+        registry.register("reviews", "Questions about callers", all.reviews.clone());
+        registry.register(
+            "identities",
+            "Callers that are remembered",
+            all.identities.clone(),
+        );
+        registry.register("watch_events", "What watches delivered", all.watch_events.clone());
+        registry.register("cached_objects", "Objects in the caches", all.objects.clone());
+        registry.register(
+            "waiting_runs",
+            "AgentRuns that wait for their turn",
+            all.waiting.clone(),
+        );
+        registry.register("losses", "What was promised and is not there", all.losses.clone());
+        registry.register("mutations", "What was changed for callers", all.mutations.clone());
+        registry.register(
+            "database_up",
+            "Whether the database answered when last asked; 0 without one",
+            all.database_up.clone(),
+        );
+        all
+    }
+
+    pub(crate) fn request(
+        &self,
+        protocol: Protocol,
+        method: &'static str,
+        route: &'static str,
+        code: u16,
+        took: Duration,
+    ) {
+        let labels = RequestLabels {
+            protocol,
+            method,
+            route,
+            code,
+        };
+        self.requests.get_or_create(&labels).inc();
+        let labels = RouteLabels { protocol, route };
+        self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// One more stream, until the guard is dropped.
+    pub(crate) fn stream(&self, protocol: Protocol) -> StreamGuard {
+        let open = self.streams.get_or_create_owned(&ProtocolLabels { protocol });
+        open.inc();
+        StreamGuard(open)
+    }
+
+    pub(crate) fn review(&self, result: Review) {
+        self.reviews.get_or_create(&ReviewLabels { result }).inc();
+    }
+
+    pub(crate) fn identities(&self, count: usize) {
+        self.identities.set(whole(count));
+    }
+
+    pub(crate) fn watch_event(&self, kind: Kind, event: WatchEvent) {
+        let kind = &kind.info().kind;
+        self.watch_events
+            .get_or_create(&WatchLabels { kind, event })
+            .inc();
+    }
+
+    pub(crate) fn objects(&self, kind: Kind, count: usize) {
+        let kind = &kind.info().kind;
+        self.objects.get_or_create(&KindLabels { kind }).set(whole(count));
+    }
+
+    pub(crate) fn waiting(&self, count: usize) {
+        self.waiting.set(whole(count));
+    }
+
+    pub(crate) fn loss(&self, what: Loss) {
+        self.losses.get_or_create(&LossLabels { what }).inc();
+    }
+
+    pub(crate) fn mutation(&self, action: &'static str, outcome: &'static str) {
+        self.mutations
+            .get_or_create(&MutationLabels { action, outcome })
+            .inc();
+    }
+
+    pub(crate) fn database(&self, up: bool) {
+        self.database_up.set(i64::from(up));
+    }
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// A stream that is counted as open.
+#[derive(Debug)]
+pub(crate) struct StreamGuard(Gauge);
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

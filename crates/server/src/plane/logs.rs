@@ -1,0 +1,276 @@
+//! What the pods of a run write, and the Events about an object. Both are read with the caller's token.
+
+use futures::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
+use jangar_api::{Kind, labels};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, LogParams},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Caller, ControlPlane, live, runs::Run};
+use crate::{
+    refusal::{Refusal, Trouble, shown},
+    world::text,
+};
+
+/// The most lines of one answer.
+pub const TAIL_MAX: u32 = 5_000;
+pub const TAIL_DEFAULT: u32 = 500;
+/// The most bytes of one answer, whatever the lines are like.
+const LOG_MAX_BYTES: i64 = 4 * 1024 * 1024;
+/// The most Events of one answer.
+pub const EVENTS_MAX: u32 = 200;
+pub const EVENTS_DEFAULT: u32 = 25;
+/// A run has a pod for each attempt; the latest so many are looked at.
+const PODS_MAX: usize = 20;
+
+/// Which part of the log is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    /// Absent: the newest one.
+    pub pod: Option<String>,
+    /// Absent: the one that does the work.
+    pub container: Option<String>,
+    /// 0: as the server likes.
+    pub tail_lines: u32,
+}
+
+impl LogQuery {
+    fn tail(&self) -> Result<u32, Refusal> {
+        match self.tail_lines {
+            0 => Ok(TAIL_DEFAULT),
+            lines if lines <= TAIL_MAX => Ok(lines),
+            lines => Err(
+                Refusal::field("tailLines", lines, "more than 5000 are not sent at once")
+                    .remedy("give a number from 1 to 5000, or follow the log"),
+            ),
+        }
+    }
+}
+
+/// What one container wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Log {
+    pub pod: String,
+    pub container: String,
+    pub text: String,
+    /// Only the end is there.
+    pub cut: bool,
+    /// It comes from the history: the pod is gone.
+    pub archived: bool,
+    /// The other pods of the run, the newest first.
+    pub pods: Vec<String>,
+}
+
+/// A container whose log is read.
+struct Source {
+    pods: Api<Pod>,
+    pod: String,
+    container: String,
+    all: Vec<String>,
+}
+
+impl ControlPlane {
+    /// The end of what a run wrote.
+    pub async fn log(&self, caller: &Caller, run: &Run, query: &LogQuery) -> Result<Log, Refusal> {
+        let lines = query.tail()?;
+        let source = match self.source(caller, run, query).await {
+            Ok(source) => source,
+            Err(refusal) if refusal.trouble == Trouble::NotFound => {
+                return self.archived_log(run, refusal).await;
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        let params = LogParams {
+            container: Some(source.container.clone()),
+            tail_lines: Some(i64::from(lines)),
+            limit_bytes: Some(LOG_MAX_BYTES),
+            ..LogParams::default()
+        };
+        let text = live(source.pods.logs(&source.pod, &params)).await?;
+        Ok(Log {
+            cut: text.lines().count() >= usize::try_from(lines).unwrap_or(usize::MAX),
+            pod: source.pod,
+            container: source.container,
+            text,
+            archived: false,
+            pods: source.all,
+        })
+    }
+
+    /// What a run writes, line by line, until its container ends.
+    pub async fn follow_log(
+        &self,
+        caller: &Caller,
+        run: &Run,
+        query: &LogQuery,
+        follow: bool,
+    ) -> Result<
+        (
+            String,
+            String,
+            impl Stream<Item = Result<String, Refusal>> + Send + use<>,
+        ),
+        Refusal,
+    > {
+        let source = self.source(caller, run, query).await?;
+        let params = LogParams {
+            container: Some(source.container.clone()),
+            follow,
+            tail_lines: (query.tail_lines > 0).then_some(i64::from(query.tail_lines)),
+            ..LogParams::default()
+        };
+        let reader = live(source.pods.log_stream(&source.pod, &params)).await?;
+        let lines = reader
+            .lines()
+            .map_err(|error| Refusal::unavailable(format!("the log broke off: {error}")));
+        Ok((source.pod, source.container, lines.boxed()))
+    }
+
+    async fn archived_log(&self, run: &Run, gone: Refusal) -> Result<Log, Refusal> {
+        let Some(history) = &self.history else {
+            return Err(gone);
+        };
+        let uid = text(run.document(), "/metadata/uid").unwrap_or_default();
+        let kept = history.log(&uid).await.map_err(|error| {
+            Refusal::unavailable(format!(
+                "the pods are gone, and the history cannot be read: {error}"
+            ))
+        })?;
+        let log = kept.ok_or(gone)?;
+        Ok(Log {
+            pod: log.pod,
+            container: log.container,
+            text: log.text,
+            cut: log.cut,
+            archived: true,
+            pods: Vec::new(),
+        })
+    }
+
+    async fn source(&self, caller: &Caller, run: &Run, query: &LogQuery) -> Result<Source, Refusal> {
+        let label = match run.kind() {
+            Kind::AgentRun => labels::AGENT_RUN,
+            Kind::ToolRun => labels::TOOL_RUN,
+            _ => {
+                return Err(Refusal::new(
+                    Trouble::BadRequest,
+                    "an orchestration has no pods of its own: its steps have",
+                )
+                .remedy("ask for the log of the run that status.stepStatuses[].resourceRef names"));
+            }
+        };
+        let document = run.document();
+        let namespace = text(document, "/metadata/namespace").unwrap_or_default();
+        let name = text(document, "/metadata/name").unwrap_or_default();
+        let pods: Api<Pod> = Api::namespaced(caller.identity.client(), &namespace);
+        let params = ListParams::default().labels(&format!("{label}={name}"));
+        let mut found = live(pods.list(&params)).await?.items;
+        found.sort_by_key(|pod| std::cmp::Reverse(pod.creation_timestamp()));
+        found.truncate(PODS_MAX);
+        let pod = match &query.pod {
+            Some(wanted) => found.iter().find(|pod| pod.name_any() == *wanted),
+            None => found.first(),
+        };
+        let pod = pod.ok_or_else(|| {
+            let which = query
+                .pod
+                .as_deref()
+                .map(|pod| format!(" {}", shown(pod)))
+                .unwrap_or_default();
+            Refusal::new(
+                Trouble::NotFound,
+                format!("{} {namespace}/{name} has no pod{which}", run.kind().info().kind),
+            )
+            .remedy("a run that has not started has none yet, and one that has ended may have none any more")
+        })?;
+        let containers: Vec<String> = pod
+            .spec
+            .iter()
+            .flat_map(|spec| spec.containers.iter().map(|container| container.name.clone()))
+            .collect();
+        let container = match &query.container {
+            Some(wanted) => containers.iter().find(|name| *name == wanted),
+            None => containers.first(),
+        };
+        let container = container.cloned().ok_or_else(|| {
+            Refusal::field(
+                "container",
+                query.container.clone().unwrap_or_default(),
+                "the pod has no such container",
+            )
+            .remedy(format!("name one of {}", containers.join(", ")))
+        })?;
+        Ok(Source {
+            pod: pod.name_any(),
+            container,
+            all: found.iter().map(ResourceExt::name_any).collect(),
+            pods,
+        })
+    }
+
+    /// The Events about an object, the latest first.
+    pub async fn events(
+        &self,
+        caller: &Caller,
+        namespace: &str,
+        kind: &str,
+        name: &str,
+        uid: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<Value>, Refusal> {
+        let limit = match limit {
+            0 => EVENTS_DEFAULT,
+            limit if limit <= EVENTS_MAX => limit,
+            _ => {
+                return Err(
+                    Refusal::field("limit", limit, "more than 200 are not listed at once")
+                        .remedy("give a number from 1 to 200"),
+                );
+            }
+        };
+        let mut fields = vec![
+            format!("involvedObject.kind={kind}"),
+            format!("involvedObject.name={name}"),
+        ];
+        fields.extend(uid.map(|uid| format!("involvedObject.uid={uid}")));
+        let events: Api<Event> = Api::namespaced(caller.identity.client(), namespace);
+        let params = ListParams::default().fields(&fields.join(","));
+        let mut found = live(events.list(&params)).await?.items;
+        found.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(found.iter().map(told).collect())
+    }
+}
+
+fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time.as_ref());
+    let micro = series.or(event.event_time.as_ref()).map(|time| time.0);
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    last.max(micro)
+        .or_else(|| event.metadata.creation_timestamp.as_ref().map(|time| time.0))
+}
+
+fn told(event: &Event) -> Value {
+    json!({
+        "name": event.name_any(),
+        "namespace": event.namespace(),
+        "type": event.type_,
+        "reason": event.reason,
+        "action": event.action,
+        "count": event.count.or_else(|| event.series.as_ref().and_then(|series| series.count)),
+        "message": event.message,
+        "firstTimestamp": event.first_timestamp,
+        "lastTimestamp": last_seen(event).map(|at| at.to_string()),
+        "eventTime": event.event_time,
+        "involvedObject": event.involved_object,
+    })
+}

@@ -1,0 +1,167 @@
+//! What callers can do, whatever protocol they speak. HTTP and gRPC only translate.
+
+pub mod approvals;
+pub mod cursor;
+pub mod explain;
+pub mod logs;
+pub mod objects;
+pub mod policy;
+pub mod runs;
+pub mod status;
+pub mod stream;
+pub mod submit;
+
+use std::{sync::Arc, time::Duration};
+
+use jangar_engine::settings::Settings;
+use jiff::Timestamp;
+use kube::Client;
+use tokio::sync::Semaphore;
+
+use crate::{
+    access::{Gatekeeper, Identity},
+    audit::{Audit, Deed, Entry, Outcome, detail},
+    history::History,
+    metrics::Metrics,
+    refusal::Refusal,
+    world::World,
+};
+
+/// How long the API server has for one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Streams at once, of all callers together. Each is a task and a number; the changes are shared.
+const STREAMS_MAX: usize = 2_048;
+/// Under this name the writes of the control plane stand in the managed fields of objects.
+pub const FIELD_MANAGER: &str = "jangar-control-plane";
+
+/// Whose request it is, and where it came from.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub identity: Arc<Identity>,
+    pub source: String,
+}
+
+/// Which program this is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    pub version: String,
+    pub build_sha: String,
+    pub build_time: String,
+}
+
+/// The time, as an argument.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// What a control plane is made of.
+pub struct Parts {
+    pub world: Arc<World>,
+    pub gatekeeper: Gatekeeper,
+    /// The account of the control plane itself: reads, and writes approvals.
+    pub own: Client,
+    pub settings: Arc<Settings>,
+    pub about: About,
+    pub history: Option<Arc<dyn History>>,
+    pub metrics: Arc<Metrics>,
+    pub clock: Clock,
+    /// Where gRPC is answered, as the status tells it.
+    pub grpc_address: Option<String>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Parts")
+    }
+}
+
+/// What HTTP and gRPC have in common: everything.
+pub struct ControlPlane {
+    pub world: Arc<World>,
+    pub(crate) gatekeeper: Gatekeeper,
+    own: Client,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) about: About,
+    history: Option<Arc<dyn History>>,
+    audit: Audit,
+    pub(crate) metrics: Arc<Metrics>,
+    clock: Clock,
+    grpc_address: Option<String>,
+    pub(crate) streams: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControlPlane")
+    }
+}
+
+impl ControlPlane {
+    /// Must be called in a tokio runtime.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts {
+            world,
+            gatekeeper,
+            own,
+            settings,
+            about,
+            history,
+            metrics,
+            clock,
+            grpc_address,
+        } = parts;
+        Arc::new(Self {
+            world,
+            gatekeeper,
+            own,
+            settings,
+            about,
+            audit: Audit::new(history.clone(), Arc::clone(&metrics)),
+            history,
+            metrics,
+            clock,
+            grpc_address,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+        })
+    }
+
+    /// The namespace of a request that names none: the one that Jangar itself is in.
+    pub fn default_namespace(&self) -> &str {
+        &self.settings.lease.namespace
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// What is missing before requests can be answered from the caches; nothing: ready.
+    pub fn missing(&self) -> Vec<String> {
+        self.world.missing()
+    }
+
+    /// Does something for a caller, and records it.
+    async fn audited<T>(
+        &self,
+        caller: &Caller,
+        deed: Deed,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        let result = work.await;
+        self.audit.record(Entry {
+            at: self.now(),
+            actor: caller.identity.user.clone(),
+            groups: caller.identity.groups.clone(),
+            source: caller.source.clone(),
+            deed,
+            outcome: Outcome::of(&result),
+            detail: detail(&result),
+        });
+        result
+    }
+}
+
+/// Waits for the API server, but not for ever.
+pub(crate) async fn live<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Refusal> {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Refusal::unavailable("the Kubernetes API did not answer in time")),
+    }
+}

@@ -1,0 +1,422 @@
+//! Objects of any kind: list, get, apply, create, delete.
+
+use std::sync::Arc;
+
+use jangar_api::Kind;
+use kube::{
+    Api,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::{Caller, ControlPlane, FIELD_MANAGER, cursor, live};
+use crate::{
+    access::Question,
+    audit::Deed,
+    refusal::{Refusal, Trouble},
+    world::{Filter, Object, Selector, resource},
+};
+
+/// The most objects of one page.
+pub const PAGE_MAX: usize = 500;
+/// How many there are if the caller does not say.
+pub const PAGE_DEFAULT: usize = 100;
+/// The most words of a search, which is the longest that people write.
+const WORDS_MAX: usize = 16;
+/// Stands for every namespace.
+pub const ALL_NAMESPACES: &str = "*";
+
+/// What a caller wants to see of a kind. Empty texts say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// `*` is every one.
+    pub namespace: String,
+    pub label_selector: String,
+    pub phase: String,
+    pub runtime: String,
+    pub subject: String,
+    pub search: String,
+    /// 0: as the server likes.
+    pub limit: u32,
+    pub cursor: String,
+}
+
+impl ListQuery {
+    pub(crate) fn filter(&self) -> Result<Filter, Refusal> {
+        let given = |text: &String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let words: Vec<String> = self.search.split_whitespace().map(str::to_lowercase).collect();
+        if words.len() > WORDS_MAX {
+            return Err(
+                Refusal::field("search", &self.search, "it has more than 16 words")
+                    .remedy("search for fewer words"),
+            );
+        }
+        Ok(Filter {
+            namespace: given(&self.namespace).filter(|namespace| namespace != ALL_NAMESPACES),
+            selector: Selector::parse("labelSelector", &self.label_selector)?,
+            phase: given(&self.phase),
+            runtime: given(&self.runtime),
+            subject: given(&self.subject),
+            words,
+        })
+    }
+
+    fn limit(&self) -> Result<usize, Refusal> {
+        match usize::try_from(self.limit).unwrap_or(usize::MAX) {
+            0 => Ok(PAGE_DEFAULT),
+            limit if limit <= PAGE_MAX => Ok(limit),
+            _ => Err(
+                Refusal::field("limit", self.limit, "more than 500 are not listed at once")
+                    .remedy("give a number from 1 to 500, and go on with the cursor"),
+            ),
+        }
+    }
+}
+
+/// A part of a list.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub objects: Vec<Arc<Object>>,
+    /// Where the next part begins; absent at the end.
+    pub next: Option<String>,
+}
+
+impl Page {
+    /// As a List document of Kubernetes.
+    pub fn document(&self, kind: Kind) -> Value {
+        let info = kind.info();
+        let items: Vec<&Value> = self.objects.iter().map(|object| &object.json).collect();
+        json!({
+            "apiVersion": format!("{}/{}", info.group, info.version),
+            "kind": format!("{}List", info.kind),
+            "metadata": {"continue": self.next.clone().unwrap_or_default()},
+            "items": items,
+        })
+    }
+}
+
+/// Checks a namespace that somebody wrote.
+pub fn checked_namespace(namespace: &str) -> Result<(), Refusal> {
+    let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let legal = !namespace.is_empty()
+        && namespace.len() <= 63
+        && namespace.starts_with(small)
+        && namespace.ends_with(small)
+        && namespace.chars().all(|c| small(c) || c == '-');
+    if legal {
+        Ok(())
+    } else {
+        Err(
+            Refusal::field("namespace", namespace, "this is no name of a namespace")
+                .remedy("use lower-case letters, digits and dashes, at most 63"),
+        )
+    }
+}
+
+/// Checks a name that somebody wrote, before it becomes part of an address.
+pub fn checked_name(field: &str, name: &str) -> Result<(), Refusal> {
+    if name.is_empty() {
+        return Err(Refusal::missing(field).remedy(format!("give {field}")));
+    }
+    let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let legal = name.len() <= 253
+        && name.starts_with(small)
+        && name.ends_with(small)
+        && name.chars().all(|c| small(c) || c == '-' || c == '.');
+    if legal {
+        Ok(())
+    } else {
+        Err(Refusal::field(field, name, "this is no name of an object")
+            .remedy("use lower-case letters, digits, dashes and dots, at most 253"))
+    }
+}
+
+impl ControlPlane {
+    /// The namespace that a request names, or the one that is meant without.
+    pub fn namespace(&self, given: Option<&str>) -> Result<String, Refusal> {
+        let given = given.map(str::trim).filter(|given| !given.is_empty());
+        let namespace = given.unwrap_or_else(|| self.default_namespace());
+        checked_namespace(namespace)?;
+        Ok(namespace.to_owned())
+    }
+
+    /// A page of the objects of a kind that the caller may list.
+    pub async fn list(&self, caller: &Caller, kind: Kind, query: &ListQuery) -> Result<Page, Refusal> {
+        let filter = query.filter()?;
+        let limit = query.limit()?;
+        let after = match query.cursor.as_str() {
+            "" => None,
+            text => Some(cursor::decode(kind, &filter, text)?),
+        };
+        self.require_list(caller, kind, filter.namespace.as_deref())
+            .await?;
+        let mut objects = self.world.list(kind, &filter, after.as_ref(), limit + 1);
+        let more = objects.len() > limit;
+        objects.truncate(limit);
+        let next = objects
+            .last()
+            .filter(|_| more)
+            .map(|last| cursor::encode(kind, &filter, &last.place()));
+        Ok(Page { objects, next })
+    }
+
+    /// That the caller may list a kind, and that the caches have it.
+    pub(super) async fn require_list(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: Option<&str>,
+    ) -> Result<(), Refusal> {
+        if let Some(namespace) = namespace {
+            checked_namespace(namespace)?;
+        }
+        let question = Question::list(kind, namespace.unwrap_or_default());
+        self.gatekeeper.require(&caller.identity, &question).await?;
+        match namespace {
+            Some(namespace) if !self.world.covers(namespace) => Err(self.not_covered(namespace)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn not_covered(&self, namespace: &str) -> Refusal {
+        let _ = self;
+        Refusal::new(
+            Trouble::NotFound,
+            format!("namespace {namespace} is not looked after by this control plane"),
+        )
+        .named("namespace")
+        .remedy("add it to JANGAR_AGENTS_CONTROLLER_NAMESPACES, or name another one")
+    }
+
+    /// One object that the caller may get.
+    pub async fn get(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<Object>, Refusal> {
+        checked_namespace(namespace)?;
+        checked_name("name", name)?;
+        let question = Question::get(kind, namespace, name);
+        self.gatekeeper.require(&caller.identity, &question).await?;
+        match self.seen(kind, namespace, name).await? {
+            Some(object) => Ok(object),
+            None => Err(Refusal::not_found(&kind.info().kind, namespace, name)),
+        }
+    }
+
+    /// The object as the cache has it. A cache may be late, so that an object is missing is concluded from a live read alone.
+    pub(super) async fn seen(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Object>>, Refusal> {
+        if let Some(object) = self.world.get(kind, namespace, name) {
+            return Ok(Some(object));
+        }
+        if !self.world.covers(namespace) {
+            return Ok(None);
+        }
+        let api: Api<DynamicObject> = Api::namespaced_with(self.own.clone(), namespace, &resource(kind));
+        let found = live(api.get_opt(name)).await?;
+        Ok(found.map(|object| Arc::new(self.read(kind, object))))
+    }
+
+    pub(super) fn read(&self, kind: Kind, object: DynamicObject) -> Object {
+        Object::read(kind, object, self.settings.runs.cancel_enabled)
+    }
+
+    /// Applies a manifest of this kind, as the caller.
+    pub async fn apply(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+    ) -> Result<Object, Refusal> {
+        let (namespace, name, manifest) = addressed(kind, namespace, manifest)?;
+        let name = name.ok_or_else(|| {
+            Refusal::missing("metadata.name")
+                .remedy("give the object a name: an object is applied by its name")
+        })?;
+        let deed = Deed {
+            action: "object.applied",
+            kind,
+            namespace: namespace.clone(),
+            name: name.clone(),
+        };
+        let work = async {
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            live(api.patch(&name, &params, &Patch::Apply(&manifest))).await
+        };
+        let object = self.audited(caller, deed, work).await?;
+        Ok(self.read(kind, object))
+    }
+
+    /// Creates an object of this kind, as the caller.
+    pub async fn create(
+        &self,
+        caller: &Caller,
+        action: &'static str,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+    ) -> Result<Object, Refusal> {
+        let (namespace, name, manifest) = addressed(kind, namespace, manifest)?;
+        let deed = Deed {
+            action,
+            kind,
+            namespace: namespace.clone(),
+            name: name.unwrap_or_default(),
+        };
+        let work = async {
+            let object: DynamicObject = serde_json::from_value(manifest).map_err(|error| {
+                Refusal::new(Trouble::BadRequest, format!("the object cannot be read: {error}"))
+            })?;
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
+            let params = PostParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            live(api.create(&params, &object)).await
+        };
+        let object = self.audited(caller, deed, work).await?;
+        Ok(self.read(kind, object))
+    }
+
+    /// Deletes an object, as the caller. What it owns goes after it.
+    pub async fn delete(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Object>, Refusal> {
+        checked_namespace(namespace)?;
+        checked_name("name", name)?;
+        let deed = Deed {
+            action: "object.deleted",
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let work = async {
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(caller.identity.client(), namespace, &resource(kind));
+            live(api.delete(name, &DeleteParams::background())).await
+        };
+        let deleted = self.audited(caller, deed, work).await?;
+        Ok(deleted.left().map(|object| self.read(kind, object)))
+    }
+}
+
+/// Where a manifest belongs: its own words have to agree with what was asked for.
+fn addressed(
+    kind: Kind,
+    namespace: &str,
+    mut manifest: Value,
+) -> Result<(String, Option<String>, Value), Refusal> {
+    checked_namespace(namespace)?;
+    let info = kind.info();
+    let api_version = format!("{}/{}", info.group, info.version);
+    if !manifest.is_object() {
+        return Err(Refusal::new(Trouble::BadRequest, "the manifest is no object")
+            .remedy(format!("send one object of kind {}", info.kind)));
+    }
+    for (field, expected) in [("apiVersion", &api_version), ("kind", &info.kind)] {
+        let found = manifest.get(field).cloned().unwrap_or(Value::Null);
+        match found.as_str() {
+            Some(found) if found == expected => {}
+            _ => {
+                return Err(
+                    Refusal::field(field, &found, "this is another kind than is asked for")
+                        .remedy(format!("it has to be {expected}")),
+                );
+            }
+        }
+    }
+    let given = manifest.pointer("/metadata/namespace").cloned();
+    match given.as_ref().and_then(Value::as_str) {
+        Some(given) if given != namespace => {
+            return Err(Refusal::field(
+                "metadata.namespace",
+                given,
+                "the request is for another namespace",
+            )
+            .remedy(format!(
+                "make it {namespace}, or ask for the namespace that the manifest names"
+            )));
+        }
+        _ => {}
+    }
+    let name = manifest
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    if let Some(name) = &name {
+        checked_name("metadata.name", name)?;
+    }
+    if let Some(object) = manifest.as_object_mut() {
+        let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+        match metadata.as_object_mut() {
+            Some(metadata) => {
+                metadata.insert("namespace".to_owned(), json!(namespace));
+                // Who applies an object that was read before sends these along; the API server refuses them.
+                metadata.remove("managedFields");
+            }
+            None => {
+                return Err(Refusal::missing("metadata.name").remedy("give the object a name"));
+            }
+        }
+        // Controllers write it, never who applies.
+        object.remove("status");
+    }
+    Ok((namespace.to_owned(), name, manifest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_has_to_be_of_the_kind_and_the_namespace_that_are_asked_for() {
+        let agent = |api: &str, kind: &str, namespace: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x", "namespace": namespace}});
+        let ask = |manifest| addressed(Kind::Agent, "a", manifest).map_err(|refusal| refusal.to_string());
+        let (namespace, name, manifest) =
+            ask(agent("agents.proompteng.ai/v1alpha1", "Agent", "a")).expect("it fits");
+        assert_eq!((namespace.as_str(), name.as_deref()), ("a", Some("x")));
+        assert_eq!(manifest["metadata"]["namespace"], "a");
+        for (manifest, names) in [
+            (agent("agents.proompteng.ai/v1alpha1", "AgentRun", "a"), "kind="),
+            (agent("v1", "Agent", "a"), "apiVersion="),
+            (
+                agent("agents.proompteng.ai/v1alpha1", "Agent", "b"),
+                "metadata.namespace=",
+            ),
+            (json!([]), "the manifest is no object"),
+            (json!({"kind": "Agent"}), "apiVersion="),
+        ] {
+            let error = ask(manifest).expect_err(names);
+            assert!(error.starts_with(names), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_checked_before_they_become_part_of_an_address() {
+        for name in ["a", "a-b.c", "0"] {
+            assert!(checked_name("name", name).is_ok(), "{name}");
+        }
+        for name in ["", "../secrets", "A", "a b", "a/b", "a?x=y", "-a"] {
+            assert!(checked_name("name", name).is_err(), "{name}");
+        }
+        assert!(checked_namespace("agents").is_ok());
+        for namespace in ["", "a.b", "a/b", "*"] {
+            assert!(checked_namespace(namespace).is_err(), "{namespace}");
+        }
+    }
+}

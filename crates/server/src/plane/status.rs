@@ -1,0 +1,334 @@
+//! How the control plane is, and what there is in numbers.
+
+use jangar_api::Kind;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Caller, ControlPlane, live,
+    objects::{ListQuery, checked_namespace},
+};
+use crate::{refusal::Refusal, world::Filter};
+
+pub const SERVICE: &str = "jangar";
+
+/// The status document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StatusDocument {
+    pub service: String,
+    pub generated_at: String,
+    pub leader_election: LeaderElection,
+    pub controllers: Vec<ControllerHealth>,
+    pub runtime_adapters: Vec<Health>,
+    pub database: Database,
+    pub grpc: Grpc,
+    pub namespaces: Vec<NamespaceHealth>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LeaderElection {
+    pub enabled: bool,
+    pub lease_name: String,
+    pub lease_namespace: String,
+    /// Who holds the Lease; absent if nobody does, or nobody here may know.
+    pub holder: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ControllerHealth {
+    pub name: String,
+    pub enabled: bool,
+    pub started: bool,
+    pub crds_ready: bool,
+    pub missing_crds: Vec<String>,
+    pub last_checked_at: String,
+    pub status: Word,
+    pub message: String,
+}
+
+/// How something is, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Word {
+    Healthy,
+    Degraded,
+    Disabled,
+    Unknown,
+}
+
+impl Word {
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Disabled => "disabled",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Health {
+    pub name: String,
+    pub available: bool,
+    pub status: Word,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Database {
+    pub configured: bool,
+    pub connected: bool,
+    pub status: Word,
+    pub message: String,
+    pub latency_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Grpc {
+    pub enabled: bool,
+    pub address: String,
+    pub status: Word,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NamespaceHealth {
+    pub namespace: String,
+    pub status: Word,
+    pub degraded_components: Vec<String>,
+}
+
+/// A controller, the kinds it cannot do without, and whether the settings want it.
+type Row = (&'static str, &'static [Kind], bool);
+
+impl ControlPlane {
+    /// How everything is, for a namespace that the caller may look at.
+    pub async fn status(&self, caller: &Caller, namespace: Option<&str>) -> Result<StatusDocument, Refusal> {
+        let namespace = self.namespace(namespace)?;
+        self.require_list(caller, Kind::AgentRun, Some(&namespace))
+            .await?;
+        let now = self.now();
+        let (leader, led) = self.leader(now).await;
+        let controllers = self.controllers(&namespace, led, now);
+        let degraded: Vec<String> = controllers
+            .iter()
+            .filter(|controller| controller.status == Word::Degraded)
+            .map(|controller| controller.name.clone())
+            .collect();
+        let database = self.database().await;
+        Ok(StatusDocument {
+            service: SERVICE.to_owned(),
+            generated_at: now.to_string(),
+            leader_election: leader,
+            runtime_adapters: self.adapters(),
+            grpc: self.grpc(),
+            namespaces: vec![NamespaceHealth {
+                namespace,
+                status: if degraded.is_empty() {
+                    Word::Healthy
+                } else {
+                    Word::Degraded
+                },
+                degraded_components: degraded,
+            }],
+            controllers,
+            database,
+        })
+    }
+
+    /// Who leads, and whether somebody surely does. `None`: nobody here may know.
+    async fn leader(&self, now: Timestamp) -> (LeaderElection, Option<bool>) {
+        let settings = &self.settings.lease;
+        let leases: Api<Lease> = Api::namespaced(self.own.clone(), &settings.namespace);
+        let lease = live(leases.get_opt(&settings.name)).await;
+        let (holder, led) = match lease {
+            Ok(lease) => {
+                let spec = lease.and_then(|lease| lease.spec);
+                let holder = spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+                let holder = holder.filter(|holder| !holder.is_empty());
+                let renewed = spec.and_then(|spec| spec.renew_time).map(|time| time.0);
+                let fresh = renewed.is_some_and(|at| {
+                    now.duration_since(at).unsigned_abs() < settings.duration.saturating_mul(2)
+                });
+                let led = holder.is_some() && fresh;
+                (holder, Some(led))
+            }
+            Err(_) => (None, None),
+        };
+        let election = LeaderElection {
+            enabled: settings.enabled,
+            lease_name: settings.name.clone(),
+            lease_namespace: settings.namespace.clone(),
+            holder,
+        };
+        (election, led)
+    }
+
+    fn controllers(&self, namespace: &str, led: Option<bool>, now: Timestamp) -> Vec<ControllerHealth> {
+        const AGENTS: &[Kind] = &[
+            Kind::Agent,
+            Kind::AgentRun,
+            Kind::AgentProvider,
+            Kind::ImplementationSpec,
+        ];
+        const ORCHESTRATIONS: &[Kind] = &[Kind::Orchestration, Kind::OrchestrationRun, Kind::ApprovalPolicy];
+        const TOOLS: &[Kind] = &[Kind::Tool, Kind::ToolRun];
+        let rows: [Row; 3] = [
+            ("agents-controller", AGENTS, self.settings.agents_enabled),
+            (
+                "orchestration-controller",
+                ORCHESTRATIONS,
+                self.settings.orchestrations_enabled,
+            ),
+            ("supporting-controller", TOOLS, self.settings.agents_enabled),
+        ];
+        let missing = self.world.missing_kinds(namespace);
+        rows.into_iter()
+            .map(|(name, kinds, enabled)| {
+                let missing: Vec<String> = kinds
+                    .iter()
+                    .filter(|kind| missing.contains(kind))
+                    .map(|kind| format!("{}.{}", kind.info().plural, kind.info().group))
+                    .collect();
+                let (status, message) = match (enabled, missing.is_empty(), led) {
+                    (false, ..) => (Word::Disabled, "the settings switch it off".to_owned()),
+                    (true, false, _) => (Word::Degraded, format!("not listed: {}", missing.join(", "))),
+                    (true, true, Some(true)) => (Word::Healthy, String::new()),
+                    (true, true, Some(false)) => (
+                        Word::Degraded,
+                        format!("nobody holds the Lease {}", self.settings.lease.name),
+                    ),
+                    (true, true, None) => (
+                        Word::Unknown,
+                        format!("the Lease {} cannot be read", self.settings.lease.name),
+                    ),
+                };
+                ControllerHealth {
+                    name: name.to_owned(),
+                    enabled,
+                    started: enabled && led == Some(true),
+                    crds_ready: missing.is_empty(),
+                    missing_crds: missing,
+                    last_checked_at: now.to_string(),
+                    status,
+                    message,
+                }
+            })
+            .collect()
+    }
+
+    fn adapters(&self) -> Vec<Health> {
+        let custom = self.settings.custom.callback_url.is_some();
+        [
+            ("workflow", true, ""),
+            ("job", true, ""),
+            ("temporal", true, "asked when a run needs it"),
+            (
+                "custom",
+                custom,
+                if custom {
+                    ""
+                } else {
+                    "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL is not set here"
+                },
+            ),
+        ]
+        .into_iter()
+        .map(|(name, available, message)| Health {
+            name: name.to_owned(),
+            available,
+            status: if available { Word::Healthy } else { Word::Unknown },
+            message: message.to_owned(),
+        })
+        .collect()
+    }
+
+    /// Whether the database answers.
+    pub async fn database(&self) -> Database {
+        let Some(history) = &self.history else {
+            return Database {
+                configured: false,
+                connected: false,
+                status: Word::Disabled,
+                message: "no database is configured, so that runs are forgotten when they are deleted"
+                    .to_owned(),
+                latency_ms: 0,
+            };
+        };
+        let answer = history.ready().await;
+        self.metrics.database(answer.is_ok());
+        match answer {
+            Ok(latency) => Database {
+                configured: true,
+                connected: true,
+                status: Word::Healthy,
+                message: history.place().to_owned(),
+                latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+            },
+            Err(error) => Database {
+                configured: true,
+                connected: false,
+                status: Word::Degraded,
+                message: error.to_string(),
+                latency_ms: 0,
+            },
+        }
+    }
+
+    fn grpc(&self) -> Grpc {
+        Grpc {
+            enabled: self.grpc_address.is_some(),
+            address: self.grpc_address.clone().unwrap_or_default(),
+            status: if self.grpc_address.is_some() {
+                Word::Healthy
+            } else {
+                Word::Disabled
+            },
+            message: String::new(),
+        }
+    }
+
+    /// How many objects there are of each kind that the caller may list, and in which phases runs are.
+    pub async fn summary(&self, caller: &Caller, namespace: &str) -> Result<Value, Refusal> {
+        if namespace != super::objects::ALL_NAMESPACES {
+            checked_namespace(namespace)?;
+        }
+        let query = ListQuery {
+            namespace: namespace.to_owned(),
+            ..ListQuery::default()
+        };
+        let filter: Filter = query.filter()?;
+        let mut kinds = Map::new();
+        let mut first = None;
+        for kind in Kind::ALL {
+            match self
+                .require_list(caller, *kind, filter.namespace.as_deref())
+                .await
+            {
+                Ok(()) => {}
+                Err(refusal) => {
+                    first.get_or_insert(refusal);
+                    continue;
+                }
+            }
+            let phases = self.world.phases(*kind, &filter);
+            let total: usize = phases.values().sum();
+            let counted = if kind.is_run() {
+                json!({"total": total, "phases": phases})
+            } else {
+                json!({"total": total})
+            };
+            kinds.insert(kind.info().kind.clone(), counted);
+        }
+        match first {
+            // Who may list nothing at all is told like everywhere else.
+            Some(refusal) if kinds.is_empty() => Err(refusal),
+            _ => Ok(Value::Object(kinds)),
+        }
+    }
+}

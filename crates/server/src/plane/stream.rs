@@ -1,0 +1,215 @@
+//! Changes as they happen, from the one list of changes that all clients share.
+//!
+//! A stream is a number and a filter. It asks again now and then whether its caller may still look, and ends if not.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use futures::{Stream, stream};
+use jangar_api::Kind;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+
+use super::{Caller, ControlPlane};
+use crate::{
+    access::Question,
+    metrics::{Loss, Protocol, StreamGuard},
+    refusal::{Refusal, Trouble},
+    world::{Action, Change, Filter, Object},
+};
+
+/// How often a silent stream says that it is there, and whether its caller may still look.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Changes that a stream takes from the list at once.
+const BATCH_MAX: usize = 256;
+/// Objects that a stream tells of when it begins, or begins again. Beyond that a client pages through lists.
+const SNAPSHOT_MAX: usize = 2_000;
+
+/// Which changes are wanted.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    pub kinds: Vec<Kind>,
+    pub filter: Filter,
+    /// Only this object.
+    pub name: Option<String>,
+    /// Where the client was, as it was told; absent: it knows nothing yet.
+    pub last_id: Option<String>,
+    /// Whether a client that knows nothing is told what is there.
+    pub snapshot: bool,
+}
+
+impl Subscription {
+    fn wants(&self, object: &Object) -> bool {
+        self.kinds.contains(&object.kind)
+            && self.name.as_ref().is_none_or(|name| *name == object.name)
+            && self.filter.matches(object)
+    }
+}
+
+/// Something that a stream says.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// An object, and where the client is after it.
+    Object {
+        id: String,
+        action: Action,
+        object: Arc<Object>,
+    },
+    /// What the client knows may be outdated: what follows is what is there now.
+    Reset { id: String, cut: bool },
+    /// Nothing has happened.
+    Heartbeat,
+}
+
+/// What a stream needs while it is open.
+struct Open {
+    plane: Arc<ControlPlane>,
+    caller: Caller,
+    subscription: Subscription,
+    position: u64,
+    pending: VecDeque<Told>,
+    checked: Instant,
+    ended: bool,
+    _place: OwnedSemaphorePermit,
+    _counted: StreamGuard,
+}
+
+impl ControlPlane {
+    /// Opens a stream of changes for a caller who may watch all that is asked for.
+    pub async fn changes(
+        self: &Arc<Self>,
+        caller: Caller,
+        subscription: Subscription,
+        protocol: Protocol,
+    ) -> Result<impl Stream<Item = Result<Told, Refusal>> + Send + use<>, Refusal> {
+        self.may_watch(&caller, &subscription).await?;
+        let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            Refusal::new(Trouble::Unavailable, "too many streams are open")
+                .remedy("close one, or read lists instead")
+                .retry_after(30)
+        })?;
+        let mut open = Open {
+            position: self.world.log.latest(),
+            plane: Arc::clone(self),
+            caller,
+            pending: VecDeque::new(),
+            checked: Instant::now(),
+            ended: false,
+            _place: place,
+            _counted: self.metrics.stream(protocol),
+            subscription,
+        };
+        open.begin();
+        Ok(stream::unfold(open, |mut open| async move {
+            let told = open.next().await?;
+            Some((told, open))
+        }))
+    }
+
+    async fn may_watch(&self, caller: &Caller, subscription: &Subscription) -> Result<(), Refusal> {
+        let namespace = subscription.filter.namespace.clone();
+        for kind in &subscription.kinds {
+            let question = Question::on("watch", *kind, namespace.as_deref().unwrap_or_default(), "");
+            self.gatekeeper.require(&caller.identity, &question).await?;
+        }
+        match namespace {
+            Some(namespace) if !self.world.covers(&namespace) => Err(self.not_covered(&namespace)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Open {
+    /// Goes on where the client was, or tells it what is there.
+    fn begin(&mut self) {
+        let log = &self.plane.world.log;
+        match self.subscription.last_id.as_deref() {
+            None if self.subscription.snapshot => self.snapshot(),
+            None => {}
+            Some(id) => match log.number(id).filter(|number| log.since(*number, 1).is_some()) {
+                Some(number) => self.position = number,
+                None => self.snapshot(),
+            },
+        }
+    }
+
+    fn snapshot(&mut self) {
+        let world = &self.plane.world;
+        // First the number, then the objects: what changes in between is told twice rather than not at all.
+        self.position = world.log.latest();
+        let id = world.log.id(self.position);
+        let mut objects: Vec<Arc<Object>> = Vec::new();
+        for kind in &self.subscription.kinds {
+            let room = (SNAPSHOT_MAX + 1).saturating_sub(objects.len());
+            let listed = world.list(*kind, &self.subscription.filter, None, room);
+            objects.extend(
+                listed
+                    .into_iter()
+                    .filter(|object| self.subscription.wants(object)),
+            );
+        }
+        let cut = objects.len() > SNAPSHOT_MAX;
+        objects.truncate(SNAPSHOT_MAX);
+        self.pending.push_back(Told::Reset { id: id.clone(), cut });
+        self.pending
+            .extend(objects.into_iter().map(|object| Told::Object {
+                id: id.clone(),
+                action: Action::Added,
+                object,
+            }));
+    }
+
+    async fn next(&mut self) -> Option<Result<Told, Refusal>> {
+        let mut latest = self.plane.world.log.subscribe();
+        loop {
+            if self.ended {
+                return None;
+            }
+            if self.checked.elapsed() >= HEARTBEAT {
+                self.checked = Instant::now();
+                if let Err(refusal) = self.plane.may_watch(&self.caller, &self.subscription).await {
+                    self.ended = true;
+                    return Some(Err(refusal));
+                }
+            }
+            if let Some(told) = self.pending.pop_front() {
+                return Some(Ok(told));
+            }
+            latest.borrow_and_update();
+            if self.take_changes() {
+                continue;
+            }
+            let wait = HEARTBEAT.saturating_sub(self.checked.elapsed());
+            match tokio::time::timeout(wait, latest.changed()).await {
+                Ok(Ok(())) => {}
+                // The world is gone: the program ends.
+                Ok(Err(_)) => return None,
+                Err(_) => {
+                    self.pending.push_back(Told::Heartbeat);
+                }
+            }
+        }
+    }
+
+    /// Takes what has happened since; whether anything did.
+    fn take_changes(&mut self) -> bool {
+        let log = &self.plane.world.log;
+        let Some(changes) = log.since(self.position, BATCH_MAX) else {
+            self.plane.metrics.loss(Loss::Stream);
+            self.snapshot();
+            return true;
+        };
+        let Some(last) = changes.last() else {
+            return false;
+        };
+        self.position = last.number;
+        let told = |change: Change| Told::Object {
+            id: log.id(change.number),
+            action: change.action,
+            object: change.object,
+        };
+        let wanted = changes
+            .into_iter()
+            .filter(|change| self.subscription.wants(&change.object));
+        self.pending.extend(wanted.map(told));
+        true
+    }
+}

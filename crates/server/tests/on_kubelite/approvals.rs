@@ -1,0 +1,116 @@
+//! Gates: who sees them, who decides them, and what is written.
+
+use http::StatusCode;
+use jangar_api::{Kind, labels};
+use serde_json::{Value, json};
+
+use crate::stage::{NAMESPACE, Stage};
+
+const GATE: &str = "/v1/approvals/agents/r/gate";
+
+async fn stage() -> Stage {
+    let stage = Stage::start().await;
+    let policy = json!({"metadata": {"name": "release"}, "spec": {
+        "subjects": [{"kind": "User", "name": "approver"}], "requiredApprovals": 2}});
+    stage.create(Kind::ApprovalPolicy, NAMESPACE, policy).await;
+    let run = json!({
+        "metadata": {"name": "r", "annotations": {labels::CREATED_BY: "submitter"}},
+        "spec": {"orchestrationRef": {"name": "o"}},
+        "status": {"phase": "Running", "stepStatuses": [
+            {"name": "build", "kind": "AgentRun", "phase": "Succeeded"},
+            {"name": "gate", "kind": "ApprovalGate", "phase": "Running", "startedAt": "2026-03-01T12:00:00Z",
+             "waitsFor": {"approvalPolicy": "release", "digest": "d1"}}]},
+    });
+    stage.create(Kind::OrchestrationRun, NAMESPACE, run).await;
+    stage
+}
+
+fn digest(digest: &str) -> Value {
+    json!({"digest": digest, "comment": "looks good"})
+}
+
+#[tokio::test]
+async fn gates_that_wait_are_listed_with_what_a_decision_needs() {
+    let stage = stage().await;
+    let (status, body) = stage.get("reader", "/v1/approvals?namespace=agents").await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let gate = &body["approvals"][0];
+    assert_eq!(body["approvals"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&gate["run"], &gate["step"], &gate["digest"]),
+        (&json!("r"), &json!("gate"), &json!("d1"))
+    );
+    assert_eq!(
+        (&gate["required"], &gate["createdBy"]),
+        (&json!(2), &json!("submitter"))
+    );
+}
+
+#[tokio::test]
+async fn whoever_holds_the_verb_and_is_named_decides_and_the_control_plane_writes_it() {
+    let stage = stage().await;
+    let (status, body) = stage
+        .post("approver", &format!("{GATE}/approve"), None, digest("d1"))
+        .await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let run = stage
+        .api(Kind::OrchestrationRun, NAMESPACE)
+        .get("r")
+        .await
+        .unwrap();
+    let approvals = &run.data["status"]["approvals"];
+    assert_eq!(
+        approvals[0],
+        json!({"step": "gate", "decision": "Approved", "by": "approver", "at": "2026-03-01T12:00:00Z",
+               "comment": "looks good", "digest": "d1"})
+    );
+    assert_eq!(
+        run.data["status"]["stepStatuses"].as_array().unwrap().len(),
+        2,
+        "the rest stays"
+    );
+    let written =
+        |user: &str| stage.arrived(|arrived| arrived.user == user && arrived.path.ends_with("/r/status"));
+    assert_eq!((written("own"), written("approver")), (1, 0));
+    let (status, _) = stage
+        .post("approver", &format!("{GATE}/reject"), None, digest("d1"))
+        .await;
+    assert_eq!(status, StatusCode::OK);
+    let run = stage
+        .api(Kind::OrchestrationRun, NAMESPACE)
+        .get("r")
+        .await
+        .unwrap();
+    let approvals = run.data["status"]["approvals"].as_array().unwrap();
+    assert_eq!(approvals.len(), 1, "a later decision replaces the earlier one");
+    assert_eq!(approvals[0]["decision"], "Denied");
+}
+
+#[tokio::test]
+async fn whoever_lacks_the_verb_or_the_name_does_not_decide() {
+    let stage = stage().await;
+    for (user, step, digest_given, expected) in [
+        ("reader", "gate", "d1", StatusCode::FORBIDDEN),
+        ("stranger", "gate", "d1", StatusCode::FORBIDDEN),
+        ("approver", "gate", "d0", StatusCode::CONFLICT),
+        ("approver", "build", "d1", StatusCode::CONFLICT),
+        ("approver", "gate", "", StatusCode::BAD_REQUEST),
+    ] {
+        let path = format!("/v1/approvals/agents/r/{step}/approve");
+        let (status, body) = stage.post(user, &path, None, digest(digest_given)).await;
+        assert_eq!(status, expected, "{user} {step} {digest_given}: {body}");
+    }
+    let hidden = "/v1/approvals/hidden/r/gate/approve";
+    let (status, _) = stage.post("approver", hidden, None, digest("d1")).await;
+    assert_eq!(
+        status,
+        StatusCode::NOT_FOUND,
+        "who may not see it learns nothing of it"
+    );
+    let run = stage
+        .api(Kind::OrchestrationRun, NAMESPACE)
+        .get("r")
+        .await
+        .unwrap();
+    assert!(run.data["status"].get("approvals").is_none());
+}
