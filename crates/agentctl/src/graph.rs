@@ -403,10 +403,10 @@ mod tests {
         assert_eq!(
             drawn(definition, status),
             "OrchestrationRun r: Running, 2 of 4 steps ended\n\
-             build         Succeeded   AgentRun\n\
-             ├─ test       Running     AgentRun\n\
+             build        Succeeded   AgentRun\n\
+             ├─ test      Running     AgentRun\n\
              │  └─ ship   Pending     ApprovalGate, also after lint\n\
-             └─ lint       Failed      ToolRun, ToolRunFailed\n"
+             └─ lint      Failed      ToolRun, ToolRunFailed\n"
         );
     }
 
