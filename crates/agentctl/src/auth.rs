@@ -4,7 +4,13 @@ use std::io::Read as _;
 
 use serde_json::json;
 
-use crate::{cli::AuthVerb, config::ConfigFile, error::Error, output, session::Session};
+use crate::{
+    cli::AuthVerb,
+    config::{ConfigFile, Source},
+    error::Error,
+    output,
+    session::Session,
+};
 
 /// No token is longer: something else was piped in.
 const TOKEN_BYTES_MAX: u64 = 64 * 1024;
@@ -20,7 +26,12 @@ pub async fn auth(session: &mut Session, verb: AuthVerb) -> Result<(), Error> {
                     .read_to_string(&mut text)?;
                 text.trim().to_owned()
             } else {
-                session.choices.token.value.clone().unwrap_or_default()
+                // One that is kept already is no new one.
+                let given = session.choices.token.clone();
+                given
+                    .value
+                    .filter(|_| given.source != Source::File)
+                    .unwrap_or_default()
             };
             if token.is_empty() {
                 return Err(Error::Validation(

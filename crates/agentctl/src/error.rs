@@ -136,6 +136,7 @@ pub fn kube_words(error: &kube::Error) -> String {
     let words = status.message.trim_end_matches('.');
     let remedy = match status.code {
         401 => "the kubeconfig's user is not known to the cluster: log in again, or choose another --context",
+        404 => "check the name, and the namespace (-n)",
         403 => {
             "`agentctl doctor` lists the rights that you have; ask whoever runs the cluster for the others"
         }

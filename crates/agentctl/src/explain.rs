@@ -1,10 +1,15 @@
 //! `explain`: why a run waits or failed, who can change that, and with which command. Of a kind: what its fields mean.
 
-use jangar_api::Kind;
+use jangar_api::{
+    Kind, agents::agent_run::AgentRun, approvals::ApprovalPolicy,
+    orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
+};
+use jangar_engine::explain::{self as why, Context, Explanation, Subject};
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
 
 use crate::{
     cli::ExplainArgs,
@@ -12,8 +17,9 @@ use crate::{
     nearest::nearest,
     object::Object,
     output::{self, Cell, Format, Table},
-    resource::{self, word},
+    resource,
     session::Session,
+    transport::Transport,
 };
 
 pub async fn explain(session: &mut Session, arguments: &ExplainArgs) -> Result<(), Error> {
@@ -30,144 +36,67 @@ pub async fn explain(session: &mut Session, arguments: &ExplainArgs) -> Result<(
     }
     let transport = session.connect().await?;
     let (kind, object) = resource::run(session, &transport, &arguments.what).await?;
-    let answer = Answer::of(kind, &object);
+    let known = Known::of(&transport, object.namespace()).await;
+    let explanation = known.explain(kind, &object, session.clock.now())?;
     match session.format() {
-        Format::Table | Format::Wide | Format::Name => {
-            let text = answer.text();
-            session.console.data(&text)
+        Format::Table | Format::Wide | Format::Name => session.console.data(&explanation.to_string()),
+        _ => {
+            let value = serde_json::to_value(&explanation)?;
+            output::value(session, &value)
         }
-        _ => output::value(session, &answer.to_value()),
     }
 }
 
-/// The answer to "why?".
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Answer {
-    subject: String,
-    state: &'static str,
-    reason: String,
-    headline: String,
-    because: Vec<String>,
-    /// Commands, with what each does.
-    commands: Vec<(String, &'static str)>,
+/// What the answer can be taken from besides the run. What cannot be read is left out: the answer is less exact then.
+#[derive(Default)]
+struct Known {
+    agent_runs: Vec<AgentRun>,
+    tool_runs: Vec<ToolRun>,
+    orchestration_runs: Vec<OrchestrationRun>,
+    policies: Vec<ApprovalPolicy>,
 }
 
-impl Answer {
-    fn of(kind: Kind, object: &Object) -> Self {
-        let (name, namespace) = (object.name(), object.namespace());
-        let word = word(kind);
-        let subject = format!("{} {namespace}/{name}", kind.info().kind);
-        let line = |verb: &str| format!("agentctl {verb} {word} {name} -n {namespace}");
-        let logs = (line("logs"), "shows what it wrote");
-        let blocked = object
-            .condition("Blocked")
-            .filter(|condition| condition.status == "True");
-        let (state, condition, commands) = match object.phase() {
-            "Succeeded" => ("succeeded", object.condition("Succeeded"), vec![logs]),
-            "Failed" => {
-                let retry = (line("retry"), "does the work again, as a new run");
-                ("failed", object.condition("Failed"), vec![retry, logs])
-            }
-            "Cancelled" => {
-                let again = (line("resubmit"), "does the work again, as a new run");
-                ("cancelled", object.condition("Cancelled"), vec![again, logs])
-            }
-            "Cancelling" => (
-                "stopping",
-                object
-                    .condition("Cancelled")
-                    .or_else(|| object.condition("Succeeded")),
-                vec![(line("wait"), "waits until its pods are gone")],
-            ),
-            "Running" if blocked.is_none() => {
-                let follow = (
-                    format!("agentctl logs -f {word} {name} -n {namespace}"),
-                    "follows what it writes",
-                );
-                (
-                    "working",
-                    object.condition("Succeeded"),
-                    vec![follow, (line("cancel"), "stops it")],
-                )
-            }
-            _ => ("waiting", blocked, vec![(line("cancel"), "gives it up")]),
-        };
-        let reason = condition.map_or_else(String::new, |condition| condition.reason.to_owned());
-        let message = condition.map_or("", |condition| condition.message);
-        let phase = object.phase();
-        let headline = match (reason.as_str(), message) {
-            ("", _) if state == "waiting" => format!(
-                "{subject} is {phase}, and no controller has looked at it yet: `agentctl doctor` says whether they run"
-            ),
-            ("", _) => format!("{subject} is {phase}"),
-            (reason, "") => format!("{subject} is {phase} ({reason})"),
-            (reason, message) => format!("{subject} is {phase} ({reason}): {message}"),
-        };
+impl Known {
+    async fn of(transport: &Transport, namespace: &str) -> Self {
         Self {
-            subject,
-            state,
-            reason,
-            headline,
-            because: details(object),
-            commands,
+            agent_runs: legible(transport, Kind::AgentRun, namespace).await,
+            tool_runs: legible(transport, Kind::ToolRun, namespace).await,
+            orchestration_runs: legible(transport, Kind::OrchestrationRun, namespace).await,
+            policies: legible(transport, Kind::ApprovalPolicy, namespace).await,
         }
     }
 
-    fn text(&self) -> String {
-        let mut text = format!("{}\n", self.headline);
-        for detail in &self.because {
-            text.push_str(&format!("  - {detail}\n"));
-        }
-        for (line, effect) in &self.commands {
-            text.push_str(&format!("  $ {line}   # {effect}\n"));
-        }
-        text
-    }
-
-    fn to_value(&self) -> Value {
-        let commands: Vec<Value> = self
-            .commands
-            .iter()
-            .map(|(line, effect)| json!({"line": line, "effect": effect}))
-            .collect();
-        json!({
-            "subject": self.subject, "state": self.state, "reason": self.reason, "headline": self.headline,
-            "because": self.because, "commands": commands,
+    fn explain(&self, kind: Kind, object: &Object, now: Timestamp) -> Result<Explanation, Error> {
+        let context = Context {
+            agent_runs: self.agent_runs.iter().collect(),
+            tool_runs: self.tool_runs.iter().collect(),
+            orchestration_runs: self.orchestration_runs.iter().collect(),
+            policies: self.policies.iter().collect(),
+            position: None,
+        };
+        Ok(match kind {
+            Kind::OrchestrationRun => {
+                let run: OrchestrationRun = object.typed()?;
+                why::explain(Subject::OrchestrationRun(&run), &context, now)
+            }
+            Kind::ToolRun => {
+                let run: ToolRun = object.typed()?;
+                why::explain(Subject::ToolRun(&run), &context, now)
+            }
+            _ => {
+                let run: AgentRun = object.typed()?;
+                why::explain(Subject::AgentRun(&run), &context, now)
+            }
         })
     }
 }
 
-/// What its steps and its other conditions add.
-fn details(object: &Object) -> Vec<String> {
-    let mut details = Vec::new();
-    let steps = ["/status/stepStatuses", "/status/workflow/steps"]
-        .into_iter()
-        .find_map(|place| object.value().pointer(place)?.as_array());
-    for step in steps.into_iter().flatten() {
-        let text = |key: &str| step.get(key).and_then(Value::as_str).unwrap_or_default();
-        let (phase, reason, message) = (text("phase"), text("reason"), text("message"));
-        if matches!(phase, "Failed" | "Running" | "Retrying" | "Cancelled") {
-            let why: Vec<&str> = [reason, message]
-                .into_iter()
-                .filter(|word| !word.is_empty())
-                .collect();
-            let why = if why.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", why.join(": "))
-            };
-            details.push(format!("step {} is {phase}{why}", text("name")));
-        }
-    }
-    if let Some(message) = object.text("/status/outcome/message") {
-        details.push(message.to_owned());
-    }
-    for condition in object.conditions() {
-        if condition.type_ == "Warning" && condition.status == "True" {
-            details.push(format!("{}: {}", condition.reason, condition.message));
-        }
-    }
-    details
+async fn legible<K: DeserializeOwned>(transport: &Transport, kind: Kind, namespace: &str) -> Vec<K> {
+    let objects = transport
+        .list(kind, Some(namespace), None)
+        .await
+        .unwrap_or_default();
+    objects.iter().filter_map(|object| object.typed().ok()).collect()
 }
 
 /// What the fields of a kind mean, as its definition tells the API server.
@@ -264,53 +193,5 @@ fn type_of(schema: &JSONSchemaProps) -> String {
         schema.type_.clone().unwrap_or_else(|| "any".to_owned())
     } else {
         words.join("|")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer(status: Value) -> Answer {
-        let object = Object::from_value(json!({
-            "kind": "AgentRun", "metadata": {"name": "fix", "namespace": "agents"}, "status": status,
-        }));
-        Answer::of(Kind::AgentRun, &object)
-    }
-
-    #[test]
-    fn a_wait_is_told_with_its_reason_and_its_words() {
-        let waiting = answer(json!({"phase": "Pending", "conditions": [
-            {"type": "Blocked", "status": "True", "reason": "ConcurrencyLimit", "message": "wait your turn"},
-        ]}));
-        assert_eq!(
-            (waiting.state, waiting.reason.as_str()),
-            ("waiting", "ConcurrencyLimit")
-        );
-        assert!(
-            waiting.headline.ends_with("(ConcurrencyLimit): wait your turn"),
-            "{}",
-            waiting.headline
-        );
-    }
-
-    #[test]
-    fn a_run_that_nobody_looked_at_says_so() {
-        let unseen = answer(json!(null));
-        assert!(
-            unseen.headline.contains("no controller has looked at it"),
-            "{}",
-            unseen.headline
-        );
-    }
-
-    #[test]
-    fn a_failure_is_told_with_the_step_and_the_command_that_tries_again() {
-        let failed = answer(json!({"phase": "Failed",
-            "conditions": [{"type": "Failed", "status": "True", "reason": "WorkflowStepFailed", "message": "step two failed"}],
-            "workflow": {"steps": [{"name": "one", "phase": "Succeeded"}, {"name": "two", "phase": "Failed", "message": "exit 1"}]},
-        }));
-        assert_eq!(failed.because, ["step two is Failed (exit 1)"]);
-        assert_eq!(failed.commands[0].0, "agentctl retry run fix -n agents");
     }
 }

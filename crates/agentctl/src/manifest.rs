@@ -265,7 +265,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
             match about {
                 // Links are not followed, so that no circle can be walked.
                 Ok(about) if about.is_dir() && !hidden => folders.push(path),
-                Ok(about) if about.is_file() && is_manifest(&path) => found.push(path),
+                Ok(about) if about.is_file() && !hidden && is_manifest(&path) => found.push(path),
                 _ => {}
             }
             if found.len() > FILES_MAX {

@@ -81,7 +81,7 @@ pub async fn status(session: &mut Session) -> Result<(), Error> {
     if let Ok(pending) = approvals::pending(&transport, Some(&namespace)).await {
         let message = match pending.len() {
             0 => "none waits".to_owned(),
-            count => format!("{count} wait: agentctl approvals"),
+            count => format!("waiting: {count}; agentctl approvals lists them"),
         };
         parts.push(part("approvals", "healthy", message));
     }

@@ -302,8 +302,9 @@ impl Watched {
                 return session.console.note(&format!("{kind} {name} was deleted"));
             }
             Outcome::TimedOut => {
+                let verb = if self.kind.is_run() { "explain" } else { "describe" };
                 session.console.note(&format!(
-                    "the time is over, and {kind} {name} goes on. Why it is not done: agentctl explain {kind} {name} -n {namespace}"
+                    "the time is over, and that has not come. Why: agentctl {verb} {kind} {name} -n {namespace}"
                 ))?;
             }
             Outcome::Interrupted => {

@@ -66,7 +66,7 @@ pub fn lint(session: &mut Session, arguments: &FilesArgs) -> Result<(), Error> {
         }
     }
     session.console.note(&format!(
-        "{} documents in {files} files: {errors} errors, {} warnings",
+        "documents: {}, files: {files}, errors: {errors}, warnings: {}",
         manifests.documents.len(),
         found.len() - errors
     ))?;

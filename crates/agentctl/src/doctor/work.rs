@@ -29,11 +29,7 @@ pub(super) fn queue(runs: &[Object], clock: Clock) -> Finding {
     if !unseen.is_empty() {
         return Finding::fail(
             "queue",
-            format!(
-                "{} runs wait, and no controller has looked at them: {}",
-                unseen.len(),
-                some(&unseen)
-            ),
+            format!("no controller has looked at what waits: {}", some(&unseen)),
             "agentctl status   # whether controllers run, and whether they look after this namespace",
         );
     }
@@ -53,7 +49,7 @@ pub(super) fn queue(runs: &[Object], clock: Clock) -> Finding {
         Some(run) => Finding::ok(
             "queue",
             format!(
-                "{} wait: {}; why: agentctl explain {}",
+                "waiting: {}, by reason: {}; why: agentctl explain {}",
                 waiting.len(),
                 told.join(", "),
                 run.name()
@@ -159,7 +155,7 @@ pub(super) async fn gates(transport: &Transport, namespace: Option<&str>) -> Fin
             Some(first) => Finding::warn(
                 "approvals",
                 format!(
-                    "{} gates wait for a decision; {} waits longest",
+                    "gates that wait for a decision: {}; {} waits longest",
                     pending.len(),
                     first.run
                 ),

@@ -28,16 +28,20 @@ pub fn table(kind: Kind, objects: &[Object], wide: bool, clock: Clock) -> Table 
     }
     let mut table = Table::new(header);
     for object in objects {
-        table.push(row(object, &columns, wide, clock));
+        table.push(row(kind, object, &columns, wide, clock));
     }
     table
 }
 
-fn row(object: &Object, columns: &[Column], wide: bool, clock: Clock) -> Vec<Cell> {
+fn row(kind: Kind, object: &Object, columns: &[Column], wide: bool, clock: Clock) -> Vec<Cell> {
     let mut row = vec![
         Cell::plain(object.name()),
         Cell::plain(object.namespace()),
-        Cell::word(object.standing()),
+        Cell::word(match object.standing() {
+            // A run that nobody has looked at yet has not started.
+            standing if standing.is_empty() && kind.is_run() => "Pending".to_owned(),
+            standing => standing,
+        }),
     ];
     for column in columns {
         let text = column.path.render(object.value());

@@ -452,7 +452,12 @@ fn api_words(error: &kube::Error) -> String {
 
 /// An object that the API server will never take is for whoever wrote it to correct.
 fn refused(error: &kube::Error, kind: &str) -> Option<Error> {
-    matches!(status_code(error), Some(400 | 422)).then(|| {
+    // What does not fit the schema is answered with 500 where fields are applied.
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let unfit = status.code == 500 && status.message.contains("typed patch object");
+    (unfit || matches!(status.code, 400 | 422)).then(|| {
         Error::Validation(format!(
             "the API server refuses the {kind}: {}; correct that field",
             api_words(error)

@@ -8,7 +8,7 @@ use crate::support::{Cluster, bare, masked, runs, transcript};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn words_that_make_no_sense() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0024").await;
     let text = cluster
         .session(&[
             &["get", "agnets"],
@@ -63,7 +63,7 @@ async fn clusters_that_are_not_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_nobody_knows() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0025").await;
     let path = cluster.path("kubeconfig");
     let text = std::fs::read_to_string(&path)
         .unwrap()
@@ -78,7 +78,7 @@ async fn a_token_that_nobody_knows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_are_no_manifests() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0026").await;
     let words = cluster.file("words.yaml", "just words\n");
     let broken = cluster.file("broken.yaml", "a: [\n");
     let two = cluster.file(
@@ -111,7 +111,7 @@ async fn files_that_are_no_manifests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_has_seen_enough_is_no_error() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0027").await;
     for object in runs() {
         cluster.have(object).await;
     }

@@ -8,7 +8,7 @@ use crate::support::{Cluster, NAMESPACE, begun, orchestration_run, policy, refer
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_explained_in_every_phase() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0015").await;
     for object in runs() {
         cluster.have(object).await;
     }
@@ -46,7 +46,7 @@ async fn fields_are_explained_without_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_graph_is_drawn_for_runs_and_definitions() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0016").await;
     cluster.have(orchestration_run()).await;
     cluster
         .have(json!({
@@ -69,7 +69,7 @@ async fn a_graph_is_drawn_for_runs_and_definitions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_graph_is_drawn_anew_until_the_run_has_ended() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0017").await;
     let mut run = orchestration_run();
     cluster.have(run.clone()).await;
     let mut child = begun(cluster.command(&["graph", "release-1", "-w"]), "").await;
@@ -87,13 +87,13 @@ async fn a_graph_is_drawn_anew_until_the_run_has_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_and_what_waits_is_shown() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0018").await;
     let empty = cluster.transcript(&["top"]).await;
     for object in runs() {
         cluster.have(object).await;
     }
     cluster.have(orchestration_run()).await;
-    let text = cluster.session(&[&["top"], &["top", "-A", "-o", "json"]]).await;
+    let text = cluster.session(&[&["top"], &["top", "-o", "json"]]).await;
     assert_snapshot!(format!("{empty}{text}"));
 }
 
@@ -107,7 +107,7 @@ fn lease(renewed: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_well_is_told_so() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0019").await;
     cluster.have(lease("2026-03-01T12:04:50.000000Z")).await;
     for object in references() {
         cluster.have(object).await;
@@ -121,7 +121,7 @@ async fn a_cluster_that_is_well_is_told_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_is_found_with_a_line_that_mends_it() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0020").await;
     cluster.have(lease("2026-03-01T12:00:00.000000Z")).await;
     for object in runs() {
         cluster.have(object).await;

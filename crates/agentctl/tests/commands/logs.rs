@@ -24,7 +24,7 @@ fn pod(name: &str, run: &str, has_ended: bool) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn logs_of_pods_that_are_there_and_of_those_that_are_gone() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0012").await;
     cluster
         .have(agent_run("one", json!({"phase": "Succeeded"})))
         .await;
@@ -49,7 +49,7 @@ async fn logs_of_pods_that_are_there_and_of_those_that_are_gone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn following_waits_for_the_pod_and_goes_on_with_the_one_that_replaces_it() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0013").await;
     cluster.have(agent_run("one", json!({"phase": "Running"}))).await;
     let mut child = begun(cluster.command(&["logs", "-f", "one"]), "").await;
     let mut notes = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -74,7 +74,7 @@ async fn following_waits_for_the_pod_and_goes_on_with_the_one_that_replaces_it()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_steps_of_an_orchestration_stand_before_their_lines() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0014").await;
     cluster.have(orchestration_run()).await;
     for run in ["release-1-build-1", "release-1-test-1"] {
         cluster.have(agent_run(run, json!({"phase": "Succeeded"}))).await;

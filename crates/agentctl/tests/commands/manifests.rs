@@ -135,7 +135,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_takes_what_the_files_lack_from_the_cluster() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0021").await;
     for object in references() {
         cluster.have(object).await;
     }

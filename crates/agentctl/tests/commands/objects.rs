@@ -5,8 +5,8 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{Cluster, agent_run, begun, condition, references, runs};
 
-async fn with_runs() -> Cluster {
-    let cluster = Cluster::start().await;
+async fn with_runs(namespace: &'static str) -> Cluster {
+    let cluster = Cluster::start(namespace).await;
     for object in references().into_iter().chain(runs()) {
         cluster.have(object).await;
     }
@@ -15,14 +15,15 @@ async fn with_runs() -> Cluster {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_and_objects_in_every_form() {
-    let cluster = with_runs().await;
+    let cluster = with_runs("sp0028").await;
     let text = cluster
         .session(&[
             &["list"],
             &["list", "runs", "-o", "wide"],
             &["list", "runs", "--phase", "Pending", "-o", "name"],
             &["list", "runs", "-l", "team=none"],
-            &["list", "runs", "-A", "-o", "jsonpath={.items[*].metadata.name}"],
+            &["list", "runs", "-A", "--phase", "Hibernating"],
+            &["list", "runs", "-o", "jsonpath={.items[*].metadata.name}"],
             &["get", "agents"],
             &["get", "agent", "coder", "-o", "yaml"],
             &["get", "run/done", "-o", "jsonpath={.status.phase}"],
@@ -44,7 +45,7 @@ async fn kinds_are_listed_without_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_is_described_for_people() {
-    let cluster = with_runs().await;
+    let cluster = with_runs("sp0029").await;
     let text = cluster
         .session(&[
             &["describe", "run", "broken"],
@@ -57,7 +58,7 @@ async fn an_object_is_described_for_people() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_shows_changes_as_they_come() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0002").await;
     cluster.have(agent_run("one", serde_json::Value::Null)).await;
     let mut child = begun(
         cluster.command(&["watch", "runs", "-o", "jsonpath={.metadata.name} {.status.phase}"]),
@@ -96,7 +97,7 @@ data: {a: b}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manifests_are_applied_by_server_side_apply() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0003").await;
     let file = cluster.file("agents.yaml", AGENT);
     let mut text = cluster
         .session(&[
@@ -129,7 +130,7 @@ async fn manifests_are_applied_by_server_side_apply() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_at_work_is_not_deleted_unasked() {
-    let cluster = with_runs().await;
+    let cluster = with_runs("sp0030").await;
     let text = cluster
         .session(&[
             &["delete", "impl", "fix", "--dry-run"],

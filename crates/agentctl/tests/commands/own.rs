@@ -37,7 +37,7 @@ async fn the_configuration_is_kept_and_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn versions_and_examples_are_printed() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0022").await;
     let text = cluster
         .session(&[
             &["version"],
@@ -51,7 +51,7 @@ async fn versions_and_examples_are_printed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completion_offers_live_names() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0023").await;
     for object in references() {
         cluster.have(object).await;
     }

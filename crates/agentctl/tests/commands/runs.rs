@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::support::{Cluster, orchestration_run, policy, references, runs};
 
-async fn with_references() -> Cluster {
-    let cluster = Cluster::start().await;
+async fn with_references(namespace: &'static str) -> Cluster {
+    let cluster = Cluster::start(namespace).await;
     for object in references() {
         cluster.have(object).await;
     }
@@ -16,7 +16,7 @@ async fn with_references() -> Cluster {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_key_is_the_same_run() {
-    let cluster = with_references().await;
+    let cluster = with_references("sp0031").await;
     let key: &[&str] = &[
         "run",
         "--agent",
@@ -104,7 +104,7 @@ async fn a_dry_run_prints_the_run_that_would_be_made() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_asked_to_stop_and_its_work_is_done_again() {
-    let cluster = with_references().await;
+    let cluster = with_references("sp0032").await;
     for object in runs() {
         cluster.have(object).await;
     }
@@ -132,7 +132,7 @@ async fn a_run_is_asked_to_stop_and_its_work_is_done_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gates_are_listed_and_decided_as_the_caller() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0005").await;
     cluster.have(orchestration_run()).await;
     cluster
         .have(policy(
@@ -164,7 +164,7 @@ async fn gates_are_listed_and_decided_as_the_caller() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_not_named_by_the_policy_does_not_decide() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0006").await;
     cluster.have(orchestration_run()).await;
     cluster
         .have(policy(json!({"subjects": [{"kind": "User", "name": "grace"}]})))
@@ -174,7 +174,7 @@ async fn who_is_not_named_by_the_policy_does_not_decide() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_is_described_by_a_text() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0007").await;
     let file = cluster.file("task.md", "Fix the login page.\n");
     let text_of = format!("@{file}");
     let mut text = cluster

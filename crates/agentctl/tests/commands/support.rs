@@ -27,6 +27,7 @@ use tokio::{
     io::AsyncWriteExt as _,
     net::TcpListener,
     process::{Child, Command},
+    sync::OnceCell,
 };
 
 /// When everything was made.
@@ -66,17 +67,30 @@ impl PodLogs for Logs {
     }
 }
 
-/// An API server with our kinds and one namespace.
-pub(crate) struct Cluster {
-    _server: Server,
-    client: Client,
+/// The one API server of all tests: our kinds take longer to define than a test takes.
+struct Shared {
+    router: axum::Router,
     address: String,
-    /// The home of whoever calls, and the files of the test.
-    pub(crate) home: TempDir,
 }
 
-impl Cluster {
-    pub(crate) async fn start() -> Self {
+static SHARED: OnceCell<Shared> = OnceCell::const_new();
+
+impl Shared {
+    /// Starts it on a thread of its own, which lives as long as the tests do.
+    async fn start() -> Self {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(Self::serve(sender));
+        });
+        receiver.await.unwrap()
+    }
+
+    async fn serve(started: tokio::sync::oneshot::Sender<Self>) {
         let ada = User {
             name: "ada".to_owned(),
             uid: String::new(),
@@ -92,46 +106,69 @@ impl Cluster {
         let server = Server::start(config).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(axum::serve(listener, server.router()).into_future());
-        let client = Client::new(server.local(User::system("tester")), NAMESPACE);
+        let router = server.local(User::system("tester"));
+        define(&Client::new(router.clone(), NAMESPACE)).await;
+        let serving = axum::serve(listener, server.router()).into_future();
+        assert!(
+            started.send(Self { router, address }).is_ok(),
+            "nobody waits for it"
+        );
+        serving.await.unwrap();
+    }
+}
+
+async fn define(client: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for kind in Kind::ALL {
+        definitions
+            .create(&PostParams::default(), &kind.crd())
+            .await
+            .unwrap();
+    }
+    for kind in Kind::ALL {
+        let info = kind.info();
+        let name = format!("{}.{}", info.plural, info.group);
+        await_condition(definitions.clone(), &name, is_crd_established())
+            .await
+            .unwrap();
+    }
+}
+
+/// A namespace of its own on the shared API server.
+pub(crate) struct Cluster {
+    client: Client,
+    address: String,
+    /// As long as [`NAMESPACE`], which stands in its place in what is compared.
+    pub(crate) namespace: &'static str,
+    /// The home of whoever calls, and the files of the test.
+    pub(crate) home: TempDir,
+}
+
+impl Cluster {
+    /// Each test names a namespace that no other has.
+    pub(crate) async fn start(namespace: &'static str) -> Self {
+        assert_eq!(namespace.len(), NAMESPACE.len(), "columns would not line up");
+        let shared = SHARED.get_or_init(Shared::start).await;
         let this = Self {
-            _server: server,
-            client,
-            address,
+            client: Client::new(shared.router.clone(), namespace),
+            address: shared.address.clone(),
+            namespace,
             home: tempfile::tempdir().unwrap(),
         };
-        this.prepare().await;
-        this
-    }
-
-    async fn prepare(&self) {
-        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        for kind in Kind::ALL {
-            definitions
-                .create(&PostParams::default(), &kind.crd())
-                .await
-                .unwrap();
-        }
-        for kind in Kind::ALL {
-            let info = kind.info();
-            let name = format!("{}.{}", info.plural, info.group);
-            await_condition(definitions.clone(), &name, is_crd_established())
-                .await
-                .unwrap();
-        }
-        let mut namespace = Namespace::default();
-        namespace.metadata.name = Some(NAMESPACE.to_owned());
-        Api::all(self.client.clone())
-            .create(&PostParams::default(), &namespace)
+        let mut object = Namespace::default();
+        object.metadata.name = Some(namespace.to_owned());
+        Api::all(this.client.clone())
+            .create(&PostParams::default(), &object)
             .await
             .unwrap();
         let kubeconfig = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: here\nclusters:\n- name: here\n  cluster: {{server: \
              'http://{}'}}\nusers:\n- name: ada\n  user: {{token: {SECRET}}}\ncontexts:\n- name: here\n  context: {{cluster: here, user: \
-             ada}}\n",
-            self.address
+             ada, namespace: {namespace}}}\n",
+            this.address
         );
-        std::fs::write(self.path("kubeconfig"), kubeconfig).unwrap();
+        std::fs::write(this.path("kubeconfig"), kubeconfig).unwrap();
+        this
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
@@ -161,11 +198,12 @@ impl Cluster {
         );
         let gvk = GroupVersionKind::gvk(group, version, text("kind"));
         let resource = ApiResource::from_gvk_with_plural(&gvk, &plural);
-        Api::namespaced_with(self.client.clone(), NAMESPACE, &resource)
+        Api::namespaced_with(self.client.clone(), self.namespace, &resource)
     }
 
     /// Creates an object with its status.
-    pub(crate) async fn have(&self, object: Value) {
+    pub(crate) async fn have(&self, mut object: Value) {
+        object["metadata"]["namespace"] = json!(self.namespace);
         let api = self.api(&object);
         let new: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         api.create(&PostParams::default(), &new).await.unwrap();
@@ -221,7 +259,9 @@ impl Cluster {
 
     /// Without what differs from one test to the next.
     pub(crate) fn masked(&self, text: &str) -> String {
-        let text = text.replace(&self.address, "SERVER");
+        let text = text
+            .replace(&self.address, "SERVER")
+            .replace(self.namespace, NAMESPACE);
         masked(&text, self.home.path())
     }
 }

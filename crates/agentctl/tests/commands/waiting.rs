@@ -4,11 +4,11 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::support::{Cluster, agent_run, begun, condition, references, runs};
+use crate::support::{Cluster, NAMESPACE, agent_run, begun, condition, references, runs};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_over_is_told_at_once() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0008").await;
     for object in references().into_iter().chain(runs()) {
         cluster.have(object).await;
     }
@@ -48,13 +48,14 @@ async fn waiting(
     tokio::process::Child,
     impl std::future::Future<Output = Vec<String>>,
 ) {
+    let namespace = cluster.namespace;
     let mut child = begun(cluster.command(arguments), "").await;
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next_line().await.unwrap().unwrap();
     let rest = async move {
         let mut all = vec![first];
         while let Some(line) = lines.next_line().await.unwrap() {
-            all.push(line);
+            all.push(line.replace(namespace, NAMESPACE));
         }
         all
     };
@@ -63,7 +64,7 @@ async fn waiting(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_with_the_run() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0009").await;
     cluster.have(agent_run("one", json!(null))).await;
     let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
     let status =
@@ -84,7 +85,7 @@ async fn a_wait_ends_with_the_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_deleted_has_a_code_of_its_own() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0010").await;
     cluster.have(agent_run("one", json!(null))).await;
     let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
     let deleted = cluster.transcript(&["delete", "run", "one", "--yes"]).await;
@@ -97,7 +98,7 @@ async fn a_run_that_is_deleted_has_a_code_of_its_own() {
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_says_how_to_go_on() {
-    let cluster = Cluster::start().await;
+    let cluster = Cluster::start("sp0011").await;
     cluster.have(agent_run("one", json!(null))).await;
     let (child, told) = waiting(&cluster, &["wait", "run", "one"]).await;
     let pid = child.id().unwrap().to_string();
