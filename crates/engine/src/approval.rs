@@ -206,7 +206,8 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
     ))
 }
 
-fn is_by_phase(spec: &ApprovalPolicySpec) -> bool {
+/// Whether the phase of the policy decides, and not the decisions about each gate.
+pub(crate) fn is_by_phase(spec: &ApprovalPolicySpec) -> bool {
     spec.mode
         .as_deref()
         .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("phase"))

@@ -13,7 +13,7 @@
 //! stand on:
 //!
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
-//! - [`waiting`]: why something waits, as a value and as a sentence;
+//! - [`waiting`]: why something waits, as a value and as a sentence, and [`explain`]: the answer for a person who asks;
 //! - [`conditions`]: how a status says what is true, and [`plain_status`]: what is left of one that is refused;
 //! - [`last_sight`]: what is known of an object that went away;
 //! - [`template`]: texts with places for values, and [`as_given`]: parts of a pod as people wrote them.
@@ -26,6 +26,7 @@ pub mod as_given;
 pub mod conditions;
 pub mod custom;
 pub mod decision;
+pub mod explain;
 pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;

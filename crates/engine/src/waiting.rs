@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     decision::{Owner, Rejection},
-    queue::Scope,
+    queue::{Lane, Scope},
     settings::limits::names,
 };
 
@@ -185,6 +185,12 @@ const fn rate_variable(scope: &Scope) -> &'static str {
     }
 }
 
+/// What is counted, by the sentence that a run of this lane was told: a condition keeps nothing but the words.
+pub(crate) fn scope_told(message: &str, lane: &Lane) -> Option<Scope> {
+    lane.scopes()
+        .find(|scope| message.starts_with(&format!("as many runs of {scope} ")))
+}
+
 /// The sentence: what holds it up, and what would release it.
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -317,5 +323,36 @@ impl Gate {
             ),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_queue_tell_what_is_counted() {
+        let lane = Lane {
+            namespace: "agents".to_owned(),
+            agent: "coder".to_owned(),
+            repository: Some("a/b".to_owned()),
+        };
+        for scope in lane.scopes() {
+            let full = Full {
+                scope: scope.clone(),
+                in_use: 1,
+                limit: 1,
+            };
+            let window = Duration::from_mins(1);
+            for gate in [
+                Gate::Concurrency(full.clone()),
+                Gate::Queue(full.clone()),
+                Gate::Rate { full, window },
+            ] {
+                let message = Waiting::at(gate).to_string();
+                assert_eq!(scope_told(&message, &lane), Some(scope.clone()), "{message}");
+            }
+        }
+        assert_eq!(scope_told("Job x is still there", &lane), None);
     }
 }

@@ -79,7 +79,7 @@ impl Lane {
     }
 
     /// By what runs take turns: the repository, or the agent where there is none.
-    pub(super) fn turn(&self) -> Scope {
+    pub fn turn(&self) -> Scope {
         self.repository_scope().unwrap_or_else(|| self.agent_scope())
     }
 }

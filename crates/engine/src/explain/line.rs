@@ -1,0 +1,117 @@
+//! Who waits for the same slots, and who holds them, as far as the runs that are known tell.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use jangar_api::{
+    agents::agent_run::AgentRun,
+    condition::{ConditionStatus, ConditionType},
+    phase::RunPhase,
+    reason::Reason,
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{
+    Context, Position,
+    subject::{Facts, Subject},
+};
+use crate::{
+    queue::{Demand, Scope},
+    waiting::scope_told,
+};
+
+/// What is known about the line that a run stands in.
+#[derive(Default)]
+pub(super) struct Line<'a> {
+    pub position: Option<Position>,
+    /// What is counted.
+    pub scope: Option<Scope>,
+    /// Those who hold slots of it: first whom to cancel first, the least important and youngest.
+    pub holders: Vec<&'a AgentRun>,
+    /// The others who wait for it, in the order in which they start.
+    pub others: Vec<&'a AgentRun>,
+}
+
+/// `message` is what the run was told by the queue.
+pub(super) fn of<'a>(facts: &Facts<'a>, message: &str, context: &Context<'a>) -> Line<'a> {
+    let Subject::AgentRun(run) = facts.what else {
+        return Line::default();
+    };
+    let own = Demand::of(facts.namespace, run);
+    let Some(scope) = scope_told(message, &own.lane) else {
+        return Line::default();
+    };
+    let same: Vec<(&'a AgentRun, Demand)> = context
+        .agent_runs
+        .iter()
+        .map(|run| (*run, demand(run)))
+        .filter(|(_, demand)| demand.uid != own.uid && demand.lane.scopes().any(|other| other == scope))
+        .collect();
+    let mut holders: Vec<&(&AgentRun, Demand)> = same.iter().filter(|(run, _)| holds(run)).collect();
+    holders.sort_by_key(|(_, demand)| (demand.priority, Reverse(demand.created), demand.uid.clone()));
+
+    let turns = last_turns(&context.agent_runs);
+    let rank = |demand: &Demand| {
+        // Never is before every time.
+        let turn = turns.get(&demand.lane.turn()).copied();
+        (Reverse(demand.priority), turn, demand.created, demand.uid.clone())
+    };
+    let mut others: Vec<&(&AgentRun, Demand)> = same.iter().filter(|(run, _)| waits(run)).collect();
+    others.sort_by_cached_key(|(_, demand)| rank(demand));
+    let first = rank(&own);
+    let ahead = others.iter().filter(|(_, demand)| rank(demand) < first).count();
+    let counted = !context.agent_runs.is_empty();
+    Line {
+        position: counted.then(|| Position {
+            place: number(ahead + 1),
+            of: Some(number(others.len() + 1)),
+        }),
+        scope: Some(scope),
+        holders: holders.into_iter().map(|(run, _)| *run).collect(),
+        others: others.into_iter().map(|(run, _)| *run).collect(),
+    }
+}
+
+fn demand(run: &AgentRun) -> Demand {
+    Demand::of(&run.namespace().unwrap_or_default(), run)
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Whether a run is under way. Its phase is taken for that: who asks does not see every pod.
+fn holds(run: &AgentRun) -> bool {
+    let phase = run.status.as_ref().and_then(|status| status.phase.as_ref());
+    matches!(phase, Some(RunPhase::Running | RunPhase::Cancelling)) && !waits(run)
+}
+
+/// Whether a run waits for its turn, as its status says.
+fn waits(run: &AgentRun) -> bool {
+    let status = run.status.as_ref();
+    let over = status
+        .and_then(|status| status.phase.as_ref())
+        .is_some_and(RunPhase::is_terminal);
+    let blocked = status.and_then(|status| status.common.condition(&ConditionType::Blocked));
+    !over
+        && blocked.is_some_and(|blocked| {
+            blocked.status == ConditionStatus::True
+                && matches!(
+                    blocked.reason,
+                    Reason::ConcurrencyLimit | Reason::QueueLimit | Reason::RateLimit
+                )
+        })
+}
+
+/// When each repository, or each agent where there is none, was last let in.
+fn last_turns(runs: &[&AgentRun]) -> BTreeMap<Scope, Timestamp> {
+    let mut turns = BTreeMap::new();
+    for run in runs {
+        let Some(at) = run.status.as_ref().and_then(|status| status.admitted_at) else {
+            continue;
+        };
+        let last = turns.entry(demand(run).lane.turn()).or_insert(at.0);
+        *last = at.0.max(*last);
+    }
+    turns
+}
