@@ -45,9 +45,9 @@ _agentctl_live() {
 }
 compdef _agentctl_live agentctl
 "#;
-const FISH: &str = r#"
+const FISH: &str = r"
 complete -c agentctl -f -a '(agentctl __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
-"#;
+";
 
 pub fn script(session: &mut Session, shell: Shell) -> Result<(), Error> {
     let mut command = Cli::command();

@@ -1,5 +1,7 @@
 //! `describe`: one object for people.
 
+use std::fmt::Write as _;
+
 use jangar_api::Kind;
 use serde_json::Value;
 
@@ -46,7 +48,8 @@ fn described(session: &Session, kind: Kind, object: &Object) -> Result<String, E
     let mut text = String::new();
     let mut field = |name: &str, value: String| {
         if !value.is_empty() {
-            text.push_str(&format!("{:<13}{value}\n", format!("{name}:")));
+            // Writing to a String cannot fail, here and below.
+            let _ = writeln!(text, "{:<13}{value}", format!("{name}:"));
         }
     };
     field("Name", object.name().to_owned());
@@ -72,7 +75,7 @@ fn described(session: &Session, kind: Kind, object: &Object) -> Result<String, E
         text.push_str(&indented(&output::yaml(outcome)?));
     }
     if let Some(url) = object.text("/status/vcs/pullRequest/url") {
-        text.push_str(&format!("{:<13}{url}\n", "PullRequest:"));
+        let _ = writeln!(text, "{:<13}{url}", "PullRequest:");
     }
     let steps = steps(session, object);
     if let Some(steps) = steps {
@@ -88,7 +91,7 @@ fn described(session: &Session, kind: Kind, object: &Object) -> Result<String, E
 }
 
 fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}\n")).collect()
+    text.lines().flat_map(|line| ["  ", line, "\n"]).collect()
 }
 
 fn pairs(object: &Object, what: &str) -> String {

@@ -3,7 +3,7 @@
 //! A graph is no tree: a step that depends on several stands below the one that is furthest from the start, and names the others.
 //! So every line can be read, and found with grep, by itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use futures::StreamExt as _;
 use jangar_api::Kind;
@@ -347,12 +347,14 @@ fn line(
     let mut text = format!("{stem}{}{}", step.name, " ".repeat(missing));
     let phase = Tone::of(&step.phase).paint(&step.phase, colour);
     if !phase.is_empty() {
-        text.push_str(&format!(
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(
+            text,
             "   {phase}{}",
             " ".repeat(9_usize.saturating_sub(step.phase.len()))
-        ));
+        );
     }
-    text.push_str(&format!("   {}", step.kind));
+    let _ = write!(text, "   {}", step.kind);
     let others: Vec<&str> = step
         .after
         .iter()
@@ -361,16 +363,16 @@ fn line(
         .map(|other| other.name.as_str())
         .collect();
     if !others.is_empty() {
-        text.push_str(&format!(", also after {}", others.join(", ")));
+        let _ = write!(text, ", also after {}", others.join(", "));
     }
     if let Some(took) = &step.took {
-        text.push_str(&format!(", {took}"));
+        let _ = write!(text, ", {took}");
     }
     if let Some(child) = &step.child {
-        text.push_str(&format!(", {child}"));
+        let _ = write!(text, ", {child}");
     }
     if !step.why.is_empty() {
-        text.push_str(&format!(", {}", step.why));
+        let _ = write!(text, ", {}", step.why);
     }
     text.push('\n');
     text
@@ -380,6 +382,10 @@ fn line(
 mod tests {
     use super::*;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every caller makes the value on the spot"
+    )]
     fn drawn(definition: Value, status: Value) -> String {
         let object = Object::from_value(json!({
             "kind": "OrchestrationRun", "metadata": {"name": "r"}, "status": status,

@@ -1,6 +1,6 @@
 //! What is made from the command line itself: examples, manual pages, and docs/agentctl.md.
 
-use std::{fs, path::Path};
+use std::{fmt::Write as _, fs, path::Path};
 
 use clap::{Arg, Command, CommandFactory as _};
 use jangar_api::Kind;
@@ -86,12 +86,13 @@ pub fn document() -> String {
     }
     text.push_str("\n## Exit codes\n\n| code | means |\n|---|---|\n");
     for (code, meaning) in CODES {
-        text.push_str(&format!("| {code} | {meaning} |\n"));
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(text, "| {code} | {meaning} |");
     }
     text.push_str("\n## Kinds\n\nAny of these words means the kind, in upper or lower case.\n\n| kind | words |\n|---|---|\n");
     for kind in Kind::ALL {
         let words: Vec<&str> = kind.words().collect();
-        text.push_str(&format!("| {} | {} |\n", kind.info().kind, words.join(", ")));
+        let _ = writeln!(text, "| {} | {} |", kind.info().kind, words.join(", "));
     }
     text.push_str("\n## Verbs\n");
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
@@ -124,14 +125,14 @@ rights, so you need to be allowed to patch `orchestrationruns/status`; whether y
 
 fn described(verb: &Command, above: &str, level: usize, text: &mut String) {
     let name = format!("{above} {}", verb.get_name());
-    text.push_str(&format!("\n{} {name}\n\n{}\n", "#".repeat(level), about(verb)));
+    let _ = writeln!(text, "\n{} {name}\n\n{}", "#".repeat(level), about(verb));
     let usage = verb
         .clone()
         .bin_name(name.clone())
         .render_usage()
         .to_string()
         .replace("Usage: ", "");
-    text.push_str(&format!("\n```\n{}\n```\n", usage.trim()));
+    let _ = writeln!(text, "\n```\n{}\n```", usage.trim());
     let told: Vec<&Arg> = verb
         .get_arguments()
         .filter(|argument| is_told(argument) && !argument.is_global_set())
@@ -147,9 +148,9 @@ fn described(verb: &Command, above: &str, level: usize, text: &mut String) {
         let examples = after.trim_start_matches("Examples:\n");
         let (examples, rest) = examples.split_once("\n\n").unwrap_or((examples, ""));
         let lines: Vec<&str> = examples.lines().map(str::trim_start).collect();
-        text.push_str(&format!("\n```\n{}\n```\n", lines.join("\n")));
+        let _ = writeln!(text, "\n```\n{}\n```", lines.join("\n"));
         if !rest.is_empty() {
-            text.push_str(&format!("\n{rest}\n"));
+            let _ = writeln!(text, "\n{rest}");
         }
     }
     for inner in verb.get_subcommands().filter(|inner| inner.get_name() != "help") {

@@ -1,6 +1,6 @@
 //! `wait`: until a run has ended, or something else is true. The exit code tells the outcome.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use futures::StreamExt as _;
 use jangar_api::Kind;
@@ -349,13 +349,14 @@ pub fn standing(kind: Kind, object: &Object) -> String {
         return text;
     }
     if let Some(step) = running_step(object) {
-        text.push_str(&format!(" · {step}"));
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(text, " · {step}");
     }
     let blocked = object
         .condition("Blocked")
         .filter(|condition| condition.status == "True");
     if let Some(blocked) = blocked {
-        text.push_str(&format!(" · {}", blocked.reason));
+        let _ = write!(text, " · {}", blocked.reason);
     }
     text
 }
@@ -406,6 +407,10 @@ mod tests {
 
     use super::*;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every caller makes the value on the spot"
+    )]
     fn run(status: Value) -> Object {
         Object::from_value(json!({"kind": "AgentRun", "metadata": {"name": "a"}, "status": status}))
     }

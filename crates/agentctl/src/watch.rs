@@ -34,7 +34,9 @@ pub async fn watch(session: &mut Session, arguments: &GetArgs) -> Result<(), Err
             _ = tokio::signal::ctrl_c() => return Ok(()),
         };
         match change {
-            Some(Change::Seen(object)) if list::matches(&object, selection) => shown.seen(session, object)?,
+            Some(Change::Seen(object)) if list::matches(&object, selection) => {
+                shown.seen(session, &object)?;
+            }
             Some(Change::Gone(object)) => shown.gone(session, &object)?,
             Some(Change::Trouble { words, hopeless }) => {
                 if hopeless {
@@ -71,7 +73,7 @@ impl Shown {
         }
     }
 
-    fn seen(&mut self, session: &mut Session, object: Object) -> Result<(), Error> {
+    fn seen(&mut self, session: &mut Session, object: &Object) -> Result<(), Error> {
         let key = (object.namespace().to_owned(), object.name().to_owned());
         let version = object
             .text("/metadata/resourceVersion")
@@ -80,7 +82,7 @@ impl Shown {
         if self.versions.insert(key, version.clone()).as_ref() == Some(&version) {
             return Ok(());
         }
-        self.print(session, &object)
+        self.print(session, object)
     }
 
     fn gone(&mut self, session: &mut Session, object: &Object) -> Result<(), Error> {

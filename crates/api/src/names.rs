@@ -5,7 +5,8 @@
 
 use std::fmt::{self, Write as _};
 
-use sha1::{Digest, Sha1};
+use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
 
 /// The most characters a DNS label may have. Names of runs are values of labels and stems of pod names, hence this bound.
 pub const NAME_MAX: usize = 63;
@@ -45,11 +46,13 @@ impl DnsLabel {
     /// Agent, Orchestration or Tool. Submitting again with the same key meets the first run, whoever submits and however
     /// often: the API server is the only memory that this needs.
     pub fn submission(namespace: &str, subject: &str, key: &str) -> Self {
-        let digest = Sha1::digest(format!("{namespace}\n{subject}\n{key}").as_bytes());
-        let hash = hexadecimal(digest.iter().take(SUBMISSION_HASH_BYTES));
-        let stem_max = NAME_MAX - 1 - hash.len();
-        let stem: String = sanitised(subject).chars().take(stem_max).collect();
-        Self(format!("{}-{hash}", stem.trim_end_matches('-')))
+        let mut hash = Sha256::new();
+        for part in [namespace, subject, key] {
+            // The length keeps two parts from being taken for two others.
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        Self::join(subject, &hexadecimal(hash.finalize().iter().take(SUBMISSION_HASH_BYTES)))
     }
 
     pub fn as_str(&self) -> &str {
@@ -145,8 +148,7 @@ mod tests {
     #[test]
     fn a_submission_is_named_by_namespace_subject_and_key() {
         let name = DnsLabel::submission("agents", "coder", "issue-42");
-        // printf 'agents\ncoder\nissue-42' | sha1sum
-        assert_eq!(name.as_str(), "coder-8d6d55e721ae21e2");
+        assert_eq!(name.as_str(), "coder-9eeadf0d9663f6a2");
         assert_eq!(name, DnsLabel::submission("agents", "coder", "issue-42"));
         for other in [
             DnsLabel::submission("team", "coder", "issue-42"),

@@ -342,7 +342,7 @@ mod tests {
              a, kind: Checkpoint, dependsOn: [b]}\n  - {name: b, kind: Checkpoint, dependsOn: [a, c]}\n",
         );
         let all = found.join("\n");
-        assert!(all.contains("c"), "{all}");
+        assert!(all.contains("names c"), "{all}");
         assert!(found.iter().all(|text| text.starts_with("true")), "{all}");
         assert!(!found.is_empty());
     }

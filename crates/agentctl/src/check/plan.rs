@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     sync::Arc,
 };
 
@@ -125,19 +126,19 @@ impl Planner<'_> {
         let planned = match document.kind() {
             Some(Kind::AgentRun) => match self.accepted::<AgentRun>(document) {
                 Ok(run) => self.agent_run(Arc::new(run)).await?,
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
             Some(Kind::ToolRun) => match self.accepted::<ToolRun>(document) {
                 Ok(run) => self.tool_run(Arc::new(run)).await?,
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
             Some(Kind::Orchestration) => match self.accepted::<Orchestration>(document) {
                 Ok(orchestration) => graph(&orchestration),
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
             Some(Kind::OrchestrationRun) => match self.accepted::<OrchestrationRun>(document) {
                 Ok(run) => self.orchestration_run(&run).await?,
-                Err(refused) => refused,
+                Err(refused) => *refused,
             },
             _ => return Ok(None),
         };
@@ -145,7 +146,7 @@ impl Planner<'_> {
     }
 
     /// The document as an API server would give it back, or what is wrong with it.
-    fn accepted<K: DeserializeOwned>(&self, document: &Document) -> Result<K, Planned> {
+    fn accepted<K: DeserializeOwned>(&self, document: &Document) -> Result<K, Box<Planned>> {
         let mut value = document.value.clone();
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("uid".to_owned(), json!(UID));
@@ -162,12 +163,13 @@ impl Planner<'_> {
             .kind()
             .map_or_else(Vec::new, |kind| super::schema::mistakes(kind, &document.value));
         if !wrong.is_empty() {
-            return Err(refused(format!(
+            return Err(Box::new(refused(format!(
                 "the API server would refuse it: {}",
                 wrong.join("; ")
-            )));
+            ))));
         }
-        serde_json::from_value(value).map_err(|error| refused(format!("it cannot be read: {error}")))
+        serde_json::from_value(value)
+            .map_err(|error| Box::new(refused(format!("it cannot be read: {error}"))))
     }
 
     async fn references(&self, run: &AgentRun) -> Result<References, Error> {
@@ -513,13 +515,14 @@ fn graph(orchestration: &Orchestration) -> Planned {
             node.work.kind().as_str()
         );
         if node.attempts > 1 {
-            words.push_str(&format!(", up to {} attempts", node.attempts));
+            // Writing to a String cannot fail, here and below.
+            let _ = write!(words, ", up to {} attempts", node.attempts);
         }
         if let Some(timeout) = node.timeout {
-            words.push_str(&format!(", {} s each", timeout.as_secs()));
+            let _ = write!(words, ", {} s each", timeout.as_secs());
         }
         if let Some(when) = &node.step.when {
-            words.push_str(&format!(", only when {when}"));
+            let _ = write!(words, ", only when {when}");
         }
         if node.continue_on_failure {
             words.push_str(", its failure is only recorded");

@@ -248,6 +248,10 @@ mod tests {
 
     use super::*;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every caller makes the value on the spot"
+    )]
     fn run(spec: Value) -> Vec<String> {
         let document = json!({
             "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     sync::Arc,
     time::Duration,
 };
@@ -70,7 +71,8 @@ impl Tail {
         };
         let mut selector = format!("{key}={}", label_value(&self.name));
         if let Some(step) = &self.wanted.step {
-            selector.push_str(&format!(",{}={}", labels::STEP, label_value(step)));
+            // Writing to a String cannot fail, here and below.
+            let _ = write!(selector, ",{}={}", labels::STEP, label_value(step));
         }
         selector
     }

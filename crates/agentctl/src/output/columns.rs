@@ -45,9 +45,10 @@ fn row(kind: Kind, object: &Object, columns: &[Column], wide: bool, clock: Clock
     ];
     for column in columns {
         let text = column.path.render(object.value());
-        let text = match column.is_date {
-            true => clock.age(&text).unwrap_or_default(),
-            false => text,
+        let text = if column.is_date {
+            clock.age(&text).unwrap_or_default()
+        } else {
+            text
         };
         row.push(Cell::plain(text));
     }

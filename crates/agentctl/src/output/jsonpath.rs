@@ -148,8 +148,8 @@ impl<'t> Reader<'t> {
 
     fn after_dot(&mut self, steps: &mut Vec<Step>) -> Result<(), String> {
         match self.letters.peek() {
-            // The root itself.
-            None => {}
+            // The root itself, or a bracket that says where to go on.
+            None | Some('[') => {}
             Some('.') => {
                 self.letters.next();
                 steps.push(Step::Descend);
@@ -161,7 +161,6 @@ impl<'t> Reader<'t> {
                 self.letters.next();
                 steps.push(Step::All);
             }
-            Some('[') => {}
             Some(_) => match self.name()? {
                 Some(name) => steps.push(Step::Field(name)),
                 None => return Err("a name is missing after a dot".to_owned()),
@@ -320,7 +319,7 @@ fn advance<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
                 let found = select(path, entry);
                 match test {
                     None => !found.is_empty(),
-                    Some((equal, wanted)) => found.iter().any(|value| *value == wanted) == *equal,
+                    Some((equal, wanted)) => found.contains(&wanted) == *equal,
                 }
             })
             .collect(),

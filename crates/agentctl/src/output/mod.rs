@@ -62,9 +62,10 @@ pub fn objects(
     match &format {
         Format::Table | Format::Wide => {
             if objects.is_empty() {
-                let place = match all_namespaces {
-                    true => "any namespace".to_owned(),
-                    false => format!("namespace {}", session.namespace()),
+                let place = if all_namespaces {
+                    "any namespace".to_owned()
+                } else {
+                    format!("namespace {}", session.namespace())
                 };
                 return session
                     .console

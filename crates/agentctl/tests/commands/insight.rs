@@ -13,19 +13,28 @@ async fn a_run_is_explained_in_every_phase() {
         cluster.have(object).await;
     }
     cluster.have(orchestration_run()).await;
-    let text = cluster
-        .session(&[
-            &["explain", "run", "fresh"],
-            &["explain", "run", "queued"],
-            &["explain", "busy"],
-            &["explain", "run/done"],
-            &["explain", "run", "broken"],
-            &["explain", "run", "stopped"],
-            &["explain", "release-1"],
-            &["explain", "run", "broken", "-o", "json"],
-        ])
-        .await;
+    // The words are the engine's, which has tests of its own for them.
+    let state: &[&str] = &["-o", "jsonpath={.subject}: {.state} {.reason}"];
+    let mut text = String::new();
+    for run in [
+        &["run", "fresh"][..],
+        &["run", "queued"],
+        &["busy"],
+        &["run/done"],
+        &["run", "broken"],
+        &["run", "stopped"],
+        &["release-1"],
+    ] {
+        text.push_str(&cluster.transcript(&[&["explain"], run, state].concat()).await);
+    }
     assert_snapshot!(text);
+    let gate = cluster.transcript(&["explain", "release-1"]).await;
+    assert!(
+        gate.contains("  $ agentctl approve release-1 ship -n agents"),
+        "{gate}"
+    );
+    let queued = cluster.transcript(&["explain", "run", "queued"]).await;
+    assert!(queued.contains("number 1 of 1 in line"), "{queued}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -123,14 +123,30 @@ spec:
     let text = offline(
         &files,
         &[
-            &["plan", "good.yaml", "--offline"],
             &["plan", "release.yaml", "--offline"],
-            &["plan", "missing.yaml", "--offline"],
+            &[
+                "plan",
+                "missing.yaml",
+                "--offline",
+                "-o",
+                "jsonpath={[*].verdict}",
+            ],
             &["plan", "agent.yaml", "--offline"],
         ],
     )
     .await;
     assert_snapshot!(text);
+    let text = offline(&files, &[&["plan", "good.yaml", "--offline"]]).await;
+    let (summary, job) = text.split_once("---\n").unwrap();
+    assert_snapshot!("the_summary_of_a_plan", summary);
+    for words in [
+        "kind: Job\n",
+        "name: one-job\n",
+        "image: image-of-the-controllers\n",
+        "name: forge-token\n",
+    ] {
+        assert!(job.contains(words), "{words} is not in {job}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! An API server in the test's own process, served on this machine, and the program that talks to it.
 
-use std::{future::IntoFuture as _, path::Path, process::Stdio, sync::Arc};
+use std::{fmt::Write as _, future::IntoFuture as _, path::Path, process::Stdio, sync::Arc};
 
 use axum::body::Body;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -56,12 +56,9 @@ impl PodLogs for Logs {
         let mut text = String::new();
         for number in 1..=3 {
             if request.timestamps {
-                text.push_str(&format!("2026-03-01T12:00:0{number}Z "));
+                let _ = write!(text, "2026-03-01T12:00:0{number}Z ");
             }
-            text.push_str(&format!(
-                "line {number} of {} in {}\n",
-                request.pod, request.container
-            ));
+            let _ = writeln!(text, "line {number} of {} in {}", request.pod, request.container);
         }
         async move { Ok(Body::from(text)) }.boxed()
     }
@@ -312,10 +309,10 @@ pub(crate) async fn transcript(command: Command, arguments: &[&str], input: &str
     let mut text = format!("$ agentctl {}\n", arguments.join(" "));
     text.push_str(&String::from_utf8(output.stdout).unwrap());
     for line in String::from_utf8(output.stderr).unwrap().lines() {
-        text.push_str(&format!("! {line}\n"));
+        let _ = writeln!(text, "! {line}");
     }
     let code = output.status.code().unwrap();
-    text.push_str(&format!("= {code}\n\n"));
+    let _ = writeln!(text, "= {code}\n");
     text
 }
 
@@ -431,6 +428,10 @@ pub(crate) fn orchestration_run() -> Value {
 }
 
 /// The policy of that gate.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
 pub(crate) fn policy(spec: Value) -> Value {
     json!({"apiVersion": "approvals.proompteng.ai/v1alpha1", "kind": "ApprovalPolicy",
         "metadata": {"name": "leads", "namespace": NAMESPACE}, "spec": spec})
