@@ -21,8 +21,28 @@ status() { "${here[@]}" patch rollout "$name" --subresource=status --type=merge 
 ready() { "${here[@]}" get pods -l app.kubernetes.io/name="$name" -o jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' | grep -c True || true; }
 pods() { "${here[@]}" get pods -l "app.kubernetes.io/name=$name,agents.proompteng.ai/rollout-role=$1" -o name | wc -l; }
 leader() { "${here[@]}" get lease jangar-controller-leader -o jsonpath='{.spec.holderIdentity}' | sed 's/_.*//'; }
-# What the pod of a canary, or of the version before, finds in its file cannot be read with a shell: the image has none.
-role_of() { "${here[@]}" get pod "$1" -o jsonpath='{.metadata.labels.agents\.proompteng\.ai/rollout-role}'; }
+# The role of the pod that leads. After a change there may be nobody for some seconds, or a pod of the Deployment on its way out,
+# which has no role. What a pod finds in its file cannot be read with a shell, the image has none; its label says the same.
+leading_role() {
+    local role until=$((SECONDS + 60))
+    until role=$("${here[@]}" get pod "$(leader)" -o jsonpath='{.metadata.labels.agents\.proompteng\.ai/rollout-role}' 2>/dev/null) && [[ -n "$role" ]]; do
+        ((SECONDS < until)) || die "no pod of the Rollout leads; the Lease says '$(leader)'"
+        sleep 0.5
+    done
+    echo "$role"
+}
+
+# agrees: waits until the canary has planned the run that goes on, and would leave it as it is.
+agrees() {
+    local canary until=$((SECONDS + 60)) objects=jangar_canary_objects
+    canary=$("${here[@]}" get pods -l agents.proompteng.ai/rollout-role=canary -o jsonpath='{.items[0].metadata.name}')
+    until kubectl get --raw "/api/v1/namespaces/$namespace/pods/$canary:8080/proxy/metrics" | grep "^$objects" >"$work/canary" &&
+        grep -q "^$objects{controller=\"agent-run\",outcome=\"same\"} 1$" "$work/canary"; do
+        ((SECONDS < until)) || die "the canary says of the run: $(<"$work/canary")"
+        sleep 0.5
+    done
+    ! grep 'outcome="\(differs\|unplannable\)"} [^0]' "$work/canary" || die "a canary of the same version differs"
+}
 
 # watched: writes down the fewest ready pods that were seen, until it is ended.
 watched() {
@@ -60,11 +80,13 @@ upgrade --set progressiveDelivery.enabled=true
 phase Healthy
 "${here[@]}" delete deployment "$name" --timeout="$limit"
 
-say "a canary pauses, does not lead, and is promoted"
+say "a canary pauses, does not lead, plans without writing, and is promoted"
 upgrade --set logging.level=debug
 phase Paused
 [[ "$(pods canary)" == 1 ]] || die "there are $(pods canary) canaries"
-[[ "$(role_of "$(leader)")" == stable ]] || die "a canary leads while stable pods are there: $(leader)"
+role=$(leading_role)
+[[ "$role" == stable ]] || die "a $role pod leads while stable ones are there: $(leader)"
+agrees
 status '{"status":{"pauseConditions":null}}'
 phase Healthy
 [[ "$(pods canary)" == 0 ]] || die "canaries are left after the promotion"

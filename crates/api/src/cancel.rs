@@ -35,10 +35,15 @@ pub struct CancelRequest {
     pub cancel_reason: Option<String>,
 }
 
-impl CancelRequest {
-    /// The names of the fields.
-    pub(crate) const FIELDS: &'static [&'static str] = &["cancel", "desiredState", "cancelReason"];
+/// The fields of a run that stay writable once it was accepted: the request to cancel, and how long it is kept.
+pub(crate) const WRITABLE_FIELDS: &[&str] = &[
+    "cancel",
+    "desiredState",
+    "cancelReason",
+    "ttlSecondsAfterFinished",
+];
 
+impl CancelRequest {
     /// Whether the run is asked to stop.
     pub fn is_requested(&self) -> bool {
         self.cancel || self.desired_state == Some(DesiredState::Cancelled)

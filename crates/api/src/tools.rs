@@ -7,8 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agents::{agent_run_status::RunOutcome, workload::WorkloadResources},
-    cancel::CancelRequest,
+    agents::{
+        agent_run_status::{RetentionStatus, RunOutcome},
+        workload::WorkloadResources,
+    },
+    cancel::{CancelRequest, WRITABLE_FIELDS},
     condition::CommonStatus,
     phase::{ObjectPhase, RunPhase},
     refs::{EnvVar, LocalRef},
@@ -81,11 +84,11 @@ pub struct ToolStatus {
     pub phase: Option<ObjectPhase>,
 }
 
-/// The fields of a ToolRun that cannot be edited once it was accepted: all but the request to cancel.
+/// The fields of a ToolRun that cannot be edited once it was accepted: all but the request to cancel and the retention.
 const FIXED_FIELDS: &[&str] = &["deliveryId", "parameters", "runtime", "toolRef"];
 
 /// Which tool is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
-/// `desiredState` and `cancelReason`.
+/// `desiredState`, `cancelReason` and `ttlSecondsAfterFinished`.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tools.proompteng.ai",
@@ -98,7 +101,7 @@ const FIXED_FIELDS: &[&str] = &["deliveryId", "parameters", "runtime", "toolRef"
     shortname = "tr",
     doc = "A ToolRun runs a Tool once, as a Job.",
     validation = rules::run_name(),
-    validation = rules::fixed_once_accepted(FIXED_FIELDS, CancelRequest::FIELDS),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS, WRITABLE_FIELDS),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Tool", type_ = "string", json_path = ".spec.toolRef.name"),
     printcolumn(name = "StartTime", type_ = "date", priority = 1, json_path = ".status.startedAt"),
@@ -118,6 +121,11 @@ pub struct ToolRunSpec {
     /// accepted for compatibility.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<FreeForm>,
+    /// How long the finished run is kept, in seconds; 0 keeps it for good. Absent: as the controllers are configured,
+    /// which is 30 days by default. Can be changed at any time.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds_after_finished: Option<Int32>,
     #[serde(flatten)]
     pub stop: CancelRequest,
 }
@@ -159,4 +167,8 @@ pub struct ToolRunStatus {
     /// Hash of the spec as it was accepted. An edit that gets past the API server is recognised by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<String>,
+    /// How long what the run leaves is kept, as it was decided when the run last started an attempt, ended, or had its spec
+    /// changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionStatus>,
 }

@@ -47,6 +47,7 @@ impl Controller for Agents {
             | CachedKind::Orchestration
             | CachedKind::OrchestrationRun
             | CachedKind::ApprovalPolicy
+            | CachedKind::Signal
             | CachedKind::SignalDelivery
             | CachedKind::Job
             | CachedKind::Pod => return BTreeSet::new(),

@@ -5,7 +5,7 @@
 //! process at a time does so: the one that holds the Lease.
 //!
 //! Start reading at [`driver`]: what a controller supplies, and one reconcile from beginning to end. Then at
-//! [`agents`], [`agent_run`] and [`tools`], the controllers. What they stand on:
+//! [`agents`], [`agent_run`], [`tools`], [`orchestration`] and [`gates`], the controllers. What they stand on:
 //!
 //! - [`caches`]: what is known of the cluster, and which change concerns whom;
 //! - [`Admissions`]: which runs may start;
@@ -14,6 +14,7 @@
 //! - [`outside`]: endpoints that do the work of runs, and what they report;
 //! - [`forges`], [`deliveries`]: whether the work of runs arrived where it belongs;
 //! - [`lease`], [`start`]: who may write, and what happens when that changes;
+//! - `canary`: what a new version would do, before it leads;
 //! - [`release_jobs`]: what lets Jobs go when there are no controllers any more.
 //!
 //! It depends on the engine, and speaks Kubernetes through `kube::Client` alone, so that a real cluster and the embedded one
@@ -26,6 +27,7 @@ pub mod agent_run;
 pub mod agents;
 mod backoff;
 pub mod caches;
+mod canary;
 mod children;
 pub mod clock;
 pub mod deliveries;
@@ -33,6 +35,7 @@ pub mod driver;
 mod effects;
 pub mod events;
 pub mod forges;
+pub mod gates;
 pub mod halt;
 pub mod lease;
 mod live;

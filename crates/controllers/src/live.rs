@@ -15,6 +15,7 @@ use jangar_api::{
     },
     approvals::ApprovalPolicy,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
+    signals::Signal,
     tools::{Tool, ToolRun},
 };
 use jangar_engine::decision::{
@@ -25,7 +26,11 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Pod, Secret},
 };
-use kube::{Api, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::NamespaceResourceScope,
+};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -71,6 +76,14 @@ pub(crate) async fn get<K: Cached>(context: &Context, key: &Key) -> Result<Optio
         return Ok(None);
     }
     let api = Api::<Delivered<K>>::namespaced(context.client.clone(), &key.namespace);
+    let what = || format!("{} {key}", K::KIND);
+    bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await
+}
+
+/// Reads one object as it is, whatever our own type of it can hold; `None` if there is none.
+pub(crate) async fn raw<K: Cached>(context: &Context, key: &Key) -> Result<Option<DynamicObject>, ReadError> {
+    let resource = ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(context.client.clone(), &key.namespace, &resource);
     let what = || format!("{} {key}", K::KIND);
     bounded::<K, _>(context, Verb::Get, what, api.get_opt(&key.name)).await
 }
@@ -170,6 +183,7 @@ pub(crate) async fn answer(
         Question::Tool(name) => learn::<Tool>(context, &key(name), learned).await,
         Question::Orchestration(name) => learn::<Orchestration>(context, &key(name), learned).await,
         Question::ApprovalPolicy(name) => learn::<ApprovalPolicy>(context, &key(name), learned).await,
+        Question::Signal(name) => learn::<Signal>(context, &key(name), learned).await,
         Question::Child(kind, name) => match kind {
             ChildKind::AgentRun => learn_legible::<AgentRun>(context, &key(name), learned).await,
             ChildKind::ToolRun => learn_legible::<ToolRun>(context, &key(name), learned).await,

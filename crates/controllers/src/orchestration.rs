@@ -52,10 +52,10 @@ impl Controller for Orchestrations {
     fn plan(
         &self,
         observed: &check::Observed,
-        _: &Settings,
+        settings: &Settings,
         now: Timestamp,
     ) -> Decision<OrchestrationStatus> {
-        check::plan(observed, now)
+        check::plan(observed, settings, now)
     }
 }
 
@@ -94,6 +94,7 @@ impl Controller for OrchestrationRuns {
             | CachedKind::Memory
             | CachedKind::VersionControlProvider
             | CachedKind::Tool
+            | CachedKind::Signal
             | CachedKind::Job
             | CachedKind::Pod => BTreeSet::new(),
         };

@@ -1,16 +1,18 @@
 //! Takes our finalizers from every Job and every run that carries them, for when there will be no controllers any more to do so.
 //!
 //! Jobs of runs are held by `agents.proompteng.ai/job-status` until their end is recorded, and runs that have something outside of
-//! the cluster by `agents.proompteng.ai/runtime-cleanup` until that is over. Whoever removes Jangar while there are such leaves
-//! them, and the namespace they are in, unable to go. This is what lets them go: one pass over the Jobs and one over the runs,
-//! a page at a time, each patched only as it was seen. Doing it again changes nothing.
+//! the cluster, or do the work of a step, by `agents.proompteng.ai/runtime-cleanup` until that is over or recorded. Whoever removes
+//! Jangar while there are such leaves them, and the namespace they are in, unable to go. This is what lets them go: one pass over
+//! the Jobs and one over each kind of runs, a page at a time, each patched only as it was seen. Doing it again changes nothing.
 
 use std::{fmt, time::Duration};
 
 use jangar_api::{
     agents::agent_run::{AgentRun, RuntimeType},
     labels,
+    orchestration::orchestration_run::OrchestrationRun,
     phase::RunPhase,
+    tools::ToolRun,
 };
 use jangar_engine::{
     decision::{ObjectId, Uid},
@@ -60,18 +62,17 @@ pub enum ReleaseError {
 }
 
 /// What is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
+    AgentRun,
+    ToolRun,
+    OrchestrationRun,
     Job,
-    Run,
 }
 
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Job => "Job",
-            Self::Run => "AgentRun",
-        })
+        fmt::Debug::fmt(self, f)
     }
 }
 
@@ -130,14 +131,41 @@ impl Held for Job {
     }
 }
 
-impl Held for AgentRun {
-    const WHAT: What = What::Run;
-    const FINALIZER: &'static str = labels::RUNTIME_CLEANUP_FINALIZER;
+/// Says where a run keeps its phase, and by what it is held.
+macro_rules! held_run {
+    ($what:ident) => {
+        const WHAT: What = What::$what;
+        const FINALIZER: &'static str = labels::RUNTIME_CLEANUP_FINALIZER;
 
-    fn has_ended(&self) -> bool {
-        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
-        phase.is_some_and(RunPhase::is_terminal)
+        fn has_ended(&self) -> bool {
+            let phase = self
+                .status
+                .as_ref()
+                .and_then(|status| status.phase.as_ref());
+            phase.is_some_and(RunPhase::is_terminal)
+        }
+    };
+}
+
+/// It may be the run of a step, whose end its OrchestrationRun has not recorded.
+impl Held for ToolRun {
+    held_run!(ToolRun);
+
+    fn leaves(&self) -> Option<String> {
+        None
     }
+}
+
+impl Held for OrchestrationRun {
+    held_run!(OrchestrationRun);
+
+    fn leaves(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Held for AgentRun {
+    held_run!(AgentRun);
 
     fn leaves(&self) -> Option<String> {
         let status = self.status.as_ref()?;
@@ -164,7 +192,9 @@ pub async fn release_jobs(
     mut tell: impl FnMut(&Release),
 ) -> Result<(), ReleaseError> {
     of_kind::<Job>(client, namespaces, dry_run, &mut tell).await?;
-    of_kind::<AgentRun>(client, namespaces, dry_run, &mut tell).await
+    of_kind::<AgentRun>(client, namespaces, dry_run, &mut tell).await?;
+    of_kind::<ToolRun>(client, namespaces, dry_run, &mut tell).await?;
+    of_kind::<OrchestrationRun>(client, namespaces, dry_run, &mut tell).await
 }
 
 async fn of_kind<K: Held>(

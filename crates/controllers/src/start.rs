@@ -1,24 +1,26 @@
 //! Starts and stops the controllers: waits until it may lead, leads, and begins anew when it no longer does.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use jangar_engine::{retention::Ladder, settings::Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet, time::sleep};
 
 use crate::{
     admissions::Admissions,
     agent_run::AgentRuns,
     agents::{AgentProviders, Agents, ImplementationSpecs, VersionControlProviders},
     backoff::Backoff,
+    canary::{Canary, SURVEY_PAUSE},
     clock::Clock,
     deliveries::Deliveries,
     driver::{Station, Term, TermSetup, station},
     events::Reporter,
     forges::{Forges, Network},
+    gates::{ApprovalPolicies, SignalDeliveries, Signals},
     halt::{Halt, Halter, halt},
-    lease::{Elector, Identity, Leadership, REQUEST_TIMEOUT},
+    lease::{Elector, Gate, Identity, Leadership, REQUEST_TIMEOUT, says_canary},
     metrics::Metrics,
     orchestration::{OrchestrationRuns, Orchestrations},
     outside::Outside,
@@ -66,6 +68,11 @@ pub enum State {
     },
     /// Another process leads, or nobody does yet, or the caches are being filled.
     Standby,
+    /// Another process leads, and this one is a canary that tells what it would do. It names the objects that the leader has
+    /// accepted and this version cannot plan.
+    Canary {
+        unplannable: Vec<String>,
+    },
     /// This process looks after the objects.
     Leading,
     Stopped,
@@ -137,10 +144,14 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
         runs,
         station(Tools),
         station(ToolRuns),
+        // Where orchestrations are not looked after, it lets children go that somebody deletes.
+        station(OrchestrationRuns::default()),
     ];
     if settings.orchestrations_enabled {
         stations.push(station(Orchestrations));
-        stations.push(station(OrchestrationRuns::default()));
+        stations.push(station(ApprovalPolicies));
+        stations.push(station(Signals));
+        stations.push(station(SignalDeliveries));
     }
     if settings.vcs.enabled {
         stations.push(station(VersionControlProviders));
@@ -196,7 +207,42 @@ impl Office {
     async fn await_leadership(&self, elector: &mut Elector) -> Leadership {
         self.await_kinds().await;
         self.state.send_replace(State::Standby);
-        elector.lead().await
+        tokio::select! {
+            biased;
+            leadership = elector.lead() => leadership,
+            never = self.stand_by() => match never {},
+        }
+    }
+
+    /// Looks, while this process is a canary, what it would do if it led.
+    async fn stand_by(&self) -> Infallible {
+        let Some(file) = &self.settings.lease.role_file else {
+            return std::future::pending().await;
+        };
+        loop {
+            if says_canary(file).await {
+                self.be_canary(file).await;
+                self.state.send_replace(State::Standby);
+            }
+            sleep(SURVEY_PAUSE).await;
+        }
+    }
+
+    async fn be_canary(&self, file: &str) {
+        // Calls and reports of others belong to the leader, so nothing is shared with what a term would use.
+        let outside = Arc::<Outside>::default();
+        let runs = station(AgentRuns::unqueued(Arc::clone(&outside)));
+        let setup = TermSetup {
+            outside,
+            ..self.term_setup(Gate::shut(Arc::clone(&self.metrics)))
+        };
+        let mut canary = Canary::begin(setup, stations(&self.settings, runs)).await;
+        tracing::info!(identity = %self.identity, "a canary: everything is planned, and nothing is done");
+        while says_canary(file).await {
+            let unplannable = canary.survey().await;
+            self.state.send_replace(State::Canary { unplannable });
+            sleep(SURVEY_PAUSE).await;
+        }
     }
 
     /// Waits until every kind can be listed, and says which cannot.
@@ -227,22 +273,7 @@ impl Office {
     /// Leads until it no longer may, or is stopped. The caches are listed anew: what an earlier leader did last is seen before
     /// anything is decided.
     async fn lead(&self, leadership: Leadership) -> End {
-        let setup = TermSetup {
-            client: self.client.clone(),
-            settings: Arc::clone(&self.settings),
-            clock: Arc::clone(&self.clock),
-            gate: leadership.gate(),
-            reporter: Reporter::new(
-                self.client.clone(),
-                self.identity.clone(),
-                Arc::clone(&self.clock),
-                Arc::clone(&self.metrics),
-            ),
-            metrics: Arc::clone(&self.metrics),
-            halt: self.halt.clone(),
-            outside: Arc::clone(&self.outside),
-            forges: Arc::clone(&self.forges),
-        };
+        let setup = self.term_setup(leadership.gate());
         let admissions = Admissions::new(&self.settings, Arc::clone(&self.clock), Arc::clone(&self.metrics));
         let runs = station(AgentRuns::new(Arc::new(admissions), Arc::clone(&self.outside)));
         let term = Term::begin(setup, stations(&self.settings, Arc::clone(&runs)));
@@ -268,6 +299,26 @@ impl Office {
             }
         }
         end
+    }
+
+    /// What controllers work with that write through this gate.
+    fn term_setup(&self, gate: Gate) -> TermSetup {
+        TermSetup {
+            client: self.client.clone(),
+            settings: Arc::clone(&self.settings),
+            clock: Arc::clone(&self.clock),
+            gate,
+            reporter: Reporter::new(
+                self.client.clone(),
+                self.identity.clone(),
+                Arc::clone(&self.clock),
+                Arc::clone(&self.metrics),
+            ),
+            metrics: Arc::clone(&self.metrics),
+            halt: self.halt.clone(),
+            outside: Arc::clone(&self.outside),
+            forges: Arc::clone(&self.forges),
+        }
     }
 
     /// Says when everything is known that has to be, and never returns.

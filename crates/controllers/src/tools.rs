@@ -69,6 +69,7 @@ impl Controller for ToolRuns {
             | CachedKind::Orchestration
             | CachedKind::OrchestrationRun
             | CachedKind::ApprovalPolicy
+            | CachedKind::Signal
             | CachedKind::SignalDelivery => BTreeSet::new(),
         };
         let key = |name| Key {

@@ -237,6 +237,12 @@ fn by_phase(policy: &ApprovalPolicy, name: &str) -> Verdict {
     }
 }
 
+/// Whether a word is one of those that decide.
+pub(crate) fn is_decision(word: &str) -> bool {
+    let word = word.trim().to_ascii_lowercase();
+    lets_pass(Some(&word)) || matches!(word.as_str(), "" | "deny" | "denied" | "reject")
+}
+
 fn lets_pass(decision: Option<&str>) -> bool {
     let decision = decision.map(|word| word.trim().to_ascii_lowercase());
     matches!(decision.as_deref(), Some("approve" | "approved" | "allow"))

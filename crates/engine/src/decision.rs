@@ -109,6 +109,8 @@ pub enum Question {
     Orchestration(String),
     /// The ApprovalPolicy of this name.
     ApprovalPolicy(String),
+    /// The Signal of this name.
+    Signal(String),
     /// The run of this kind and name, which may be the child of another one.
     Child(ChildKind, String),
     /// The VersionControlProvider of this name.

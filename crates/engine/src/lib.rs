@@ -8,7 +8,8 @@
 //! Start reading at [`decision`], the vocabulary: what can be asked, done and written. Then at `life`, the life of a run that
 //! Jobs execute, and at [`agent_run`] and [`tool_run`], which live it; [`job`] makes the Job of one attempt, [`vcs`] is about
 //! the repository it works on, and [`custom`] and [`temporal`] have the words for work that is done elsewhere. [`agent`],
-//! [`agent_provider`], [`implementation_spec`] and [`tool`] are small and show the shape of every kind. [`queue`] decides across
+//! [`agent_provider`], [`implementation_spec`], [`tool`], [`approval_policy`], [`signal`] and [`signal_delivery`] are small and show
+//! the shape of every kind. [`queue`] decides across
 //! runs which of them may start. [`orchestration`] says what a graph of steps means, and [`orchestration_run`] runs it. What they
 //! stand on:
 //!
@@ -22,6 +23,7 @@ pub mod agent;
 pub mod agent_provider;
 pub mod agent_run;
 pub mod approval;
+pub mod approval_policy;
 pub mod as_given;
 pub mod conditions;
 pub mod custom;
@@ -38,6 +40,8 @@ pub mod plain_status;
 pub mod queue;
 pub mod retention;
 pub mod settings;
+pub mod signal;
+pub mod signal_delivery;
 pub mod template;
 pub mod temporal;
 pub mod tool;

@@ -14,12 +14,14 @@ use jangar_api::{
         implementation_spec::ImplementationSpecStatus,
         version_control_provider::VersionControlProviderStatus,
     },
+    approvals::ApprovalPolicyStatus,
     condition::{CommonStatus, Condition, ConditionStatus, ConditionType},
     orchestration::{
         OrchestrationStatus,
         orchestration_run::{OrchestrationRunStatus, StepStatus},
     },
     reason::Reason,
+    signals::{SignalDeliveryStatus, SignalStatus},
     tools::{ToolRunStatus, ToolStatus},
 };
 
@@ -148,6 +150,31 @@ impl PlainStatus for OrchestrationRunStatus {
             step_statuses: self.step_statuses.iter().map(step).collect(),
             ..self.clone()
         }
+    }
+}
+
+impl PlainStatus for ApprovalPolicyStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        // The phase may be a person's decision.
+        self.clone()
+    }
+}
+
+impl PlainStatus for SignalStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl PlainStatus for SignalDeliveryStatus {
+    common_in_common!();
+
+    fn essentials(&self) -> Self {
+        self.clone()
     }
 }
 

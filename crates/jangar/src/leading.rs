@@ -44,8 +44,12 @@ const STOPPED: &str = "the controllers have stopped";
 
 fn missing(state: &State, standby: Standby) -> Option<String> {
     match (state, standby) {
-        (State::Leading, _) | (State::Standby, Standby::Ready) => None,
-        (State::Standby, Standby::NotReady) => Some(
+        (State::Canary { unplannable }, _) if !unplannable.is_empty() => Some(format!(
+            "this canary cannot plan what the leader has accepted: {}",
+            unplannable.join("; ")
+        )),
+        (State::Leading, _) | (State::Standby | State::Canary { .. }, Standby::Ready) => None,
+        (State::Standby | State::Canary { .. }, Standby::NotReady) => Some(
             "the controllers do not lead yet: another process holds their Lease, or they are about to begin"
                 .to_owned(),
         ),
@@ -85,6 +89,20 @@ mod tests {
                 State::Waiting { unserved },
                 Standby::Ready,
                 Some("agentruns.agents.proompteng.ai: not known"),
+            ),
+            (
+                State::Canary {
+                    unplannable: Vec::new(),
+                },
+                Standby::Ready,
+                None,
+            ),
+            (
+                State::Canary {
+                    unplannable: vec!["agents/a: spec.x: unknown".to_owned()],
+                },
+                Standby::Ready,
+                Some("accepted: agents/a: spec.x: unknown"),
             ),
             (State::Stopped, Standby::Ready, Some("stopped")),
         ] {

@@ -1,7 +1,7 @@
 //! `jangar release-jobs`: lets Jobs and runs go that Jangar holds, before it is uninstalled.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
     process::ExitCode,
 };
@@ -61,26 +61,23 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     } else {
         Namespaces::These(args.namespaces.into_iter().collect::<BTreeSet<_>>())
     };
-    let (mut jobs, mut runs) = (Summary::default(), Summary::default());
+    let mut summaries: BTreeMap<What, Summary> = BTreeMap::from([(What::Job, Summary::default())]);
     let mut told = Ok(());
     let done = release_jobs(&client, &namespaces, args.dry_run, |release| {
-        match release.what {
-            What::Job => jobs.count(release),
-            What::Run => runs.count(release),
-        }
+        summaries.entry(release.what).or_default().count(release);
         // The work goes on if nobody listens any more; that is told at its end.
         if let (Ok(()), Err(error)) = (&told, tell(release)) {
             told = Err(error);
         }
     })
     .await;
-    if runs.all() > 0 {
-        writeln!(io::stdout(), "{}", runs.line("AgentRuns", args.dry_run))?;
+    // Jobs come last.
+    for (what, summary) in &summaries {
+        writeln!(io::stdout(), "{}", summary.line(*what, args.dry_run))?;
     }
-    writeln!(io::stdout(), "{}", jobs.line("Jobs", args.dry_run))?;
     done.context("not all Jobs and runs were looked at: run the same command again")?;
     told.context("failed to print what was done")?;
-    Ok(if jobs.failed + runs.failed == 0 {
+    Ok(if summaries.values().all(|summary| summary.failed == 0) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -128,7 +125,7 @@ fn tell(release: &Release) -> io::Result<()> {
     }
     let name = match what {
         What::Job => format!("{namespace}/{name}"),
-        What::Run => format!("{what} {namespace}/{name}"),
+        What::AgentRun | What::ToolRun | What::OrchestrationRun => format!("{what} {namespace}/{name}"),
     };
     let mut out = io::stdout();
     match fate {
@@ -151,11 +148,7 @@ impl Summary {
         }
     }
 
-    fn all(&self) -> usize {
-        self.released + self.gone + self.failed
-    }
-
-    fn line(&self, what: &str, dry_run: bool) -> String {
+    fn line(&self, what: What, dry_run: bool) -> String {
         let Self {
             released,
             unfinished,
@@ -164,7 +157,7 @@ impl Summary {
         } = self;
         let verb = if dry_run { "to release" } else { "released" };
         format!(
-            "{what} {verb}: {released} ({unfinished} of them before their work ended); held no more: {gone}; failed: {failed}"
+            "{what}s {verb}: {released} ({unfinished} of them before their work ended); held no more: {gone}; failed: {failed}"
         )
     }
 }

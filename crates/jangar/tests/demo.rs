@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_jangar");
 
 #[test]
-fn demo_shows_work_done_and_a_cancel_that_leaves_no_process() {
+fn demo_shows_work_done_an_approval_and_a_cancel_that_leaves_no_process() {
     plays(Command::new(PROGRAM).arg("demo"), "processes of this machine");
 }
 
@@ -51,8 +51,21 @@ fn plays(demo: &mut Command, isolation: &str) {
         "[stand-in] running the test again",
         "| ok",
         "mend-adder-1: Succeeded",
-        "processes of it on this machine: 1",
+        "read (Succeeded) -> review (Succeeded), test (Succeeded) -> sign-off (Running, ApprovalPending) -> release (Pending)",
+        "OrchestrationRun agents/release-1 waits because of step sign-off",
+        "User you can approve it with `agentctl approve release-1 sign-off -n agents`",
+        "$ agentctl approve release-1 sign-off -n agents",
+        "you approved step sign-off",
+        "release-1: Succeeded",
+        "sign-off (Succeeded) -> release (Succeeded)",
+        "review: {\"verdict\":\"good\"}",
+        "release: {\"released\":\"Add instead of subtracting\"}",
+        "left (Running), right (Running) -> compare (Pending)",
+        "processes of it on this machine: 2",
         "dawdle-1: Cancelled",
+        "left (Cancelled, RunCancelled), right (Cancelled, RunCancelled) -> compare (Skipped, RunCancelled)",
+        "receipt: dawdle-1-left-1: Cancelled",
+        "receipt: dawdle-1-right-1: Cancelled",
         "processes of it on this machine: 0",
         "-echo $(($1 - $2))",
         "+echo $(($1 + $2))",
@@ -76,7 +89,7 @@ fn interrupted_by(signal: Signal, directory: &Path) -> (Option<i32>, String) {
     let mut text = Vec::new();
     for line in lines.by_ref().map_while(Result::ok) {
         // This one works until it is stopped.
-        let works = line.contains("processes of it on this machine: 1");
+        let works = line.contains("processes of it on this machine: 2");
         text.push(line);
         if works {
             break;

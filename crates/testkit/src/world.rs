@@ -37,7 +37,7 @@ const BEGINNING: &str = "2026-03-01T12:00:00Z";
 const HEARTBEAT: Duration = Duration::from_hours(1);
 
 /// The kinds that the controllers look at.
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::Agent,
     Kind::AgentProvider,
     Kind::AgentRun,
@@ -46,6 +46,7 @@ const KINDS: [Kind; 12] = [
     Kind::Memory,
     Kind::Orchestration,
     Kind::OrchestrationRun,
+    Kind::Signal,
     Kind::SignalDelivery,
     Kind::VersionControlProvider,
     Kind::Tool,

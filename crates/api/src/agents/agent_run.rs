@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use super::agent_run_status::AgentRunStatus;
 use super::{implementation_spec::ImplementationSpecSpec, workload::Workload};
 use crate::{
-    cancel::CancelRequest,
+    cancel::{CancelRequest, WRITABLE_FIELDS},
     refs::{LocalRef, PromptRef},
     rules,
     strings::string_enum,
@@ -34,14 +34,6 @@ const FIXED_FIELDS: &[&str] = &[
     "workflow",
     "workload",
 ];
-/// The fields that stay writable.
-const WRITABLE_FIELDS: &[&str] = &[
-    "cancel",
-    "desiredState",
-    "cancelReason",
-    "ttlSecondsAfterFinished",
-];
-
 /// Which agent does what, and how it is run. It cannot be edited once the run was accepted, except for `cancel`,
 /// `desiredState`, `cancelReason` and `ttlSecondsAfterFinished`.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

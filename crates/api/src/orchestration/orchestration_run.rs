@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Step, StepKind};
 use crate::{
-    cancel::CancelRequest,
+    cancel::{CancelRequest, WRITABLE_FIELDS},
     condition::CommonStatus,
     phase::RunPhase,
     reason::Reason,
@@ -20,7 +20,7 @@ use crate::{
     values::{FreeForm, Int32, Int64, Timestamp, absent_as_default, if_legible},
 };
 
-/// The fields that cannot be edited once the run was accepted: all but the request to cancel.
+/// The fields that cannot be edited once the run was accepted: all but the request to cancel and the retention.
 const FIXED_FIELDS: &[&str] = &[
     "deliveryId",
     "failurePolicy",
@@ -30,7 +30,7 @@ const FIXED_FIELDS: &[&str] = &[
 ];
 
 /// Which orchestration is run, with which parameters. It cannot be edited once the run was accepted, except for `cancel`,
-/// `desiredState` and `cancelReason`.
+/// `desiredState`, `cancelReason` and `ttlSecondsAfterFinished`.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "orchestration.proompteng.ai",
@@ -44,7 +44,7 @@ const FIXED_FIELDS: &[&str] = &[
     doc = "An OrchestrationRun executes the steps of an Orchestration once, with the definition as it was when the run \
            started.",
     validation = rules::run_name(),
-    validation = rules::fixed_once_accepted(FIXED_FIELDS, CancelRequest::FIELDS),
+    validation = rules::fixed_once_accepted(FIXED_FIELDS, WRITABLE_FIELDS),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Orchestration", type_ = "string", json_path = ".spec.orchestrationRef.name"),
     printcolumn(name = "RunId", type_ = "string", json_path = ".status.runId"),
@@ -71,6 +71,11 @@ pub struct OrchestrationRunSpec {
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Int32>,
+    /// How long the finished run is kept, in seconds; 0 keeps it for good. Absent: as the controllers are configured,
+    /// which is 30 days by default. Can be changed at any time.
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds_after_finished: Option<Int32>,
     #[serde(flatten)]
     pub stop: CancelRequest,
 }

@@ -55,13 +55,20 @@ const ADDED: &[(&[Kind], &[&str])] = &[
     (&[Kind::Tool], &["spec.secrets", "spec.resources"]),
     (
         &[Kind::ToolRun],
-        &["status.cancelDeadline", "status.outcome", "status.specHash"],
+        &[
+            "spec.ttlSecondsAfterFinished",
+            "status.cancelDeadline",
+            "status.outcome",
+            "status.retention",
+            "status.specHash",
+        ],
     ),
     (
         &[Kind::OrchestrationRun],
         &[
             "spec.failurePolicy",
             "spec.timeoutSeconds",
+            "spec.ttlSecondsAfterFinished",
             "status.approvals",
             "status.cancelDeadline",
             "status.cancelReceipt",

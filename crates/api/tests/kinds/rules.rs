@@ -60,11 +60,12 @@ fn full_spec(kind: Kind) -> Value {
         }),
         Kind::OrchestrationRun => json!({
             "orchestrationRef": {"name": "o"}, "parameters": {"a": "b"}, "deliveryId": "d",
-            "failurePolicy": "FailFast", "timeoutSeconds": 60,
+            "failurePolicy": "FailFast", "timeoutSeconds": 60, "ttlSecondsAfterFinished": 60,
             "cancel": false, "desiredState": "Running", "cancelReason": "none",
         }),
         Kind::ToolRun => json!({
             "toolRef": {"name": "t"}, "parameters": {"a": "b"}, "deliveryId": "d", "runtime": {"type": "job"},
+            "ttlSecondsAfterFinished": 60,
             "cancel": false, "desiredState": "Running", "cancelReason": "none",
         }),
         other => panic!("{other:?} is not a kind of run"),

@@ -45,6 +45,15 @@ impl AgentRuns {
             claims: Arc::default(),
         }
     }
+
+    /// Without a queue, to see what would be done.
+    pub(crate) fn unqueued(outside: Arc<Outside>) -> Self {
+        Self {
+            admissions: None,
+            outside,
+            claims: Arc::default(),
+        }
+    }
 }
 
 impl Controller for AgentRuns {
@@ -74,6 +83,7 @@ impl Controller for AgentRuns {
             | CachedKind::Orchestration
             | CachedKind::OrchestrationRun
             | CachedKind::ApprovalPolicy
+            | CachedKind::Signal
             | CachedKind::SignalDelivery => BTreeSet::new(),
             CachedKind::Agent => runs(Term::Agent(name)).cloned().collect(),
             CachedKind::AgentProvider => runs_of_agents(Term::AgentProvider(name)).cloned().collect(),

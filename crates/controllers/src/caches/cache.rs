@@ -116,6 +116,11 @@ impl<K: Cached> Cache<K> {
         self.entries.get(key)?.object.as_ref().ok()
     }
 
+    /// The keys of all objects, also of those that cannot be read.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.entries.keys()
+    }
+
     /// What is wrong with the object, if it is there and cannot be read.
     pub fn illegible(&self, key: &Key) -> Option<&String> {
         self.entries.get(key)?.object.as_ref().err()

@@ -20,7 +20,7 @@ use jangar_api::{
     },
     phase::RunPhase,
     refs::LocalRef,
-    signals::SignalDelivery,
+    signals::{Signal, SignalDelivery},
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
@@ -87,6 +87,7 @@ pub enum CachedKind {
     Orchestration,
     OrchestrationRun,
     ApprovalPolicy,
+    Signal,
     SignalDelivery,
     Job,
     Pod,
@@ -94,7 +95,7 @@ pub enum CachedKind {
 
 impl CachedKind {
     /// All of them, in the order in which their watches start.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::AgentRun,
         Self::Agent,
         Self::AgentProvider,
@@ -106,6 +107,7 @@ impl CachedKind {
         Self::Orchestration,
         Self::OrchestrationRun,
         Self::ApprovalPolicy,
+        Self::Signal,
         Self::SignalDelivery,
         Self::Job,
         Self::Pod,
@@ -162,6 +164,7 @@ macro_rules! with_kind {
             Orchestration = jangar_api::orchestration::Orchestration,
             OrchestrationRun = jangar_api::orchestration::orchestration_run::OrchestrationRun,
             ApprovalPolicy = jangar_api::approvals::ApprovalPolicy,
+            Signal = jangar_api::signals::Signal,
             SignalDelivery = jangar_api::signals::SignalDelivery,
             Job = k8s_openapi::api::batch::v1::Job,
             Pod = k8s_openapi::api::core::v1::Pod,
@@ -301,6 +304,14 @@ impl Cached for OrchestrationRun {
 
 impl Cached for ApprovalPolicy {
     kept_in!(ApprovalPolicy, approval_policies);
+
+    fn terms(&self) -> BTreeSet<Term> {
+        BTreeSet::new()
+    }
+}
+
+impl Cached for Signal {
+    kept_in!(Signal, signals);
 
     fn terms(&self) -> BTreeSet<Term> {
         BTreeSet::new()

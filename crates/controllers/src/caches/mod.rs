@@ -21,7 +21,7 @@ use jangar_api::{
     },
     approvals::ApprovalPolicy,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
-    signals::SignalDelivery,
+    signals::{Signal, SignalDelivery},
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
@@ -59,6 +59,7 @@ pub struct Caches {
     pub orchestrations: Cache<Orchestration>,
     pub orchestration_runs: Cache<OrchestrationRun>,
     pub approval_policies: Cache<ApprovalPolicy>,
+    pub signals: Cache<Signal>,
     pub signal_deliveries: Cache<SignalDelivery>,
     pub jobs: Cache<Job>,
     pub pods: Cache<Pod>,
@@ -85,6 +86,7 @@ impl Caches {
             orchestrations: Cache::new(scopes),
             orchestration_runs: Cache::new(scopes),
             approval_policies: Cache::new(scopes),
+            signals: Cache::new(scopes),
             signal_deliveries: Cache::new(scopes),
             jobs: Cache::new(scopes),
             pods: Cache::new(scopes),
@@ -110,6 +112,7 @@ impl Caches {
             orchestrations,
             orchestration_runs,
             approval_policies,
+            signals,
             signal_deliveries,
             jobs,
             pods,
@@ -125,6 +128,7 @@ impl Caches {
             && orchestrations.is_ready()
             && orchestration_runs.is_ready()
             && approval_policies.is_ready()
+            && signals.is_ready()
             && signal_deliveries.is_ready()
             && jobs.is_ready()
             && pods.is_ready()

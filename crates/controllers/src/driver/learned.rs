@@ -13,7 +13,7 @@ use jangar_api::{
     },
     approvals::ApprovalPolicy,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
-    signals::SignalDelivery,
+    signals::{Signal, SignalDelivery},
     tools::{Tool, ToolRun},
 };
 use jangar_engine::{
@@ -41,6 +41,7 @@ pub struct Learned {
     pub orchestrations: Overlay<Orchestration>,
     pub orchestration_runs: Overlay<OrchestrationRun>,
     pub approval_policies: Overlay<ApprovalPolicy>,
+    pub signals: Overlay<Signal>,
     pub signal_deliveries: Overlay<SignalDelivery>,
     /// What the API server said to children that it will never take.
     pub child_refusals: BTreeMap<(ChildKind, String), Refusal>,

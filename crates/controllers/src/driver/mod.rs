@@ -8,6 +8,7 @@ mod deletions;
 pub mod learned;
 mod reconcile;
 mod scene;
+mod shadow;
 mod station;
 mod term;
 mod work;
@@ -28,10 +29,11 @@ pub use self::{
     barrier::{BARRIER_PATIENCE, Mark, Written},
     reconcile::ReconcileError,
     scene::Scene,
+    shadow::{Other, Survey},
     station::{CONCURRENCY_MAX, Station, station},
     term::{Term, TermSetup},
 };
-pub(crate) use self::{deletions::Deletions, work::Work};
+pub(crate) use self::{deletions::Deletions, term::open, work::Work};
 use crate::{
     admissions::Admissions,
     caches::{Cached, Caches, Change, World},

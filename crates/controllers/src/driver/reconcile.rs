@@ -24,7 +24,7 @@ use crate::{
 
 /// How often one reconcile plans. A run's longest way is a handful of rounds; more than this means that a plan does not see
 /// what it did, and would go on for ever.
-const ROUNDS_MAX: u32 = 16;
+pub(super) const ROUNDS_MAX: u32 = 16;
 
 /// When to look again at an object of which the API server takes not even a plain status. Only a change of the object, of its
 /// kind or of a webhook can help; the first wakes it, and the others are rare.
@@ -100,7 +100,7 @@ impl ReconcileError {
 }
 
 /// What there is to decide about.
-enum View<C: Controller> {
+pub(super) enum View<C: Controller> {
     /// Nothing: the object is not there and left nothing behind, or cannot be read and is left alone.
     Nothing,
     /// The object is not in the cache, and something of it is. Whether it is gone has to be proven.
@@ -169,7 +169,7 @@ fn ask<C: Controller>(
 }
 
 /// Observes and plans: no waiting in here, so that all of it is seen at one moment.
-fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work) -> View<C> {
+pub(super) fn view<C: Controller>(controller: &C, context: &Context, key: &Key, work: &Work) -> View<C> {
     let caches = context.world.caches();
     let scene = Scene {
         key,

@@ -17,7 +17,11 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use super::{Context, Controller, ReconcileError, Work, barrier, reconcile::reconcile};
+use super::{
+    Context, Controller, ReconcileError, Work, barrier,
+    reconcile::reconcile,
+    shadow::{Survey, survey},
+};
 use crate::{
     admissions::{Admissions, Asked, Roused},
     caches::{Caches, Change, Listener},
@@ -38,6 +42,12 @@ const WAKE_PAUSE_MIN: Duration = Duration::from_millis(100);
 pub trait Station: Listener + fmt::Debug {
     /// Something happened to a key that no watch tells of.
     fn wake(&self, key: &Key);
+
+    /// What the controller is called.
+    fn name(&self) -> &'static str;
+
+    /// Plans every object once, without carrying anything out.
+    fn survey(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Survey>;
 
     /// Works until it is told to stop, and then until what was begun has ended.
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()>;
@@ -96,6 +106,14 @@ impl<C: Controller> Station for Bench<C> {
     fn wake(&self, key: &Key) {
         self.queue().wake(key);
         self.woken.notify_one();
+    }
+
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn survey(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Survey> {
+        async move { survey(self.controller.as_ref(), &context).await }.boxed()
     }
 
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, ()> {

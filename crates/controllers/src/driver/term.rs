@@ -53,34 +53,12 @@ pub struct Term {
 impl Term {
     /// Starts the watches, and each controller once all caches have been listed.
     pub fn begin(setup: TermSetup, controllers: Vec<Arc<dyn Station>>) -> Self {
-        let scopes = Scope::covering(&setup.settings);
         let listeners = controllers
             .iter()
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)
             .collect();
-        let world = Arc::new(World::new(&scopes, &setup.settings, listeners));
-        let mut watches = JoinSet::new();
-        spawn_watches(
-            &mut watches,
-            &setup.client,
-            &world,
-            &scopes,
-            &setup.settings,
-            &setup.metrics,
-        );
-        let context = Arc::new(Context {
-            client: setup.client,
-            world: Arc::clone(&world),
-            deletions: Deletions::of(&setup.settings),
-            settings: setup.settings,
-            clock: setup.clock,
-            gate: setup.gate,
-            reporter: setup.reporter,
-            metrics: setup.metrics,
-            halt: setup.halt,
-            forges: setup.forges,
-            outside: setup.outside,
-        });
+        let (context, watches) = open(setup, listeners);
+        let world = Arc::clone(&context.world);
         let mut stations = JoinSet::new();
         for station in controllers {
             let context = Arc::clone(&context);
@@ -109,4 +87,33 @@ impl Term {
     pub async fn ended(mut self) {
         while self.stations.join_next().await.is_some() {}
     }
+}
+
+/// Starts the watches, which tell the listeners, and makes what every reconcile works with.
+pub(crate) fn open(setup: TermSetup, listeners: Vec<Arc<dyn Listener>>) -> (Arc<Context>, JoinSet<()>) {
+    let scopes = Scope::covering(&setup.settings);
+    let world = Arc::new(World::new(&scopes, &setup.settings, listeners));
+    let mut watches = JoinSet::new();
+    spawn_watches(
+        &mut watches,
+        &setup.client,
+        &world,
+        &scopes,
+        &setup.settings,
+        &setup.metrics,
+    );
+    let context = Context {
+        client: setup.client,
+        world,
+        deletions: Deletions::of(&setup.settings),
+        settings: setup.settings,
+        clock: setup.clock,
+        gate: setup.gate,
+        reporter: setup.reporter,
+        metrics: setup.metrics,
+        halt: setup.halt,
+        forges: setup.forges,
+        outside: setup.outside,
+    };
+    (Arc::new(context), watches)
 }

@@ -125,6 +125,20 @@ impl Gate {
         }
     }
 
+    /// A gate that lets nothing through, for a process that only looks.
+    pub fn shut(metrics: Arc<Metrics>) -> Self {
+        let standing = Standing {
+            phase: Phase::Over,
+            hold: Hold::Unchallenged,
+        };
+        Self::new(
+            Arc::new(Signal::new(standing)),
+            Arc::default(),
+            Duration::ZERO,
+            metrics,
+        )
+    }
+
     /// Whether a write may start now.
     pub fn is_open(&self) -> bool {
         self.cut_off(Instant::now()).is_some()

@@ -12,6 +12,7 @@
 //! - Every write of the Lease names the version it replaces. Of two candidates one wins, and a holder that was replaced
 //!   finds out with its next renewal.
 //! - Errors do not end a leadership before the renew deadline, and a request that hangs does not prolong it.
+//! - A canary of a rollout lets others go first: it asks only after nobody has held the lease for [`CANARY_PATIENCE`].
 //!
 //! What this cannot see is time in which the machine stood still between looking at the gate and sending, and somebody
 //! who deletes the Lease by hand while a new process starts. Writes that name the version or the UID they are meant for are
@@ -21,6 +22,7 @@ mod election;
 mod gate;
 mod leadership;
 mod record;
+mod rollout;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -29,15 +31,18 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use self::rollout::says_canary;
 use self::{
     election::Election,
     gate::{Confirmed, Hold},
     leadership::{LastSighting, chain},
     record::{Sighting, Term},
+    rollout::RoleFile,
 };
 pub use self::{
     gate::{Gate, REQUEST_TIMEOUT, WriteError},
     leadership::Leadership,
+    rollout::CANARY_PATIENCE,
 };
 use crate::{clock::Clock, metrics::Metrics};
 
@@ -170,6 +175,8 @@ impl Elector {
         let sighting = self.last_leadership.take().and_then(|last| last.get());
         let mut candidate = Candidate {
             election: &election,
+            role: election.settings.role_file.as_deref().map(RoleFile::new),
+            since: Instant::now(),
             sighting,
             claim: None,
         };
@@ -203,6 +210,10 @@ impl Elector {
 /// What a candidate knows while it waits.
 struct Candidate<'e> {
     election: &'e Election,
+    /// Absent, this process is no canary.
+    role: Option<RoleFile>,
+    /// When it began to look. Where there never was a Lease, nobody has had it since then.
+    since: Instant,
     /// The last Lease there was. One that was deleted since still keeps its holder's time.
     sighting: Option<Sighting>,
     /// What was last sent to take the lease. Its answer may have been lost.
@@ -222,11 +233,23 @@ impl Candidate<'_> {
             self.sighting = Some(Sighting::then(self.sighting.take(), lease.clone(), now));
         }
         let duration = self.election.settings.duration;
-        let free_at = self.sighting.as_ref().map(|sighting| sighting.free_at(duration));
-        if free_at.is_some_and(|free_at| now < free_at) {
+        let free_at = self
+            .sighting
+            .as_ref()
+            .map_or(self.since, |sighting| sighting.free_at(duration));
+        if now < free_at + self.patience().await {
             return Ok(None);
         }
         self.claim(seen.as_ref()).await.map(Some)
+    }
+
+    /// How long a free lease is left to others. The role is read at each look, because a canary becomes stable while it runs.
+    async fn patience(&mut self) -> Duration {
+        let canary = match &mut self.role {
+            Some(role) => role.is_canary().await,
+            None => false,
+        };
+        if canary { CANARY_PATIENCE } else { Duration::ZERO }
     }
 
     /// A claim whose answer was lost, but which was done.

@@ -163,6 +163,26 @@ impl From<&Effect> for EffectKind {
 }
 
 label_values! {
+    /// What a canary says of an object that the leader looks after.
+    CanaryOutcome {
+        /// It would leave the object as it is.
+        Same = "same",
+        /// It would do something, but not for long enough to count.
+        Recent = "recent",
+        /// It would do what the leader does not.
+        Differs = "differs",
+        /// Whether it may start is the leader's to say.
+        AsksForSlot = "asks_for_slot",
+        /// What would be done cannot be compared.
+        LeftToLeader = "left_to_leader",
+        /// This version cannot plan it.
+        Unplannable = "unplannable",
+        /// Something could not be read this time.
+        Unread = "unread",
+    }
+}
+
+label_values! {
     /// What became of the report of an endpoint.
     CallbackResult {
         Recorded = "recorded",
@@ -220,6 +240,7 @@ label_values! {
         Tool = "tool",
         Orchestration = "orchestration",
         ApprovalPolicy = "approval_policy",
+        Signal = "signal",
         Child = "child",
         Job = "job",
         PodsOf = "pods_of",
@@ -240,6 +261,7 @@ impl From<&Question> for QuestionKind {
             Question::Tool(_) => Self::Tool,
             Question::Orchestration(_) => Self::Orchestration,
             Question::ApprovalPolicy(_) => Self::ApprovalPolicy,
+            Question::Signal(_) => Self::Signal,
             Question::Child(..) => Self::Child,
             Question::Job(_) => Self::Job,
             Question::PodsOf(_) => Self::PodsOf,
@@ -468,4 +490,10 @@ pub(super) struct DeletionLabels {
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
 pub(super) struct KeptLabels {
     pub(super) what: Kept,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct CanaryLabels {
+    pub(super) controller: &'static str,
+    pub(super) outcome: CanaryOutcome,
 }

@@ -24,14 +24,14 @@ use prometheus_client::{
 };
 
 pub use self::labels::{
-    Answer, CallbackResult, DeletionResult, EffectKind, EffectResult, EventResult, Kept, ObjectKind,
-    QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult, Role, Verb, WatchEvent,
-    WriteStop,
+    Answer, CallbackResult, CanaryOutcome, DeletionResult, EffectKind, EffectResult, EventResult, Kept,
+    ObjectKind, QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult, Role, Verb,
+    WatchEvent, WriteStop,
 };
 use self::labels::{
-    CallbackLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels, JobLabels,
-    KeptLabels, QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels, RunLabels,
-    ScopeLabels, WatchLabels, Word, WriteStopLabels,
+    CallbackLabels, CanaryLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels,
+    JobLabels, KeptLabels, QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels,
+    RunLabels, ScopeLabels, WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.
@@ -56,6 +56,7 @@ pub struct Metrics {
     leader_changes: Family<RoleLabels, Counter>,
     lease_renewals: Family<RenewalLabels, Counter>,
     writes_stopped: Family<WriteStopLabels, Counter>,
+    canary_objects: Family<CanaryLabels, Gauge>,
     runs_finished: Family<RunLabels, Counter>,
     job_missing: Family<JobLabels, Counter>,
     jobs_uncaptured: Gauge,
@@ -92,6 +93,7 @@ impl Default for Metrics {
             leader_changes: Family::default(),
             lease_renewals: Family::default(),
             writes_stopped: Family::default(),
+            canary_objects: Family::default(),
             runs_finished: Family::default(),
             job_missing: Family::default(),
             jobs_uncaptured: Gauge::default(),
@@ -191,6 +193,11 @@ impl Metrics {
             "writes_stopped",
             "Writes not sent, or cut off, so as not to outlast the lease",
             self.writes_stopped.clone(),
+        );
+        registry.register(
+            "canary_objects",
+            "What a canary that does not lead would do about the objects",
+            self.canary_objects.clone(),
         );
     }
 
@@ -429,6 +436,13 @@ impl Metrics {
         }
     }
 
+    /// So many objects of a controller are like this to a canary.
+    pub fn canary(&self, controller: &'static str, outcome: CanaryOutcome, count: usize) {
+        self.canary_objects
+            .get_or_create(&CanaryLabels { controller, outcome })
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// An endpoint reported.
     pub fn callback(&self, result: CallbackResult) {
         self.callbacks.get_or_create(&CallbackLabels { result }).inc();
@@ -494,6 +508,7 @@ mod tests {
         metrics.run_admitted(Duration::from_secs(2));
         metrics.rate_limited("namespace");
         metrics.callback(CallbackResult::Recorded);
+        metrics.canary("agent-run", CanaryOutcome::Differs, 6);
     }
 
     #[test]

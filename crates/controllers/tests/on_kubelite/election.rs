@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jangar_controllers::lease::{Elector, Leadership, LeaseError};
+use jangar_controllers::lease::{CANARY_PATIENCE, Elector, Leadership, LeaseError};
 use jangar_engine::settings::LeaseSettings;
 use jiff::SignedDuration;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -454,4 +454,84 @@ async fn the_election_is_counted() {
     assert_eq!(counted.value("jangar_leader_changes_total{to=\"follower\"}"), 1);
     drop(leadership);
     assert_eq!(counted.value("jangar_leader_changes_total{to=\"follower\"}"), 1);
+}
+
+/// The settings of a process that finds its role in a file, and the file.
+fn with_role(role: &str) -> (LeaseSettings, tempfile::NamedTempFile) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), role).unwrap();
+    let settings = LeaseSettings {
+        role_file: Some(file.path().to_str().unwrap().to_owned()),
+        ..LeaseSettings::default()
+    };
+    (settings, file)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_leaves_a_released_lease_to_those_who_are_stable() {
+    let cluster = Cluster::start().await;
+    let leadership = cluster.elector("old").lead().await;
+    let ((canary, _canary_file), (stable, _stable_file)) = (with_role("canary"), with_role("stable\n"));
+    let mut canary = cluster.elector_with("canary", &Line::default(), canary);
+    let mut stable = cluster.elector_with("stable", &Line::default(), stable);
+    let canary = tokio::spawn(async move { canary.lead().await });
+    // The canary looks first after the release, and so would win.
+    sleep(seconds(1)).await;
+    let stable = tokio::spawn(async move { stable.lead().await });
+    sleep(seconds(1)).await;
+
+    leadership.release().await.unwrap();
+    let _stable = timeout(seconds(10), stable).await.unwrap().unwrap();
+
+    assert_eq!(cluster.holder().await, "stable");
+    assert!(timeout(seconds(300), canary).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_leads_where_nobody_else_has_for_a_while() {
+    let cluster = Cluster::start().await;
+    let (settings, _file) = with_role("canary");
+    let (leadership, took) =
+        time_to_lead(&mut cluster.elector_with("a", &Line::default(), settings.clone())).await;
+    assert!(took >= CANARY_PATIENCE && took < seconds(21), "{took:?}");
+
+    leadership.release().await.unwrap();
+    let (_leadership, took) = time_to_lead(&mut cluster.elector_with("b", &Line::default(), settings)).await;
+    assert!(took >= CANARY_PATIENCE && took < seconds(21), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_became_stable_asks_at_once() {
+    let cluster = Cluster::start().await;
+    let leadership = cluster.elector("old").lead().await;
+    let (settings, file) = with_role("canary");
+    let mut elector = cluster.elector_with("new", &Line::default(), settings);
+    assert!(timeout(seconds(60), elector.lead()).await.is_err());
+
+    std::fs::write(file.path(), "stable").unwrap();
+    leadership.release().await.unwrap();
+    let (_leadership, took) = time_to_lead(&mut elector).await;
+
+    assert!(took < seconds(6), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_that_cannot_be_read_waits_as_a_canary_does() {
+    let cluster = Cluster::start().await;
+    let (settings, file) = with_role("stable");
+    drop(file);
+
+    let (_leadership, took) = time_to_lead(&mut cluster.elector_with("a", &Line::default(), settings)).await;
+
+    assert!(took >= CANARY_PATIENCE, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_the_label_is_no_canary() {
+    let cluster = Cluster::start().await;
+    let (settings, _file) = with_role("");
+
+    let (_leadership, took) = time_to_lead(&mut cluster.elector_with("a", &Line::default(), settings)).await;
+
+    assert!(took < seconds(1), "{took:?}");
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use jangar_api::{
     agents::agent_run::AgentRun,
     labels::{JOB_STATUS_FINALIZER, RUNTIME_CLEANUP_FINALIZER},
+    orchestration::orchestration_run::OrchestrationRun,
+    tools::ToolRun,
 };
 use jangar_controllers::release_jobs::{Fate, Release, leader, release_jobs};
 use jangar_engine::settings::{LeaseSettings, Namespaces};
@@ -90,6 +92,34 @@ async fn every_job_that_is_held_is_let_go_once_and_the_finalizers_of_others_stay
     assert_eq!(
         released(&cluster, &Namespaces::All, false).await,
         ["other/elsewhere released"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_steps_are_let_go_whatever_their_kind() {
+    let cluster = cluster_with_kinds().await;
+    let metadata = |name: &str| json!({ "name": name, "finalizers": [RUNTIME_CLEANUP_FINALIZER] });
+    let tool: ToolRun = serde_json::from_value(json!({
+        "apiVersion": "tools.proompteng.ai/v1alpha1", "kind": "ToolRun",
+        "metadata": metadata("tool"), "spec": { "toolRef": { "name": "lint" } },
+    }))
+    .unwrap();
+    let nested: OrchestrationRun = serde_json::from_value(json!({
+        "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+        "metadata": metadata("nested"), "spec": { "orchestrationRef": { "name": "inner" } },
+    }))
+    .unwrap();
+    let tools: Api<ToolRun> = Api::namespaced(cluster.client(), NAMESPACE);
+    tools.create(&PostParams::default(), &tool).await.unwrap();
+    let orchestrations: Api<OrchestrationRun> = Api::namespaced(cluster.client(), NAMESPACE);
+    orchestrations
+        .create(&PostParams::default(), &nested)
+        .await
+        .unwrap();
+
+    assert_eq!(
+        released(&cluster, &here(), false).await,
+        ["agents/tool released", "agents/nested released"]
     );
 }
 

@@ -110,12 +110,12 @@ impl Run for AgentRun {
         job::ttl_seconds(self, settings).unwrap_or(settings.runner.job_ttl_seconds)
     }
 
-    fn ladder(&self, settings: &Settings) -> Option<Ladder> {
-        Some(Ladder::of_run(self, settings))
+    fn ladder(&self, _: &AgentRunStatus, settings: &Settings) -> Ladder {
+        Ladder::of_run(self, settings)
     }
 
     fn retention(&self, settings: &Settings) -> Option<Duration> {
-        run_retention(self, settings)
+        run_retention(self.spec.ttl_seconds_after_finished, settings)
     }
 
     fn hold(situation: &Situation<'_>) -> Hold {

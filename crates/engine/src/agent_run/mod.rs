@@ -135,7 +135,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
     let has_parent = parent::is_held(&run.metadata);
-    if deleting && !hold::is_held(run) {
+    if deleting && !hold::is_held(run.as_ref()) {
         // Its Jobs are leftovers already.
         return Decision::Act(leftovers);
     }

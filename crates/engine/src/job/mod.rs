@@ -84,7 +84,7 @@ pub use self::{
 };
 pub(crate) use self::{
     contract::Metadata,
-    policy::{matches as matches_pattern, secret_allowed, secret_blocked},
+    policy::{matches as matches_pattern, required_labels, secret_allowed, secret_blocked},
 };
 use crate::{
     decision::{PodFields, Rejection},

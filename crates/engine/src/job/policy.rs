@@ -9,6 +9,7 @@ use jangar_api::{
         memory::Memory,
         workload::VolumeType,
     },
+    labels,
     reason::Reason,
 };
 use kube::ResourceExt;
@@ -64,7 +65,17 @@ pub(super) fn parameters(parameters: &BTreeMap<String, String>, elsewhere: &str)
     }
 }
 
-pub(super) fn labels(run: &impl ResourceExt, policy: &PolicySettings) -> Result<(), Rejection> {
+/// Labels that Jangar itself gives to runs. No policy is about them: whoever writes a run cannot do without.
+const OWN_LABELS: [&str; 5] = [
+    labels::APPROVAL,
+    labels::DELIVERY_ID,
+    labels::ORCHESTRATION_RUN,
+    labels::ORCHESTRATION_STEP,
+    labels::SCHEDULE,
+];
+
+/// Whether a run has the labels that every run must have.
+pub(crate) fn required_labels(run: &impl ResourceExt, policy: &PolicySettings) -> Result<(), Rejection> {
     let labels = run.labels();
     let has = |key: &str| labels.get(key).is_some_and(|value| present(value).is_some());
     let missing: Vec<&str> = policy
@@ -82,7 +93,14 @@ pub(super) fn labels(run: &impl ResourceExt, policy: &PolicySettings) -> Result<
             ),
         ));
     }
-    for key in labels.keys() {
+    Ok(())
+}
+
+/// Whether a run has the labels that it must have, and only such as it may have.
+pub(super) fn labels(run: &impl ResourceExt, policy: &PolicySettings) -> Result<(), Rejection> {
+    required_labels(run, policy)?;
+    let chosen = run.labels().keys();
+    for key in chosen.filter(|key| !OWN_LABELS.contains(&key.as_str())) {
         if let Some(pattern) = policy.labels_denied.iter().find(|pattern| matches(pattern, key)) {
             return Err(Rejection::new(
                 Reason::LabelBlocked,

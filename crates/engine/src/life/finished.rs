@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jangar_api::{condition::ConditionType, labels, phase::RunPhase, reason::Reason, values};
+use jangar_api::{condition::ConditionType, phase::RunPhase, reason::Reason, values};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     decision::{Decision, Effect, Plan},
     plain_status::PlainStatus,
-    retention::Retain,
+    retention::{self, Retain},
 };
 
 /// How long the Job controller may take to write that a Job has ended before the Job is let go without that. It waits for one
@@ -138,23 +138,12 @@ fn too_late_to_cancel<R: Run>(situation: &Situation<'_, R>, next: &mut NextStatu
 
 /// When the run may be deleted, if ever.
 fn kept_until<R: Run>(situation: &Situation<'_, R>) -> Option<Timestamp> {
-    match Retain::of(situation.run) {
-        Retain::Yes | Retain::Unclear(_) => return None,
-        Retain::No => {}
-    }
-    let kept = situation.run.retention(situation.settings)?;
-    let finished = situation.status.finished_at()?;
-    finished.checked_add(kept).ok()
+    let kept = situation.run.retention(situation.settings);
+    retention::kept_until(situation.run, situation.status.finished_at(), kept)
 }
 
 /// Somebody wants something of the run's retention, and we do not know what.
 fn unclear_retain<R: Run>(situation: &Situation<'_, R>, next: &mut NextStatus<'_, R>) {
-    let told = match Retain::of(situation.run) {
-        Retain::Unclear(value) => Some(format!(
-            "{} is {value:?}, which is neither \"true\" nor \"false\", so that the run is kept: write one of them",
-            labels::RETAIN
-        )),
-        Retain::No | Retain::Yes => None,
-    };
+    let told = Retain::of(situation.run).remark();
     next.note(&Reason::InvalidRetain, told.as_deref());
 }

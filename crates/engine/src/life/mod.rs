@@ -21,6 +21,7 @@ pub(crate) mod cancel;
 mod evidence;
 pub(crate) mod finished;
 pub(crate) mod follow;
+pub(crate) mod hold;
 pub(crate) mod jobs;
 pub(crate) mod leftovers;
 pub(crate) mod next_status;
@@ -113,8 +114,8 @@ pub(crate) trait Run: Resource<DynamicType = ()> + fmt::Debug + Sized {
 
     /// How long a finished Job of the run is kept, in seconds; `None` until the run is deleted.
     fn job_ttl(&self, job: &Job, settings: &Settings) -> Option<u32>;
-    /// How long things are kept, where the status tells.
-    fn ladder(&self, settings: &Settings) -> Option<Ladder>;
+    /// How long things are kept. `known` is the status as far as it is made.
+    fn ladder(&self, known: &Self::Status, settings: &Settings) -> Ladder;
     /// How long the run is kept after its end; `None` for good.
     fn retention(&self, settings: &Settings) -> Option<Duration>;
     /// Whether something holds the run that has ended.
@@ -163,10 +164,8 @@ pub(crate) trait RunStatus: PlainStatus + Default + fmt::Debug {
         None
     }
 
-    /// Says how long things are kept, where the kind tells.
-    fn keep(&mut self, retention: RetentionStatus) {
-        let _ = retention;
-    }
+    /// Says how long things are kept.
+    fn keep(&mut self, retention: RetentionStatus);
 }
 
 /// The fields of a status that a life changes.

@@ -89,9 +89,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
 
     /// Says how long things are kept, and warns if that cannot be.
     pub(crate) fn keeps(&mut self) {
-        let Some(ladder) = self.run.ladder(self.settings) else {
-            return;
-        };
+        let ladder = self.run.ladder(&self.status, self.settings);
         self.status.keep(ladder.status());
         let told = ladder.upside_down().map(|UpsideDown { job_seconds, run_seconds }| {
             format!(

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use crate::{
     conditions::touched,
     decision::{Decision, Plan},
+    settings::Settings,
     validity,
 };
 
@@ -21,8 +22,11 @@ pub struct Observed {
 }
 
 /// Says whether it can be run. What its steps refer to is looked for when they start.
-pub fn plan(observed: &Observed, now: Timestamp) -> Decision<OrchestrationStatus> {
+pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<OrchestrationStatus> {
     let orchestration = &observed.orchestration;
+    if !settings.orchestrates(orchestration.metadata.namespace.as_deref().unwrap_or_default()) {
+        return Decision::Act(Plan::nothing());
+    }
     let checked = super::read(&orchestration.spec)
         .map(drop)
         .map_err(|mistakes| mistakes.rejection());

@@ -107,6 +107,7 @@ impl Walk<'_> {
             step: self.graph.name(step),
             attempt,
             parameters,
+            labels_required: &self.situation.settings.policy.labels_required,
         };
         match work {
             Work::AgentRun(spec) => {

@@ -174,6 +174,8 @@ pub(super) struct Draft<'a> {
     pub step: &'a str,
     pub attempt: u32,
     pub parameters: BTreeMap<String, String>,
+    /// The labels that every run must have: a child has them from its parent.
+    pub labels_required: &'a [String],
 }
 
 impl Draft<'_> {
@@ -219,10 +221,16 @@ impl Draft<'_> {
 
     fn metadata(&self) -> ObjectMeta {
         let parent = self.parent.name_any();
-        let labels = [
+        let of_parent = self.parent.labels();
+        let inherited = self.labels_required.iter().filter_map(|key| {
+            let value = of_parent.get(key)?;
+            Some((key.clone(), value.clone()))
+        });
+        let mut labels: BTreeMap<String, String> = inherited.collect();
+        labels.extend(owned([
             (ORCHESTRATION_RUN, parent.clone()),
             (ORCHESTRATION_STEP, label_value(self.step)),
-        ];
+        ]));
         let creator = self.parent.annotations().get(CREATED_BY);
         let annotations = [(ORCHESTRATION_ATTEMPT, self.attempt.to_string())]
             .into_iter()
@@ -230,7 +238,7 @@ impl Draft<'_> {
         ObjectMeta {
             name: Some(name(&parent, self.step, self.attempt)),
             namespace: self.parent.metadata.namespace.clone(),
-            labels: Some(owned(labels)),
+            labels: Some(labels),
             annotations: Some(owned(annotations)),
             finalizers: Some(vec![RUNTIME_CLEANUP_FINALIZER.to_owned()]),
             owner_references: Some(vec![OwnerReference {

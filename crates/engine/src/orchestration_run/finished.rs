@@ -9,6 +9,7 @@ use jangar_api::{
     phase::StepPhase,
     values,
 };
+use jiff::Timestamp;
 
 use super::{
     Child, Observed, Situation,
@@ -16,7 +17,11 @@ use super::{
     cancel::{is_over, too_late},
     gate,
 };
-use crate::decision::{Decision, Effect, Plan};
+use crate::{
+    decision::{ChildKind, Decision, Effect, Plan},
+    parent,
+    retention::{Retain, kept_until, run_retention},
+};
 
 /// A run that has ended.
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus> {
@@ -28,13 +33,49 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     if let Some((reason, message)) = too_late(situation) {
         next.not_cancelled(&reason, message);
     }
+    next.note_retain(Retain::of(situation.run).remark().as_deref());
     let mut effects = let_go_past(situation);
     effects.extend(gate::unmark(situation));
-    Decision::Act(Plan {
+    let mut plan = Plan {
         effects,
         status: next.into_status(),
         ..Plan::nothing()
-    })
+    };
+    if let Some(due) = due(situation).filter(|_| plan.is_idle()) {
+        if situation.now >= due {
+            plan.effects.push(Effect::DeleteRun { run: situation.id() });
+        } else {
+            plan.wake_at = Some(due);
+        }
+    }
+    Decision::Act(plan)
+}
+
+/// When the run may be deleted, if nothing holds it: neither a parent that has not recorded its end, nor children of its own.
+fn due(situation: &Situation<'_>) -> Option<Timestamp> {
+    let run = situation.run;
+    let held = parent::is_held(&run.metadata) || situation.own_children().any(Child::is_held);
+    if held || run.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let kept = run_retention(run.spec.ttl_seconds_after_finished, situation.settings);
+    kept_until(run, situation.status.finished_at.map(|at| at.0), kept)
+}
+
+/// Orchestrations are not looked after here: nobody will ever record how these children ended. Those that somebody deletes are
+/// let go when they have stopped, and all else is left as it is for the time when they are looked after again.
+pub(super) fn let_go_deleted(observed: &Observed) -> Plan<OrchestrationRunStatus> {
+    let deleted = observed
+        .children
+        .values()
+        .filter(|child| child.is_held() && child.is_deleting());
+    // The controllers of the other kinds stop what they have running, and say so.
+    let stopped =
+        deleted.filter(|child| child.end().is_some() || child.kind() == ChildKind::OrchestrationRun);
+    Plan {
+        effects: stopped.map(Child::release).collect(),
+        ..Plan::nothing()
+    }
 }
 
 /// Lets the children go whose end the status has, as it was written last.

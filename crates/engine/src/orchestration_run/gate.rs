@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{Situation, after, begin::rendered, follow::Walk, next_status::StepEnd};
 use crate::{
     approval::{Gate, Verdict, verdict},
-    decision::{Effect, ObjectId, Question, Rejection, Sight},
+    decision::{Effect, Question, Rejection, Sight},
     orchestration::{Node, StepId, work},
 };
 
@@ -154,10 +154,7 @@ pub(super) fn unmark(situation: &Situation<'_>) -> Option<Effect> {
 fn set_mark(situation: &Situation<'_>, pending: bool) -> Option<Effect> {
     let marked = situation.run.labels().contains_key(APPROVAL);
     (marked != pending).then(|| Effect::MarkApproval {
-        run: ObjectId {
-            name: situation.name(),
-            uid: situation.uid.clone(),
-        },
+        run: situation.id(),
         pending,
     })
 }

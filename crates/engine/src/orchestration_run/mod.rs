@@ -8,7 +8,7 @@
 //! | `attempt` | one attempt of a step ended, or took too long |
 //! | `gate`, `signal` | steps that wait for people, and for events from outside |
 //! | `cancel` | the run is to stop |
-//! | `finished` | children whose end is recorded are let go |
+//! | `finished` | children whose end is recorded are let go, and the run is deleted when its time has come |
 //! | `next_status` | how the status changes |
 //! | `child` | the runs that do the work |
 //!
@@ -27,7 +27,7 @@ mod next_status;
 mod signal;
 mod start;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -52,7 +52,7 @@ pub use self::{
     signal::{Waiter, waiters},
 };
 use crate::{
-    decision::{ChildKind, Decision, Key, Notice, Refusal, Severity, Sight, Uid},
+    decision::{ChildKind, Decision, Key, Notice, ObjectId, Refusal, Severity, Sight, Uid},
     orchestration::{Graph, Mistakes},
     settings::Settings,
 };
@@ -95,6 +95,9 @@ struct Situation<'a> {
 pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<OrchestrationRunStatus> {
     // Finer than anybody needs, and shorter to read.
     let now = now.round(Unit::Millisecond).unwrap_or(now);
+    if !settings.orchestrates(&observed.key.namespace) {
+        return Decision::Act(finished::let_go_deleted(observed));
+    }
     let alive = observed.run.as_ref().filter(|run| {
         let gone = run.metadata.deletion_timestamp.is_some() && !crate::parent::is_held(&run.metadata);
         !gone
@@ -148,6 +151,13 @@ impl<'a> Situation<'a> {
 
     fn name(&self) -> String {
         self.run.name_any()
+    }
+
+    fn id(&self) -> ObjectId {
+        ObjectId {
+            name: self.name(),
+            uid: self.uid.clone(),
+        }
     }
 
     fn normal(&self, reason: jangar_api::reason::Reason, message: impl Into<String>) -> Notice {

@@ -432,6 +432,25 @@ impl<'a> NextStatus<'a> {
         );
     }
 
+    /// Says what is unclear about how long the run is kept, or that nothing is any more.
+    pub(super) fn note_retain(&mut self, message: Option<&str>) {
+        let reason = Reason::InvalidRetain;
+        let warning = self.conditions.get(&ConditionType::Warning);
+        let warned = warning
+            .is_some_and(|warning| warning.status == ConditionStatus::True && warning.reason == reason);
+        match message {
+            Some(message) => {
+                self.conditions
+                    .set(ConditionType::Warning, ConditionStatus::True, reason, message);
+            }
+            None if warned => {
+                self.conditions
+                    .clear(ConditionType::Warning, reason, "it does not hold any more");
+            }
+            None => {}
+        }
+    }
+
     fn ended(&mut self, phase: RunPhase, reason: &Reason, message: &str) {
         let succeeded = if phase == RunPhase::Succeeded {
             ConditionStatus::True

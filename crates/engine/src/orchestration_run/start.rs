@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::{Situation, after};
 use crate::{
     decision::{Decision, Plan, Question, Rejection, Sight},
+    job,
     orchestration::Graph,
 };
 
@@ -33,6 +34,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         );
     }
     if let Some(why) = parameters(situation) {
+        return reject(situation, &why);
+    }
+    // Its children have them from it, and would all be refused for want of them.
+    if let Err(why) = job::required_labels(situation.run, &situation.settings.policy) {
         return reject(situation, &why);
     }
     let definition = match &situation.observed.definition {

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use jangar_api::{
     agents::{agent_run::AgentRun, agent_run_status::RetentionStatus},
+    tools::ToolRun,
     values::Int32,
 };
 
@@ -43,7 +44,22 @@ impl Ladder {
         Self {
             job: job::ttl_seconds(run, settings).map_or(defaults.job, |ttl| ttl.map(seconds)),
             logs: job::log_retention_seconds(run, settings).map_or(defaults.logs, seconds),
-            run: run_retention(run, settings),
+            run: run_retention(run.spec.ttl_seconds_after_finished, settings),
+        }
+    }
+
+    /// What holds for a run of a tool. How long its Job is kept was decided when that was made: by the Tool, or else by the
+    /// settings.
+    pub fn of_tool_run(run: &ToolRun, known: Option<&RetentionStatus>, settings: &Settings) -> Self {
+        let defaults = Self::of_settings(settings);
+        let decided = known.map(|known| {
+            let seconds = u32::try_from(known.job_ttl_seconds.get()).unwrap_or(0);
+            Some(seconds).filter(|seconds| *seconds > 0)
+        });
+        Self {
+            job: decided.map_or(defaults.job, |ttl| ttl.map(seconds)),
+            run: run_retention(run.spec.ttl_seconds_after_finished, settings),
+            ..defaults
         }
     }
 
@@ -85,9 +101,9 @@ impl fmt::Display for Ladder {
     }
 }
 
-/// How long a run is kept after its end; `None` for good.
-pub(crate) fn run_retention(run: &AgentRun, settings: &Settings) -> Option<Duration> {
-    match run.spec.ttl_seconds_after_finished {
+/// How long a run is kept after its end, by what it says itself or by the settings; `None` for good.
+pub(crate) fn run_retention(own: Option<Int32>, settings: &Settings) -> Option<Duration> {
+    match own {
         // The schema admits no negative number; a larger program might.
         Some(own) => u64::try_from(own.get())
             .ok()

@@ -13,9 +13,9 @@ mod budget;
 mod ladder;
 mod retain;
 
-pub(crate) use self::ladder::run_retention;
 pub use self::{
     budget::{Budget, Turn},
     ladder::{Ladder, UpsideDown},
     retain::Retain,
 };
+pub(crate) use self::{ladder::run_retention, retain::kept_until};

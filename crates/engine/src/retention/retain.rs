@@ -1,6 +1,9 @@
 //! Whether a person wants to keep a run: `agents.proompteng.ai/retain`, as a label or as an annotation.
 
+use std::time::Duration;
+
 use jangar_api::labels;
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 /// The longest piece of a value that a message repeats. A label has at most 63 characters, an annotation many more.
@@ -31,6 +34,17 @@ impl Retain {
         unclear.unwrap_or(Self::No)
     }
 
+    /// What deserves attention about it, in words for whoever wrote it.
+    pub fn remark(&self) -> Option<String> {
+        match self {
+            Self::Unclear(value) => Some(format!(
+                "{} is {value:?}, which is neither \"true\" nor \"false\", so that the run is kept: write one of them",
+                labels::RETAIN
+            )),
+            Self::No | Self::Yes => None,
+        }
+    }
+
     fn read(value: &str) -> Self {
         match value {
             "true" => Self::Yes,
@@ -38,6 +52,19 @@ impl Retain {
             other => Self::Unclear(other.chars().take(QUOTE_MAX_CHARS).collect()),
         }
     }
+}
+
+/// When a run that ended at this time may be deleted, if ever.
+pub(crate) fn kept_until(
+    run: &impl ResourceExt,
+    finished: Option<Timestamp>,
+    kept: Option<Duration>,
+) -> Option<Timestamp> {
+    match Retain::of(run) {
+        Retain::Yes | Retain::Unclear(_) => return None,
+        Retain::No => {}
+    }
+    finished?.checked_add(kept?).ok()
 }
 
 #[cfg(test)]

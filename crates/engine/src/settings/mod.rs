@@ -40,6 +40,8 @@ pub struct Settings {
     pub agents_enabled: bool,
     /// Whether orchestrations and their runs are looked after.
     pub orchestrations_enabled: bool,
+    /// In which of the namespaces that are looked after they are.
+    pub orchestration_namespaces: Namespaces,
     /// Which namespaces are looked after.
     pub namespaces: Namespaces,
     pub lease: LeaseSettings,
@@ -58,6 +60,7 @@ impl Default for Settings {
         Self {
             agents_enabled: true,
             orchestrations_enabled: true,
+            orchestration_namespaces: Namespaces::All,
             namespaces: Namespaces::These(BTreeSet::from(["agents".to_owned()])),
             lease: LeaseSettings::default(),
             runs: RunSettings::default(),
@@ -72,12 +75,28 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Whether orchestrations and their runs are looked after in a namespace.
+    pub fn orchestrates(&self, namespace: &str) -> bool {
+        self.orchestrations_enabled && self.orchestration_namespaces.contains(namespace)
+    }
+}
+
 /// Which namespaces are looked after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Namespaces {
     /// Every one, also those made later. Needs rights in the whole cluster.
     All,
     These(BTreeSet<String>),
+}
+
+impl Namespaces {
+    pub fn contains(&self, namespace: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(names) => names.contains(namespace),
+        }
+    }
 }
 
 /// How the one process that writes is chosen.
@@ -93,6 +112,8 @@ pub struct LeaseSettings {
     pub renew_deadline: Duration,
     /// How often it is renewed, and asked for.
     pub retry_period: Duration,
+    /// The file that says whether this process is a canary, which leaves the lease to others for a while. It may change.
+    pub role_file: Option<String>,
 }
 
 impl Default for LeaseSettings {
@@ -104,6 +125,7 @@ impl Default for LeaseSettings {
             duration: Duration::from_secs(30),
             renew_deadline: Duration::from_secs(20),
             retry_period: Duration::from_secs(5),
+            role_file: None,
         }
     }
 }

@@ -10,7 +10,8 @@ use super::{
     mistakes::{Mistake, Mistakes, Wrong},
     table::{
         self, AUTH_SECRET_KEY, AUTH_SECRET_MOUNT_PATH, CLUSTER_SCOPED, JOB_TTL, LEASE_DURATION, NAMESPACES,
-        NATS_PASSWORD_KEY, NATS_USERNAME_KEY, RENEW_DEADLINE, RETRY_PERIOD, RUN_RETENTION,
+        NATS_PASSWORD_KEY, NATS_USERNAME_KEY, ORCHESTRATION_NAMESPACES, RENEW_DEADLINE, RETRY_PERIOD,
+        RUN_RETENTION,
     },
     unread,
 };
@@ -156,6 +157,7 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
         warnings: upside_down_retention(&settings)
             .into_iter()
             .chain(idle_limits)
+            .chain(nowhere(&settings))
             .chain(unknown_fields(&settings.runner))
             .chain(given.0.keys().filter_map(|name| unread::gone(name)))
             .collect(),
@@ -169,6 +171,25 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
             .collect(),
         settings,
     }
+}
+
+/// Namespaces for orchestrations that are not looked after at all.
+fn nowhere(settings: &Settings) -> Option<String> {
+    let Namespaces::These(names) = &settings.orchestration_namespaces else {
+        return None;
+    };
+    let outside: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !settings.namespaces.contains(name))
+        .collect();
+    (!outside.is_empty()).then(|| {
+        format!(
+            "{ORCHESTRATION_NAMESPACES} names {}, which {NAMESPACES} does not, so that nothing is looked after there: name it \
+             in both, or take it out",
+            outside.join(", ")
+        )
+    })
 }
 
 /// Values that are right by themselves but not together. Where one of them could not be read, its own mistake says enough.

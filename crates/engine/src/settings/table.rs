@@ -39,6 +39,7 @@ pub(super) enum Unset {
 }
 
 pub(super) const NAMESPACES: &str = "JANGAR_AGENTS_CONTROLLER_NAMESPACES";
+pub(super) const ORCHESTRATION_NAMESPACES: &str = "JANGAR_ORCHESTRATION_CONTROLLER_NAMESPACES";
 pub(super) const CLUSTER_SCOPED: &str = "JANGAR_RBAC_CLUSTER_SCOPED";
 pub(super) const LEASE_DURATION: &str = "JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS";
 pub(super) const RENEW_DEADLINE: &str = "JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS";
@@ -54,6 +55,9 @@ pub(super) const NATS_PASSWORD_KEY: &str = "password";
 
 /// What stands for every namespace.
 const ALL: &str = "*";
+/// What a list of namespaces may be.
+const NAMESPACE_NAMES: &str =
+    "names of namespaces (lower-case letters, digits and dashes, at most 63), separated by commas, or `*`";
 
 /// The longest time that can be chosen where nothing else bounds it: Kubernetes keeps seconds in 32 bits with a sign.
 const LONGEST: u32 = 0x7fff_ffff;
@@ -133,17 +137,32 @@ const CONTROLLERS: &[Variable] = &[
     Variable {
         name: "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED",
         unset: Unset::Is("true"),
-        meaning: "Whether Orchestrations and their runs are looked after; without it, runs that an orchestration started stay \
-                  until somebody takes their finalizer away.",
+        meaning: "Whether Orchestrations and their runs are looked after; without it no step starts and no end of a step is \
+                  recorded, and a run of a step stays until somebody deletes it.",
         reader: Reader::Switch(|draft, on| draft.settings.orchestrations_enabled = on),
+    },
+    Variable {
+        name: ORCHESTRATION_NAMESPACES,
+        unset: Unset::Is("*"),
+        meaning: "In which of the namespaces that are looked after Orchestrations and their runs are; `*` is all of them.",
+        reader: Reader::Special {
+            takes: NAMESPACE_NAMES,
+            read: |draft, text| {
+                draft.settings.orchestration_namespaces = read_namespaces(text)?;
+                Ok(())
+            },
+        },
     },
     Variable {
         name: NAMESPACES,
         unset: Unset::Is("agents"),
         meaning: "The namespaces that are looked after; `*` is every one, also those made later.",
         reader: Reader::Special {
-            takes: "names of namespaces (lower-case letters, digits and dashes, at most 63), separated by commas, or `*`",
-            read: read_namespaces,
+            takes: NAMESPACE_NAMES,
+            read: |draft, text| {
+                draft.settings.namespaces = read_namespaces(text)?;
+                Ok(())
+            },
         },
     },
     Variable {
@@ -196,6 +215,14 @@ const LEADER_ELECTION: &[Variable] = &[
         unset: Unset::Is("5"),
         meaning: "How often the lease is renewed, and asked for; less than the renew deadline.",
         reader: lease_seconds(|draft, number| draft.settings.lease.retry_period = seconds(number)),
+    },
+    Variable {
+        name: "JANGAR_ROLLOUT_ROLE_FILE",
+        unset: Unset::Means("no canaries"),
+        meaning: "A file with `canary` in it where this process is one: it asks for the lease only after nobody has had it for 15 s.",
+        reader: Reader::Text(Rule::Directory, |draft, path| {
+            draft.settings.lease.role_file = Some(path);
+        }),
     },
 ];
 
@@ -599,15 +626,14 @@ const fn lease_seconds(set: fn(&mut Draft, u32)) -> Reader {
     }
 }
 
-fn read_namespaces(draft: &mut Draft, text: &str) -> Result<(), Wrong> {
+fn read_namespaces(text: &str) -> Result<Namespaces, Wrong> {
     let names = words(text)?;
-    draft.settings.namespaces = match names.as_slice() {
+    Ok(match names.as_slice() {
         [] => return Err(Wrong::NoNamespace),
         [all] if all == ALL => Namespaces::All,
         several if several.iter().any(|name| name == ALL) => return Err(Wrong::AllAndOthers),
         _ => Namespaces::These(legal(names, Rule::Namespace)?.into_iter().collect()),
-    };
-    Ok(())
+    })
 }
 
 pub(super) fn seconds(number: u32) -> Duration {

@@ -16,6 +16,7 @@ const REQUIRED_NODES: &str = r#"{"nodeAffinity": {"requiredDuringSchedulingIgnor
 const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_AGENTS_CONTROLLER_ENABLED", "off"),
     ("JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "off"),
+    ("JANGAR_ORCHESTRATION_CONTROLLER_NAMESPACES", "agents,drafts"),
     ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", "*"),
     ("JANGAR_RBAC_CLUSTER_SCOPED", "Yes"),
     ("JANGAR_POD_NAMESPACE", "jangar"),
@@ -25,6 +26,7 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "40"),
     ("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "25"),
     ("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "4"),
+    ("JANGAR_ROLLOUT_ROLE_FILE", "/etc/pod/role"),
     ("JANGAR_REFERENCE_GRACE_SECONDS", "0"),
     (
         "JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS",
@@ -220,6 +222,10 @@ fn every_variable_is_read() {
     let expected = Settings {
         agents_enabled: false,
         orchestrations_enabled: false,
+        orchestration_namespaces: Namespaces::These(BTreeSet::from([
+            "agents".to_owned(),
+            "drafts".to_owned(),
+        ])),
         namespaces: Namespaces::All,
         lease: LeaseSettings {
             enabled: false,
@@ -228,6 +234,7 @@ fn every_variable_is_read() {
             duration: Duration::from_secs(40),
             renew_deadline: Duration::from_secs(25),
             retry_period: Duration::from_secs(4),
+            role_file: Some("/etc/pod/role".to_owned()),
         },
         runs: RunSettings {
             reference_grace: Duration::ZERO,

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use jangar_api::{
+    agents::agent_run_status::RetentionStatus,
     labels,
     reason::Reason,
     tools::{ToolRun, ToolRunStatus},
+    values::Int32,
 };
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{NextStatus, Observed, Situation, Standing, has_parent, outputs, start};
+use super::{NextStatus, Observed, Situation, Standing, outputs, start};
 use crate::{
     decision::{Decision, Rejection},
     job::{
@@ -19,12 +21,13 @@ use crate::{
     life::{
         Hold, Run, RunStatus, Worker,
         attempt::Attempt,
-        course_in_fields,
+        course_in_fields, hold,
         outcome::{Ending, Verdict},
         run_in_fields,
         task::Task,
     },
-    retention::Ladder,
+    parent,
+    retention::{Ladder, run_retention},
     settings::Settings,
 };
 
@@ -69,8 +72,12 @@ impl Run for ToolRun {
         Some((timeout, Rejection::new(Reason::TimedOut, why)))
     }
 
-    fn begun(situation: &Situation<'_>, next: &mut NextStatus<'_>, _: &Job, _: &Attempt) {
+    fn begun(situation: &Situation<'_>, next: &mut NextStatus<'_>, job: &Job, _: &Attempt) {
         next.status.run_id = Some(situation.seen.key.name.clone());
+        let job_ttl = situation.run.job_ttl(job, situation.settings).unwrap_or(0);
+        let retention = next.status.retention.get_or_insert_default();
+        retention.job_ttl_seconds = Int32::from(i32::try_from(job_ttl).unwrap_or(i32::MAX));
+        next.keeps();
     }
 
     /// What a tool left counts only if it ended well and was there to be read.
@@ -91,17 +98,19 @@ impl Run for ToolRun {
             .filter(|seconds| *seconds > 0)
     }
 
-    fn ladder(&self, _: &Settings) -> Option<Ladder> {
-        None
+    fn ladder(&self, known: &ToolRunStatus, settings: &Settings) -> Ladder {
+        Ladder::of_tool_run(self, known.retention.as_ref(), settings)
     }
 
     fn retention(&self, settings: &Settings) -> Option<Duration> {
-        settings.runs.retention
+        run_retention(self.spec.ttl_seconds_after_finished, settings)
     }
 
     fn hold(situation: &Situation<'_>) -> Hold {
-        if has_parent(situation.run) {
+        if parent::is_held(&situation.run.metadata) {
             Hold::Parent
+        } else if hold::is_held(situation.run) {
+            Hold::Ours(vec![hold::let_go(situation.run)])
         } else {
             Hold::Nothing
         }
@@ -110,4 +119,8 @@ impl Run for ToolRun {
 
 impl RunStatus for ToolRunStatus {
     course_in_fields!();
+
+    fn keep(&mut self, retention: RetentionStatus) {
+        self.retention = Some(retention);
+    }
 }

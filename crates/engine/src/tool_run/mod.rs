@@ -17,20 +17,19 @@ use std::{
 };
 
 use jangar_api::{
-    labels,
     phase::RunPhase,
     tools::{Tool, ToolRun, ToolRunStatus},
 };
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
 
 pub use self::spec_hash::spec_hash;
 pub use crate::life::Standing;
 use crate::{
     decision::{Decision, Key, Occupant, Plan, PodSight, Refusal, Sight, Uid},
     last_sight::LastSight,
-    life::{self, Run, finished, leftovers},
+    life::{self, Run, finished, hold, jobs, leftovers},
+    parent,
     settings::Settings,
 };
 
@@ -73,9 +72,9 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         return Decision::Act(leftovers);
     };
     let deleting = run.metadata.deletion_timestamp.is_some();
-    if deleting && !has_parent(run) {
+    if deleting && !parent::is_held(&run.metadata) {
         // Its Jobs are leftovers already.
-        return Decision::Act(leftovers);
+        return Decision::Act(let_go_last(run, observed, leftovers));
     }
     let unwritten = ToolRunStatus::default();
     let status = run.status.as_ref().unwrap_or(&unwritten);
@@ -105,10 +104,16 @@ pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Sta
     situation.standing()
 }
 
-/// Whether the run was made by another one that has to record its end, and holds it until it has.
-fn has_parent(run: &ToolRun) -> bool {
-    let finalizers = run.finalizers();
-    finalizers
-        .iter()
-        .any(|name| name == labels::RUNTIME_CLEANUP_FINALIZER)
+/// A run that was deleted and has no parent is let go once nothing of it is left. It has our finalizer only if it had a parent, or
+/// if somebody else put it there: nobody else will take it away.
+fn let_go_last(
+    run: &ToolRun,
+    observed: &Observed,
+    mut leftovers: Plan<ToolRunStatus>,
+) -> Plan<ToolRunStatus> {
+    let held_jobs = observed.jobs.values().any(|job| jobs::is_held(job));
+    if hold::is_held(run) && leftovers.is_idle() && !held_jobs {
+        leftovers.effects.push(hold::let_go(run));
+    }
+    leftovers
 }

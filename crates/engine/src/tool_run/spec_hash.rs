@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 pub fn spec_hash(spec: &ToolRunSpec) -> String {
     let fixed = ToolRunSpec {
         stop: CancelRequest::default(),
+        ttl_seconds_after_finished: None,
         ..spec.clone()
     };
     // A spec is data with string keys, which always becomes JSON.

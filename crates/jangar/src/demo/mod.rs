@@ -1,8 +1,9 @@
-//! `jangar demo`: an agent does a piece of work, and another one is stopped in the middle of its own. Everything is real: the
-//! embedded Kubernetes in a temporary directory, the controllers, the pods, the repository. Only the agents are scripts, and
-//! they are called so.
+//! `jangar demo`: an agent does a piece of work, an orchestration of others looks at it and releases it once a person has signed
+//! it off, and yet another one is stopped in the middle of its work. Everything is real: the embedded Kubernetes in a temporary
+//! directory, the controllers, the pods, the repository. Only the agents are scripts, and they are called so.
 
 mod console;
+mod orchestration;
 mod processes;
 mod stage;
 mod table;
@@ -18,7 +19,6 @@ use jangar_api::{Kind, phase::RunPhase};
 use jangar_controllers::lease::Identity;
 use jangar_engine::settings::Settings;
 use kubelite::node::executor::{Isolation, SandboxPolicy};
-use serde_json::json;
 
 use self::{
     console::{command, say, show},
@@ -143,40 +143,21 @@ async fn play(stage: &Stage) -> Result<()> {
     ))?;
 
     say(
-        "5. Another run is cancelled while it works, and is called cancelled only when its process is dead.",
+        "5. An orchestration: two agents look at it side by side, a person signs it off, and it is released.",
     )?;
-    cancel(stage).await?;
+    orchestration::release(stage, example!("release.yaml")).await?;
 
-    say("6. What the agent did.")?;
+    say(
+        "6. Another one is cancelled while two agents work, and is called cancelled only when their processes are dead.",
+    )?;
+    orchestration::cancel(stage, example!("dawdle.yaml")).await?;
+
+    say("7. What came of it all.")?;
     stage.apply(&[example!("show.yaml")]).await?;
     stage.job_says("show-adder").await?;
-    command("kubectl get agentruns")?;
-    show(&table(&stage.client, NAMESPACE, Kind::AgentRun).await?)
-}
-
-async fn cancel(stage: &Stage) -> Result<()> {
-    stage.apply(&[example!("dawdle.yaml")]).await?;
-    stage.follow_run("dawdle-1", Some("thinking")).await?;
-    let run = stage.run_is("dawdle-1", &[RunPhase::Running]).await?;
-    // Its UID is among its arguments, which tells its processes from all others.
-    let marker = run.metadata.uid.context("the run has no UID")?;
-    let working = processes::count(&marker)?;
-    show(&format!("processes of it on this machine: {working}"))?;
-    ensure!(
-        working > 0,
-        "the agent said that it works, but no process of it was found"
-    );
-    let request = json!({"spec": {"cancel": true, "cancelReason": "we have seen enough"}});
-    stage.patch_run("dawdle-1", &request).await?;
-    stage
-        .run_is("dawdle-1", &[RunPhase::Cancelling, RunPhase::Cancelled])
-        .await?;
-    stage.run_is("dawdle-1", &[RunPhase::Cancelled]).await?;
-    let left = processes::count(&marker)?;
-    show(&format!("processes of it on this machine: {left}"))?;
-    ensure!(
-        left == 0,
-        "the run is called cancelled, and {left} processes of it are alive"
-    );
+    for kind in [Kind::OrchestrationRun, Kind::AgentRun] {
+        command(&format!("kubectl get {}", kind.info().plural))?;
+        show(&table(&stage.client, NAMESPACE, kind).await?)?;
+    }
     Ok(())
 }

@@ -4,7 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
-use jangar_api::{agents::agent_run::AgentRun, condition::ConditionType, labels, phase::RunPhase};
+use jangar_api::{
+    agents::agent_run::AgentRun,
+    condition::ConditionType,
+    labels,
+    orchestration::orchestration_run::{OrchestrationRun, OrchestrationRunStatus},
+    phase::RunPhase,
+};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, Client,
@@ -28,7 +34,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    fn api<K>(&self) -> Api<K>
+    pub(super) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
@@ -144,12 +150,31 @@ impl Stage {
             .with_context(|| format!("waited a minute for the log of {pod} to end"))?
     }
 
+    /// Waits until an orchestration is as it should be.
+    pub(super) async fn orchestration(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&OrchestrationRunStatus) -> bool,
+    ) -> Result<OrchestrationRun> {
+        let one = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let reached = |run: &OrchestrationRun| run.status.as_ref().is_some_and(&is);
+        self.wait(one, &format!("OrchestrationRun {name} {what}"), reached)
+            .await
+    }
+
     /// Changes a run, and shows the command.
-    pub(super) async fn patch_run(&self, name: &str, patch: &Value) -> Result<()> {
+    pub(super) async fn patch<K>(&self, resource: &str, name: &str, patch: &Value) -> Result<()>
+    where
+        K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
         console::command(&format!(
-            "kubectl patch agentrun {name} --type=merge -p '{patch}'"
+            "kubectl patch {resource} {name} --type=merge -p '{patch}'"
         ))?;
-        self.api::<AgentRun>()
+        self.api::<K>()
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await
             .with_context(|| format!("failed to patch {name}"))?;

@@ -12,6 +12,7 @@ mod cable;
 mod connection;
 mod ends;
 mod fake_nodes;
+mod orchestrations;
 mod rbac;
 mod replica;
 mod replicas;

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Rights that the requests of an ordinary life do not show, and why they are needed all the same.
-const UNSEEN: [(&str, &str, &str); 22] = [
+const UNSEEN: [(&str, &str, &str); 26] = [
     // The API server asks for it itself when a Job names its run as an owner that waits for it. The test below takes it away.
     ("update", "agents.proompteng.ai", "agentruns/finalizers"),
     // The finalizer of a run whose work an endpoint does, which no run of these tests is.
@@ -64,7 +64,12 @@ const UNSEEN: [(&str, &str, &str); 22] = [
         "orchestration.proompteng.ai",
         "orchestrationruns/finalizers",
     ),
+    // An OrchestrationRun that has been kept for long enough.
+    ("delete", "orchestration.proompteng.ai", "orchestrationruns"),
     ("get", "approvals.proompteng.ai", "approvalpolicies"),
+    ("patch", "approvals.proompteng.ai", "approvalpolicies/status"),
+    ("get", "signals.proompteng.ai", "signals"),
+    ("patch", "signals.proompteng.ai", "signals/status"),
     ("get", "signals.proompteng.ai", "signaldeliveries"),
     ("patch", "signals.proompteng.ai", "signaldeliveries/status"),
 ];

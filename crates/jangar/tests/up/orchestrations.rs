@@ -4,19 +4,21 @@ use std::path::Path;
 
 use jangar_api::{
     agents::agent_run::AgentRun,
-    condition::ConditionType,
+    approvals::ApprovalPolicy,
+    condition::{ConditionStatus, ConditionType},
     orchestration::{
         Orchestration,
         orchestration_run::{OrchestrationRun, OrchestrationRunStatus},
     },
     phase::RunPhase,
     reason::Reason,
-    signals::SignalDelivery,
+    signals::{Signal, SignalDelivery},
+    tools::{Tool, ToolRun},
 };
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
-    runtime::wait::await_condition,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+    runtime::wait::{await_condition, conditions::is_deleted},
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -53,7 +55,7 @@ async fn ended(client: &Client, name: &str) -> OrchestrationRunStatus {
 }
 
 /// How the steps stand: name, phase, and the reason if there is one.
-fn steps(status: &OrchestrationRunStatus) -> Vec<String> {
+fn steps_of(status: &OrchestrationRunStatus) -> Vec<String> {
     let steps = status.step_statuses.iter();
     steps
         .map(|step| {
@@ -101,7 +103,7 @@ async fn the_example_of_two_steps_hands_on_what_the_first_one_built() {
 
     let status = ended(&client, "build-and-test").await;
 
-    assert_eq!(steps(&status), ["build Succeeded", "test Succeeded"]);
+    assert_eq!(steps_of(&status), ["build Succeeded", "test Succeeded"]);
     assert_eq!(status.phase, Some(RunPhase::Succeeded));
     let tested = status.step_statuses[1].outputs.as_ref().unwrap();
     assert_eq!(tested.0["tested"], "adder:1");
@@ -134,7 +136,7 @@ async fn the_example_of_a_diamond_ends_as_its_comment_says() {
     let status = ended(&client, "diamond").await;
 
     assert_eq!(
-        steps(&status),
+        steps_of(&status),
         [
             "checkout Succeeded",
             "lint Failed/AgentRunFailed",
@@ -196,7 +198,7 @@ async fn a_cancel_ends_every_process_also_those_that_ignore_it() {
     let spec = json!({"orchestrationRef": {"name": "endless"}});
     create::<OrchestrationRun>(&client, object("OrchestrationRun", "endless", spec)).await;
     let running = reached(&client, "endless", |status| {
-        steps(status)[..2] == ["a Running", "b Running"]
+        steps_of(status)[..2] == ["a Running", "b Running"]
     })
     .await;
     let uids: Vec<String> = running.step_statuses[..2]
@@ -226,7 +228,7 @@ async fn a_cancel_ends_every_process_also_those_that_ignore_it() {
         assert_eq!(processes_with(uid), 0);
     }
     assert_eq!(
-        steps(&status),
+        steps_of(&status),
         [
             "a Cancelled/RunCancelled",
             "b Cancelled/RunCancelled",
@@ -255,7 +257,7 @@ async fn a_signal_releases_the_step_that_waits_for_it() {
     let spec = json!({"orchestrationRef": {"name": "waits"}});
     create::<OrchestrationRun>(&client, object("OrchestrationRun", "waits", spec)).await;
     reached(&client, "waits", |status| {
-        steps(status)
+        steps_of(status)
             .first()
             .is_some_and(|step| step == "wait Running/SignalPending")
     })
@@ -268,7 +270,7 @@ async fn a_signal_releases_the_step_that_waits_for_it() {
     create::<SignalDelivery>(&client, delivery).await;
 
     let status = ended(&client, "waits").await;
-    assert_eq!(steps(&status), ["wait Succeeded", "after Succeeded"]);
+    assert_eq!(steps_of(&status), ["wait Succeeded", "after Succeeded"]);
     let deliveries: Api<SignalDelivery> = Api::default_namespaced(client.clone());
     let used = deliveries
         .get("merged-1")
@@ -314,6 +316,145 @@ async fn a_definition_with_a_cycle_is_told_and_its_run_starts_when_it_is_mended(
         .unwrap();
 
     let status = ended(&client, "cycle").await;
-    assert_eq!(steps(&status), ["a Succeeded"]);
+    assert_eq!(steps_of(&status), ["a Succeeded"]);
+    assert_eq!(up.stop(), Some(0));
+}
+
+/// An object of another group.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "every caller makes the value on the spot"
+)]
+fn of_group(group: &str, kind: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": format!("{group}.proompteng.ai/v1alpha1"), "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test]
+async fn a_tool_of_a_step_hands_on_its_outputs_and_all_of_it_goes_when_its_time_has_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let (up, client) = with_agent(directory.path(), "exit 0").await;
+    let script = "printf '{\"outputs\": {\"words\": \"3\"}}' > /dev/termination-log";
+    let tool = json!({"image": "any", "command": ["/bin/sh", "-c", script]});
+    create::<Tool>(&client, of_group("tools", "Tool", "count", tool)).await;
+    let steps = json!({"steps": [
+        {"name": "count", "kind": "ToolRun", "toolRef": {"name": "count"}},
+        step("after", json!({"with": {"words": "{{ steps.count.outputs.words }}"}})),
+    ]});
+    create::<Orchestration>(&client, object("Orchestration", "tools", steps)).await;
+    let spec = json!({"orchestrationRef": {"name": "tools"}});
+    create::<OrchestrationRun>(&client, object("OrchestrationRun", "tools", spec)).await;
+
+    let status = ended(&client, "tools").await;
+
+    assert_eq!(steps_of(&status), ["count Succeeded", "after Succeeded"]);
+    let children: Api<AgentRun> = Api::default_namespaced(client.clone());
+    let after = children.get("tools-after-1").await.unwrap();
+    assert_eq!(after.spec.parameters["words"], "3");
+    let tools: Api<ToolRun> = Api::default_namespaced(client.clone());
+    let count = tools.get("tools-count-1").await.unwrap();
+    assert!(count.status.unwrap().retention.is_some());
+
+    let patch = Patch::Merge(json!({"spec": {"ttlSecondsAfterFinished": 1}}));
+    let uid = runs(&client)
+        .patch("tools", &PatchParams::default(), &patch)
+        .await
+        .unwrap()
+        .metadata
+        .uid
+        .unwrap();
+    gone(runs(&client), "tools", &uid).await;
+    gone(children, "tools-after-1", &after.metadata.uid.unwrap()).await;
+    gone(tools, "tools-count-1", &count.metadata.uid.unwrap()).await;
+    assert_eq!(up.stop(), Some(0));
+}
+
+async fn gone<K>(api: Api<K>, name: &str, uid: &str)
+where
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + 'static,
+{
+    let waited = timeout(PATIENCE, await_condition(api, name, is_deleted(uid))).await;
+    waited
+        .unwrap_or_else(|_| panic!("{name} is still there"))
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_steps_wait_for_says_whether_it_can_be_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let (up, client) = with_agent(directory.path(), "exit 0").await;
+    let policy = json!({"subjects": [{"kind": "Agent", "name": "codex"}]});
+    create::<ApprovalPolicy>(&client, of_group("approvals", "ApprovalPolicy", "nobody", policy)).await;
+    let delivery = json!({"signalRef": {"name": "merged"}});
+    create::<SignalDelivery>(
+        &client,
+        of_group("signals", "SignalDelivery", "merged-1", delivery),
+    )
+    .await;
+
+    let policies: Api<ApprovalPolicy> = Api::default_namespaced(client.clone());
+    let told = |policy: Option<&ApprovalPolicy>| {
+        let ready = policy.and_then(|policy| policy.status.as_ref()?.common.condition(&ConditionType::Ready));
+        ready.is_some_and(|ready| ready.reason == Reason::InvalidSpec)
+    };
+    timeout(PATIENCE, await_condition(policies, "nobody", told))
+        .await
+        .unwrap()
+        .unwrap();
+    let deliveries: Api<SignalDelivery> = Api::default_namespaced(client.clone());
+    let phase_is = |word: &'static str| {
+        move |delivery: Option<&SignalDelivery>| {
+            let phase = delivery.and_then(|delivery| delivery.status.as_ref()?.phase.as_ref());
+            phase.is_some_and(|phase| phase.as_str() == word)
+        }
+    };
+    let pending = await_condition(deliveries.clone(), "merged-1", phase_is("Pending"));
+    timeout(PATIENCE, pending).await.unwrap().unwrap();
+
+    create::<Signal>(&client, of_group("signals", "Signal", "merged", json!({}))).await;
+
+    let delivered = await_condition(deliveries, "merged-1", phase_is("Delivered"));
+    timeout(PATIENCE, delivered).await.unwrap().unwrap();
+    let signals: Api<Signal> = Api::default_namespaced(client.clone());
+    let heard = |signal: Option<&Signal>| {
+        let status = signal.and_then(|signal| signal.status.as_ref());
+        let ready = status.and_then(|status| status.common.condition(&ConditionType::Ready));
+        ready.is_some_and(|ready| ready.status == ConditionStatus::True)
+            && status.is_some_and(|status| status.last_delivery_at.is_some())
+    };
+    timeout(PATIENCE, await_condition(signals, "merged", heard))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn without_orchestrations_a_child_can_be_deleted_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let (up, client) = with_agent(directory.path(), "while :; do sleep 1; done").await;
+    let steps = json!({"steps": [step("a", json!({}))]});
+    create::<Orchestration>(&client, object("Orchestration", "endless", steps)).await;
+    let spec = json!({"orchestrationRef": {"name": "endless"}});
+    create::<OrchestrationRun>(&client, object("OrchestrationRun", "endless", spec)).await;
+    reached(&client, "endless", |status| steps_of(status) == ["a Running"]).await;
+    assert_eq!(up.stop(), Some(0));
+
+    let up = Setup::on(directory.path())
+        .variable("JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "false")
+        .ready();
+    let client = up.client().await;
+    let children: Api<AgentRun> = Api::default_namespaced(client.clone());
+    let uid = children.get("endless-a-1").await.unwrap().metadata.uid.unwrap();
+    children
+        .delete("endless-a-1", &DeleteParams::default())
+        .await
+        .unwrap();
+
+    gone(children, "endless-a-1", &uid).await;
     assert_eq!(up.stop(), Some(0));
 }

@@ -23,6 +23,7 @@ pub(super) fn all() -> Vec<Scenario> {
         deleted(),
         nested(),
         signalled(),
+        forgotten(),
     ]
 }
 
@@ -155,6 +156,24 @@ fn signalled() -> Scenario {
     let mut all = runs("dag", &steps);
     all.extend([Step::Wait(30 * SECOND), delivery("one"), delivery("two")]);
     story("orchestration-signalled", all, vec![("dag", succeeded())])
+}
+
+/// A tool, then an agent, and a minute after the end nothing of them is left.
+fn forgotten() -> Scenario {
+    let tool = json!({
+        "apiVersion": "tools.proompteng.ai/v1alpha1", "kind": "Tool", "metadata": {"name": "lint"},
+        "spec": {"image": "example/tool:1", "command": ["lint"]},
+    });
+    let written = json!([
+        {"name": "t", "kind": "ToolRun", "toolRef": {"name": "lint"}},
+        agent("a", &json!({})),
+    ]);
+    let mut steps = vec![Step::Create("tools", tool)];
+    steps.extend(runs("dag", &written));
+    if let Some(Step::Create(_, run)) = steps.last_mut() {
+        run["spec"]["ttlSecondsAfterFinished"] = 60.into();
+    }
+    story("orchestration-forgotten", steps, vec![("dag", End::Gone)])
 }
 
 /// A diamond that is cancelled after this time, whatever it is at then.

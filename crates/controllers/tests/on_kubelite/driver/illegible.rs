@@ -18,7 +18,7 @@ use super::{
 use crate::support::{Cluster, settle};
 
 /// Lets the API server take any Agent, as an older definition might have.
-async fn loosen_agents(cluster: &Cluster) {
+pub(super) async fn loosen_agents(cluster: &Cluster) {
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client());
     let name = Kind::Agent.crd().metadata.name.unwrap();
     let mut definition = definitions.get(&name).await.unwrap();

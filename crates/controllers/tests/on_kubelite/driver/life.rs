@@ -49,6 +49,7 @@ async fn they_wait_for_their_kinds_and_say_which() {
             "orchestrations.orchestration.proompteng.ai",
             "orchestrationruns.orchestration.proompteng.ai",
             "approvalpolicies.approvals.proompteng.ai",
+            "signals.signals.proompteng.ai",
             "signaldeliveries.signals.proompteng.ai",
         ]
     );

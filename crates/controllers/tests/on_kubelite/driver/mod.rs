@@ -2,6 +2,7 @@
 
 mod acting;
 mod barrier;
+mod canary;
 mod controllers;
 mod illegible;
 mod life;

@@ -311,6 +311,7 @@ pub(super) async fn install_kinds(cluster: &Cluster) {
         Kind::Orchestration,
         Kind::OrchestrationRun,
         Kind::ApprovalPolicy,
+        Kind::Signal,
         Kind::SignalDelivery,
     ] {
         definitions

@@ -143,7 +143,7 @@ impl<'a> Situation<'a> {
 /// What became of a report, once there is nothing left to do about it.
 pub fn receipt(run: Option<&AgentRun>, callback: &Callback) -> Receipt {
     let alive = run.filter(|run| {
-        let gone = run.metadata.deletion_timestamp.is_some() && !is_held(run);
+        let gone = run.metadata.deletion_timestamp.is_some() && !is_held(*run);
         run.uid().is_some_and(|uid| Uid(uid) == callback.run) && !gone
     });
     let Some(run) = alive else {

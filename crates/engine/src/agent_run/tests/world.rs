@@ -247,6 +247,7 @@ impl World {
             Question::Tool(_)
             | Question::Orchestration(_)
             | Question::ApprovalPolicy(_)
+            | Question::Signal(_)
             | Question::Child(..) => panic!("an AgentRun asks for {question:?}"),
             Question::Slot { .. } => {
                 let granted = Answer::Granted { at: self.now };

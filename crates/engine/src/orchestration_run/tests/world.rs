@@ -233,6 +233,10 @@ impl World {
                     labels.remove(APPROVAL);
                 }
             }
+            Effect::DeleteRun { run } => {
+                self.log.push(format!("delete run {}", run.name));
+                self.run = None;
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -4,6 +4,7 @@ use jangar_api::{
     condition::{ConditionStatus, ConditionType},
     phase::RunPhase,
     reason::Reason,
+    values::Int32,
 };
 use serde_json::json;
 
@@ -151,15 +152,12 @@ fn a_job_that_completed_without_a_pod_to_read_succeeded_without_a_result() {
 
 #[test]
 fn a_finished_run_is_deleted_when_its_time_has_come_but_not_before_its_parent_knows() {
-    let mut world = World::new();
+    let mut world = World::of_a_step();
     world
         .settings
         .runs
         .retention
         .replace(std::time::Duration::from_mins(5));
-    world.edit(|run| {
-        run.metadata.finalizers = Some(vec!["agents.proompteng.ai/runtime-cleanup".to_owned()]);
-    });
     world.settle().pod_ended("lint-job", 0, "").settle();
     world.wait(600).settle();
     assert_eq!(
@@ -169,5 +167,68 @@ fn a_finished_run_is_deleted_when_its_time_has_come_but_not_before_its_parent_kn
         world.deeds
     );
     world.edit(|run| run.metadata.finalizers = None).settle();
+    assert_eq!(world.deeds.last().map(String::as_str), Some("delete run lint"));
+}
+
+fn numbers(world: &World) -> [i32; 3] {
+    let kept = world
+        .status()
+        .retention
+        .expect("it says how long things are kept");
+    [
+        kept.job_ttl_seconds.get(),
+        kept.log_retention_seconds.get(),
+        kept.run_retention_seconds.get(),
+    ]
+}
+
+#[test]
+fn a_run_says_how_long_its_job_is_kept_by_its_tool_and_how_long_it_is_itself() {
+    let tool = |ttl: i32| json!({"image": "linter:1", "command": ["lint"], "ttlSecondsAfterFinished": ttl});
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(numbers(&world), [600, 604_800, 2_592_000]);
+
+    for (ttl, shown) in [(90, 90), (0, 0)] {
+        let mut world = World::new().with_tool(&tool(ttl));
+        world.settle();
+        assert_eq!(numbers(&world), [shown, 604_800, 2_592_000]);
+        // The Tool is only read when a Job is made.
+        world.tool(&tool(3_600)).pod_ended("lint-job", 0, "").settle();
+        assert_eq!(numbers(&world), [shown, 604_800, 2_592_000]);
+    }
+}
+
+#[test]
+fn a_run_that_ended_before_it_was_seen_to_start_says_the_same() {
+    let mut world = World::new()
+        .with_tool(&json!({"image": "linter:1", "command": ["lint"], "ttlSecondsAfterFinished": 90}));
+    world.settle();
+    // As if nothing had been written between the creation of the Job and its end.
+    world.edit(|run| run.status = None);
+    world.pod_ended("lint-job", 0, "").settle();
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+    assert_eq!(numbers(&world), [90, 604_800, 2_592_000]);
+}
+
+#[test]
+fn how_long_a_run_of_a_tool_is_kept_can_be_changed_at_any_time() {
+    let mut world = World::new();
+    world.settle().pod_ended("lint-job", 0, "").settle();
+    world
+        .edit(|run| {
+            run.spec.ttl_seconds_after_finished = Some(Int32::from(60));
+            run.metadata.generation = Some(2);
+        })
+        .settle();
+    assert_eq!(numbers(&world), [600, 604_800, 60]);
+    let warning = world.condition(&ConditionType::Warning);
+    assert_eq!(warning.reason, Reason::JobOutlivesRun, "{}", warning.message);
+    assert_eq!(
+        world.phase(),
+        Some(RunPhase::Succeeded),
+        "it is no edit of the work"
+    );
+    world.wait(60).settle();
     assert_eq!(world.deeds.last().map(String::as_str), Some("delete run lint"));
 }

@@ -2,7 +2,6 @@
 
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
-    labels,
     phase::RunPhase,
     reason::Reason,
 };
@@ -124,8 +123,7 @@ fn the_job_of_a_deleted_run_is_stopped_and_let_go() {
 
 #[test]
 fn a_child_that_is_deleted_ends_for_its_parent_when_its_pod_is_gone() {
-    let mut world = World::new();
-    world.edit(|run| run.metadata.finalizers = Some(vec![labels::RUNTIME_CLEANUP_FINALIZER.to_owned()]));
+    let mut world = World::of_a_step();
     world.settle().works("lint-job").settle();
     let now = world.now;
     world
@@ -136,4 +134,37 @@ fn a_child_that_is_deleted_ends_for_its_parent_when_its_pod_is_gone() {
     world.pods_vanish().settle();
     assert_eq!(world.phase(), Some(RunPhase::Cancelled));
     assert_eq!(world.condition(&ConditionType::Cancelled).reason, Reason::Stopped);
+}
+
+#[test]
+fn a_child_that_is_cancelled_or_has_ended_stays_until_its_parent_lets_it_go() {
+    let mut world = World::of_a_step();
+    world.settle().works("lint-job").settle();
+    world.edit(|run| run.spec.stop.cancel = true).settle();
+    world.pods_vanish().settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    world.wait(40 * 24 * 3600).settle();
+    assert!(
+        !world.deeds.iter().any(|deed| deed.contains("run")),
+        "{:?}",
+        world.deeds
+    );
+    // Its parent has recorded its end.
+    world.edit(|run| run.metadata.finalizers = None).settle();
+    assert_eq!(world.deeds.last().map(String::as_str), Some("delete run lint"));
+}
+
+#[test]
+fn a_deleted_run_that_lost_its_parent_is_let_go_when_nothing_of_it_is_left() {
+    let mut world = World::of_a_step();
+    world.edit(|run| run.metadata.owner_references = None);
+    world.settle().works("lint-job").settle();
+    let now = world.now;
+    world
+        .edit(|run| run.metadata.deletion_timestamp = Some(Time(now)))
+        .settle();
+    assert_eq!(world.deeds.last().map(String::as_str), Some("stop lint-job"));
+    world.pods_vanish().settle();
+    let last: Vec<&str> = world.deeds.iter().rev().take(2).map(String::as_str).collect();
+    assert_eq!(last, ["let the run go", "release lint-job"]);
 }

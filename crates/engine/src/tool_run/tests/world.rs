@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::super::{Observed, plan};
 use crate::{
     decision::{Decision, Effect, Key, NewJob, Notice, Plan, PodSight, Question, Sight, Uid},
+    orchestration_run::tests::tool_run_of_a_step,
     settings::Settings,
 };
 
@@ -74,6 +75,19 @@ impl World {
             made: 0,
         }
         .with_tool(&json!({"image": "linter:1", "command": ["lint"]}))
+    }
+
+    /// The same as the work of a step: all that its OrchestrationRun writes into a child.
+    pub(super) fn of_a_step() -> Self {
+        let child = tool_run_of_a_step();
+        let mut world = Self::new();
+        world.edit(|run| {
+            run.metadata.owner_references = child.metadata.owner_references;
+            run.metadata.finalizers = child.metadata.finalizers;
+            run.metadata.labels = child.metadata.labels;
+            run.metadata.annotations = child.metadata.annotations;
+        });
+        world
     }
 
     pub(super) fn with_tool(mut self, spec: &Value) -> Self {
@@ -224,6 +238,10 @@ impl World {
             Effect::DeleteRun { run } => {
                 self.observed.run = None;
                 format!("delete run {}", run.name)
+            }
+            Effect::SetFinalizers { finalizers, .. } => {
+                self.edit(|run| run.metadata.finalizers = Some(finalizers));
+                "let the run go".to_owned()
             }
             other => panic!("a ToolRun does {other:?}"),
         }
