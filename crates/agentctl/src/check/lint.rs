@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use jangar_api::{Kind, condition::ConditionType};
 use jangar_engine::{
-    agent_provider, decision::Decision, implementation_spec, job, orchestration, settings::Settings, tool,
-    vcs,
+    agent_provider, approval_policy, decision::Decision, implementation_spec, job, orchestration,
+    settings::Settings, tool, vcs,
 };
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -163,6 +163,12 @@ fn decided(kind: Kind, value: &Value) -> Vec<String> {
                 status.common
             })
         }),
+        Kind::ApprovalPolicy => with(value, |policy| {
+            invalid(
+                approval_policy::plan(&approval_policy::Observed { policy }, &settings, now),
+                |status| status.common,
+            )
+        }),
         Kind::VersionControlProvider => with(value, |provider| {
             let observed = vcs::provider::Observed {
                 provider,
@@ -204,7 +210,6 @@ fn decided(kind: Kind, value: &Value) -> Vec<String> {
         | Kind::ImplementationSource
         | Kind::Memory
         | Kind::OrchestrationRun
-        | Kind::ApprovalPolicy
         | Kind::Budget
         | Kind::SecretBinding
         | Kind::Signal
@@ -345,6 +350,14 @@ mod tests {
         assert!(all.contains("names c"), "{all}");
         assert!(found.iter().all(|text| text.starts_with("true")), "{all}");
         assert!(!found.is_empty());
+    }
+
+    #[test]
+    fn a_policy_is_held_to_the_rules_of_its_controller() {
+        let found = linted(
+            "apiVersion: approvals.proompteng.ai/v1alpha1\nkind: ApprovalPolicy\nmetadata: {name: p}\nspec: {defaultDecision: maybe}\n",
+        );
+        assert!(found.join("\n").contains("spec.defaultDecision"), "{found:?}");
     }
 
     #[test]

@@ -334,6 +334,7 @@ impl Planner<'_> {
             | Question::Orchestration(_)
             | Question::ApprovalPolicy(_)
             | Question::Child(..)
+            | Question::Signal(_)
             | Question::Tool(_) => {}
         }
     }
