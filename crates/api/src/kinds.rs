@@ -117,6 +117,40 @@ impl Kind {
         matches!(self, Self::AgentRun | Self::OrchestrationRun | Self::ToolRun)
     }
 
+    /// Further words for the kind on a command line, beside its names in Kubernetes. They are public: scripts use them.
+    pub fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Self::AgentRun => &["run", "runs"],
+            Self::AgentProvider => &["provider", "providers"],
+            Self::ImplementationSpec => &["spec", "specs", "impls"],
+            Self::ImplementationSource => &["source", "sources"],
+            Self::VersionControlProvider => &["vcs"],
+            Self::ApprovalPolicy => &["approval", "approvals", "policy", "policies"],
+            Self::Agent
+            | Self::Memory
+            | Self::Orchestration
+            | Self::OrchestrationRun
+            | Self::Budget
+            | Self::SecretBinding
+            | Self::Signal
+            | Self::SignalDelivery
+            | Self::Schedule
+            | Self::Tool
+            | Self::ToolRun
+            | Self::Workspace
+            | Self::Artifact => &[],
+        }
+    }
+
+    /// Every word that means this kind: singular, plural, short names and aliases, all in lower case.
+    pub fn words(self) -> impl Iterator<Item = &'static str> {
+        let info = self.info();
+        [info.singular.as_str(), info.plural.as_str()]
+            .into_iter()
+            .chain(info.short_names.iter().copied())
+            .chain(self.aliases().iter().copied())
+    }
+
     /// The definition that teaches a Kubernetes API server this kind.
     pub fn crd(self) -> CustomResourceDefinition {
         crd::finish(self, self.derived_crd())
@@ -160,6 +194,15 @@ mod tests {
             );
             assert_eq!(info.version, "v1alpha1");
             assert_eq!(crd.metadata.name, Some(format!("{}.{}", info.plural, info.group)));
+        }
+    }
+
+    #[test]
+    fn no_word_means_two_kinds() {
+        let mut seen = BTreeSet::new();
+        for word in Kind::ALL.iter().flat_map(|kind| kind.words()) {
+            assert!(seen.insert(word), "{word} is used twice");
+            assert_eq!(word, word.to_ascii_lowercase());
         }
     }
 

@@ -64,7 +64,7 @@ pub const ORCHESTRATION_ANCESTORS: &str = "jangar.proompteng.ai/orchestration-an
 pub const APPROVAL: &str = "jangar.proompteng.ai/approval";
 /// Annotation on a run: who created it, as the control plane knows them.
 pub const CREATED_BY: &str = "jangar.proompteng.ai/created-by";
-/// Annotation on a run that was made like an earlier one: the name of that one.
+/// Annotation on a run that does the work of another one again: the name of that one.
 pub const RETRY_OF: &str = "jangar.proompteng.ai/retry-of";
 /// Annotation on a run that its parent cancels: when that is given up.
 pub const CANCEL_DEADLINE: &str = "jangar.proompteng.ai/cancel-deadline";

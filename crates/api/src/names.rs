@@ -5,7 +5,8 @@
 
 use std::fmt::{self, Write as _};
 
-use sha1::{Digest, Sha1};
+use sha1::{Digest as _, Sha1};
+use sha2::Sha256;
 
 /// The most characters a DNS label may have. Names of runs are values of labels and stems of pod names, hence this bound.
 pub const NAME_MAX: usize = 63;
@@ -13,6 +14,8 @@ pub const NAME_MAX: usize = 63;
 const HASH_BYTES: usize = 4;
 /// What is left of a long name before the dash and the hash.
 const STEM_MAX: usize = NAME_MAX - 1 - 2 * HASH_BYTES;
+/// Bytes of the hash in the name of a run that was submitted: so many that no two keys meet by accident.
+const SUBMISSION_HASH_BYTES: usize = 8;
 
 /// A name of at most 63 lower-case letters, digits and dashes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,16 +33,26 @@ impl DnsLabel {
         // The sanitised name is ASCII, so a character is a byte.
         let mut short: String = whole.chars().take(STEM_MAX).collect();
         short.push('-');
-        for byte in digest.iter().take(HASH_BYTES) {
-            // Writing to a String cannot fail.
-            let _ = write!(short, "{byte:02x}");
-        }
+        short.push_str(&hexadecimal(digest.iter().take(HASH_BYTES)));
         Self(short)
     }
 
     /// The name of the child that one attempt of an orchestration's step creates: `<run>-<step>-<attempt>`.
     pub fn child(run: &str, step: &str, attempt: u32) -> Self {
         Self::join(run, &format!("{step}-{attempt}"))
+    }
+
+    /// The name of a run that was submitted with an idempotency key: `<subject>-<hash>`, where the subject is the name of the
+    /// Agent, Orchestration or Tool. Submitting again with the same key meets the first run, whoever submits and however
+    /// often: the API server is the only memory that this needs.
+    pub fn submission(namespace: &str, subject: &str, key: &str) -> Self {
+        let mut hash = Sha256::new();
+        for part in [namespace, subject, key] {
+            // The length keeps two parts from being taken for two others.
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        Self::join(subject, &hexadecimal(hash.finalize().iter().take(SUBMISSION_HASH_BYTES)))
     }
 
     pub fn as_str(&self) -> &str {
@@ -67,6 +80,15 @@ pub fn label_value(text: &str) -> String {
         "" => "unknown".to_owned(),
         value => value.to_owned(),
     }
+}
+
+fn hexadecimal<'b>(bytes: impl Iterator<Item = &'b u8>) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 fn sanitised(text: &str) -> String {
@@ -121,6 +143,22 @@ mod tests {
         assert_eq!(cut.as_str(), format!("{}-b092de76", "a".repeat(54)));
         assert_eq!(cut.as_str().len(), NAME_MAX);
         assert_ne!(cut, DnsLabel::join(&"a".repeat(61), "job"));
+    }
+
+    #[test]
+    fn a_submission_is_named_by_namespace_subject_and_key() {
+        let name = DnsLabel::submission("agents", "coder", "issue-42");
+        assert_eq!(name.as_str(), "coder-9eeadf0d9663f6a2");
+        assert_eq!(name, DnsLabel::submission("agents", "coder", "issue-42"));
+        for other in [
+            DnsLabel::submission("team", "coder", "issue-42"),
+            DnsLabel::submission("agents", "tester", "issue-42"),
+            DnsLabel::submission("agents", "coder", "issue-43"),
+        ] {
+            assert_ne!(name, other);
+        }
+        let long = DnsLabel::submission("agents", &"a".repeat(200), "key");
+        assert_eq!(long.as_str().len(), NAME_MAX);
     }
 
     #[test]

@@ -1,0 +1,330 @@
+//! `approvals`, `approve` and `reject`: gates of orchestrations that wait for people.
+//!
+//! Who decides is who the API server says that the caller is; whether they may is what the engine says of the ApprovalPolicy. In
+//! kube mode the decision is written with the caller's own rights, so it takes the right to patch the status of
+//! OrchestrationRuns.
+
+use jangar_api::{
+    Kind,
+    approvals::ApprovalPolicy,
+    labels,
+    orchestration::orchestration_run::{ApprovalDecision, OrchestrationRun, StepStatus},
+    phase::StepPhase,
+};
+use jangar_engine::approval::{self, Caller, Request};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{ApprovalsArgs, DecisionArgs},
+    error::{Error, status_code},
+    object::Object,
+    output::{self, Cell, Table},
+    session::Session,
+    transport::Transport,
+};
+
+/// How often a decision is made anew because the run changed meanwhile.
+const TRIES_MAX: usize = 5;
+/// How much of a digest is shown in a table.
+const DIGEST_SHOWN: usize = 12;
+
+pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<(), Error> {
+    let transport = session.connect().await?;
+    let namespace = session.namespace();
+    let place = (!arguments.all_namespaces).then_some(namespace.as_str());
+    let pending = pending(&transport, place).await?;
+    let format = session.format();
+    if output::is_for_programs(&format) {
+        let all: Vec<Value> = pending.iter().map(Pending::to_value).collect();
+        return output::value(session, &Value::Array(all));
+    }
+    if pending.is_empty() {
+        return session.console.note("No gate waits for a decision.");
+    }
+    let policies = policies(&transport, place).await;
+    let mut table = Table::new([
+        "RUN",
+        "NAMESPACE",
+        "STEP",
+        "POLICY",
+        "WAITING",
+        "DECISIONS",
+        "WHO",
+        "DIGEST",
+    ]);
+    for gate in &pending {
+        let since = gate.step.progress.started_at.map(|at| at.to_string());
+        let policy = policies
+            .iter()
+            .find(|policy| policy.namespace() == gate.namespace && policy.name() == gate.policy());
+        table.push(vec![
+            Cell::plain(&gate.run),
+            Cell::plain(&gate.namespace),
+            Cell::plain(&gate.step.name),
+            Cell::plain(gate.policy()),
+            Cell::optional(since.and_then(|since| session.clock.age(&since))),
+            Cell::plain(format!("{} of {}", gate.approved(), needed(policy))),
+            Cell::plain(who(policy)),
+            Cell::plain(gate.digest().chars().take(DIGEST_SHOWN).collect::<String>()),
+        ]);
+    }
+    output::show_table(session, &table)?;
+    session
+        .console
+        .note("decide with: agentctl approve RUN STEP, or agentctl reject RUN STEP")
+}
+
+/// A gate that waits.
+#[derive(Debug)]
+pub struct Pending {
+    pub run: String,
+    pub namespace: String,
+    step: StepStatus,
+    approvals: Vec<(ApprovalDecision, String)>,
+}
+
+impl Pending {
+    fn policy(&self) -> &str {
+        let waits_for = self.step.waits_for.as_ref();
+        waits_for
+            .and_then(|waits_for| waits_for.approval_policy.as_deref())
+            .unwrap_or_default()
+    }
+
+    fn digest(&self) -> &str {
+        let waits_for = self.step.waits_for.as_ref();
+        waits_for
+            .and_then(|waits_for| waits_for.digest.as_deref())
+            .unwrap_or_default()
+    }
+
+    fn approved(&self) -> usize {
+        let approved = |decision: &&(ApprovalDecision, String)| decision.0 == ApprovalDecision::Approved;
+        self.approvals.iter().filter(approved).count()
+    }
+
+    fn to_value(&self) -> Value {
+        let decisions: Vec<Value> = self
+            .approvals
+            .iter()
+            .map(|(decision, by)| json!({"decision": decision.as_str(), "by": by}))
+            .collect();
+        json!({
+            "run": self.run, "namespace": self.namespace, "step": self.step.name, "policy": self.policy(),
+            "digest": self.digest(), "since": self.step.progress.started_at.map(|at| at.to_string()),
+            "decisions": decisions,
+        })
+    }
+}
+
+/// The gates that wait, the one that waits longest first.
+pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<Vec<Pending>, Error> {
+    let selector = format!("{}=pending", labels::APPROVAL);
+    let runs = transport
+        .list(Kind::OrchestrationRun, namespace, Some(&selector))
+        .await?;
+    let mut gates = Vec::new();
+    for object in &runs {
+        let run: OrchestrationRun = object.typed()?;
+        gates.extend(gates_of(&run).into_iter().map(|step| {
+            let status = run.status.as_ref();
+            let decisions = status.into_iter().flat_map(|status| &status.approvals);
+            let digest = step
+                .waits_for
+                .as_ref()
+                .and_then(|waits_for| waits_for.digest.clone());
+            Pending {
+                run: object.name().to_owned(),
+                namespace: object.namespace().to_owned(),
+                approvals: decisions
+                    .filter(|known| known.step == step.name && Some(&known.digest) == digest.as_ref())
+                    .map(|known| (known.decision.clone(), known.by.clone()))
+                    .collect(),
+                step,
+            }
+        }));
+    }
+    gates.sort_by_key(|gate| gate.step.progress.started_at);
+    Ok(gates)
+}
+
+/// The steps of a run that wait for a decision.
+fn gates_of(run: &OrchestrationRun) -> Vec<StepStatus> {
+    let steps = run
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.step_statuses);
+    let waits = |step: &&StepStatus| {
+        let gate = step
+            .waits_for
+            .as_ref()
+            .is_some_and(|waits_for| waits_for.approval_policy.is_some());
+        gate && step.progress.phase == Some(StepPhase::Running)
+    };
+    steps.iter().filter(waits).cloned().collect()
+}
+
+/// The policies, for what they say of who decides. Without the right to read them that is left out.
+async fn policies(transport: &Transport, namespace: Option<&str>) -> Vec<Object> {
+    transport
+        .list(Kind::ApprovalPolicy, namespace, None)
+        .await
+        .unwrap_or_default()
+}
+
+fn needed(policy: Option<&Object>) -> String {
+    let Some(policy) = policy else {
+        return "?".to_owned();
+    };
+    let required = policy
+        .value()
+        .pointer("/spec/requiredApprovals")
+        .and_then(Value::as_i64);
+    required.unwrap_or(1).max(1).to_string()
+}
+
+fn who(policy: Option<&Object>) -> String {
+    let Some(policy) = policy else {
+        return "?".to_owned();
+    };
+    let subjects = policy.value().pointer("/spec/subjects").and_then(Value::as_array);
+    let names: Vec<String> = subjects
+        .into_iter()
+        .flatten()
+        .filter_map(|subject| {
+            let text = |key: &str| subject.get(key).and_then(Value::as_str);
+            Some(format!("{} {}", text("kind")?, text("name")?))
+        })
+        .collect();
+    if names.is_empty() {
+        "anybody with the right".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+pub async fn approve(session: &mut Session, arguments: &DecisionArgs) -> Result<(), Error> {
+    decide(session, arguments, ApprovalDecision::Approved).await
+}
+
+pub async fn reject(session: &mut Session, arguments: &DecisionArgs) -> Result<(), Error> {
+    decide(session, arguments, ApprovalDecision::Denied).await
+}
+
+async fn decide(
+    session: &mut Session,
+    arguments: &DecisionArgs,
+    decision: ApprovalDecision,
+) -> Result<(), Error> {
+    let transport = session.connect().await?;
+    let namespace = session.namespace();
+    let identity = transport.identity().await?;
+    let caller = Caller {
+        user: identity.user.clone(),
+        groups: identity.groups,
+    };
+    let mut digest = arguments.digest.clone();
+    for _ in 0..TRIES_MAX {
+        let object = transport
+            .get(Kind::OrchestrationRun, &namespace, &arguments.run)
+            .await?;
+        let run: OrchestrationRun = object.typed()?;
+        let gate = gate(&run, arguments)?;
+        let shown = gate.waits_for.clone().unwrap_or_default();
+        // The first look is what was shown. If it shows something else when we try again, the engine refuses.
+        let digest = digest
+            .get_or_insert_with(|| shown.digest.clone().unwrap_or_default())
+            .clone();
+        let policy_name = shown.approval_policy.unwrap_or_default();
+        let policy: ApprovalPolicy = transport
+            .get(Kind::ApprovalPolicy, &namespace, &policy_name)
+            .await?
+            .typed()?;
+        let request = Request {
+            step: gate.name.clone(),
+            decision: decision.clone(),
+            comment: arguments.comment.clone(),
+            digest,
+        };
+        let status = approval::decide(&run, &policy, &caller, request, session.clock.now())
+            .map_err(|refused| Error::Validation(refused.to_string()))?;
+        let patch = json!({
+            "metadata": {"resourceVersion": object.text("/metadata/resourceVersion")},
+            "status": {"approvals": status.approvals},
+        });
+        let written = transport
+            .kube()
+            .patch_status(Kind::OrchestrationRun, &namespace, &arguments.run, &patch)
+            .await;
+        match written {
+            Ok(()) => return told(session, arguments, &gate.name, &decision, &identity.user),
+            Err(error) if status_code(&error) == Some(409) => {}
+            Err(error) if status_code(&error) == Some(403) => {
+                return Err(Error::Cluster(format!(
+                    "you may not write the status of OrchestrationRuns, which is where decisions stand ({}): ask for the right to \
+                     patch orchestrationruns/status, or decide through the control plane, which needs only the verb approve",
+                    crate::error::kube_words(&error)
+                )));
+            }
+            Err(error) => return Err(Error::kube("the decision cannot be written")(error)),
+        }
+    }
+    Err(Error::Cluster(format!(
+        "OrchestrationRun {} changed {TRIES_MAX} times while the decision was written: try again",
+        arguments.run
+    )))
+}
+
+/// The gate that is meant.
+fn gate(run: &OrchestrationRun, arguments: &DecisionArgs) -> Result<StepStatus, Error> {
+    let mut waiting = gates_of(run);
+    if let Some(step) = &arguments.step {
+        let names: Vec<String> = waiting.iter().map(|gate| gate.name.clone()).collect();
+        return waiting
+            .into_iter()
+            .find(|gate| gate.name == *step)
+            .ok_or_else(|| {
+                let hint = match names.as_slice() {
+                    [] => "none of its steps does".to_owned(),
+                    names => format!("these do: {}", names.join(", ")),
+                };
+                Error::Validation(format!(
+                    "step {step} of {} does not wait for a decision: {hint}",
+                    arguments.run
+                ))
+            });
+    }
+    match waiting.len() {
+        1 => waiting
+            .pop()
+            .ok_or_else(|| Error::Unknown("a gate that was found is gone".to_owned())),
+        0 => Err(Error::Validation(format!(
+            "no step of {} waits for a decision",
+            arguments.run
+        ))),
+        _ => {
+            let names: Vec<&str> = waiting.iter().map(|gate| gate.name.as_str()).collect();
+            Err(Error::Validation(format!(
+                "several gates of {} wait: name one of {}",
+                arguments.run,
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+fn told(
+    session: &mut Session,
+    arguments: &DecisionArgs,
+    step: &str,
+    decision: &ApprovalDecision,
+    user: &str,
+) -> Result<(), Error> {
+    let words = match decision {
+        ApprovalDecision::Approved => "approved",
+        _ => "denied",
+    };
+    session
+        .console
+        .line(&format!("step {step} of {} {words}, as {user}", arguments.run))
+}

@@ -1,0 +1,181 @@
+//! `completion`: what a shell offers. Verbs and flags are written into the script; names of objects are asked for when they are
+//! needed, with the hidden verb `__complete`.
+
+use std::time::Duration;
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use jangar_api::Kind;
+use tokio::time::timeout;
+
+use crate::{
+    cli::Cli,
+    error::Error,
+    resource::{self, RUNS},
+    session::Session,
+};
+
+/// How long a shell waits for names: longer than that, nobody remembers that they pressed the key.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many names are offered.
+const NAMES_MAX: usize = 500;
+
+/// The script asks for live names first, and offers what it knows itself if there are none.
+const BASH: &str = r#"
+_agentctl_live() {
+    local names
+    names=$(agentctl __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    if [ -n "$names" ]; then
+        COMPREPLY=($(compgen -W "$names" -- "${COMP_WORDS[COMP_CWORD]}"))
+    else
+        _agentctl "$@"
+    fi
+}
+complete -F _agentctl_live -o nosort -o bashdefault -o default agentctl
+"#;
+const ZSH: &str = r#"
+_agentctl_live() {
+    local -a names
+    names=(${(f)"$(agentctl __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    if (( ${#names} )); then
+        compadd -a names
+    else
+        _agentctl "$@"
+    fi
+}
+compdef _agentctl_live agentctl
+"#;
+const FISH: &str = r"
+complete -c agentctl -f -a '(agentctl __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+";
+
+pub fn script(session: &mut Session, shell: Shell) -> Result<(), Error> {
+    let mut command = Cli::command();
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, "agentctl", &mut script);
+    let mut text = String::from_utf8(script)
+        .map_err(|error| Error::Unknown(format!("the script is no text: {error}")))?;
+    text.push_str(match shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+        _ => "",
+    });
+    session.console.data(&text)
+}
+
+/// What can stand at the end of a command line.
+#[derive(Debug, PartialEq, Eq)]
+enum Offer {
+    Kinds,
+    Names(Vec<Kind>),
+    /// What the script knows itself.
+    Nothing,
+}
+
+/// Prints what could stand at the place of the last word. Nothing is ever an error: a shell would show it in the middle of a line.
+pub async fn names(session: &mut Session, words: &[String]) -> Result<(), Error> {
+    let names = match offer(words) {
+        Offer::Nothing => Vec::new(),
+        Offer::Kinds => Kind::ALL
+            .iter()
+            .map(|kind| resource::word(*kind).to_owned())
+            .collect(),
+        Offer::Names(kinds) => timeout(PATIENCE, live(session, words, &kinds))
+            .await
+            .unwrap_or_default(),
+    };
+    let typed = words.last().map_or("", String::as_str);
+    for name in names
+        .iter()
+        .filter(|name| name.starts_with(typed))
+        .take(NAMES_MAX)
+    {
+        session.console.line(name)?;
+    }
+    Ok(())
+}
+
+async fn live(session: &mut Session, words: &[String], kinds: &[Kind]) -> Vec<String> {
+    let Ok(transport) = session.connect().await else {
+        return Vec::new();
+    };
+    let namespace = flag(words, &["-n", "--namespace"]).unwrap_or_else(|| session.namespace());
+    let mut names = Vec::new();
+    for kind in kinds {
+        if let Ok(objects) = transport.list(*kind, Some(&namespace), None).await {
+            names.extend(objects.iter().map(|object| object.name().to_owned()));
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The value of a flag on a command line that is being typed.
+fn flag(words: &[String], names: &[&str]) -> Option<String> {
+    let at = words.iter().position(|word| names.contains(&word.as_str()))?;
+    // What is under the cursor is not finished.
+    words.get(at + 1).filter(|_| at + 2 < words.len()).cloned()
+}
+
+fn offer(words: &[String]) -> Offer {
+    let (typed, before) = match words.split_last() {
+        Some((typed, before)) => (typed.as_str(), before),
+        None => return Offer::Nothing,
+    };
+    if typed.starts_with('-') {
+        return Offer::Nothing;
+    }
+    match before.last().map(String::as_str) {
+        Some("--agent") => return Offer::Names(vec![Kind::Agent]),
+        Some("--impl") => return Offer::Names(vec![Kind::ImplementationSpec]),
+        Some("--orchestration") => return Offer::Names(vec![Kind::Orchestration]),
+        Some("--tool") => return Offer::Names(vec![Kind::Tool]),
+        Some("--vcs") => return Offer::Names(vec![Kind::VersionControlProvider]),
+        Some("--memory-ref") => return Offer::Names(vec![Kind::Memory]),
+        // The value of a flag is no name of an object.
+        Some(flag) if flag.starts_with("--") || flag == "-n" || flag == "-o" || flag == "-l" => {
+            return Offer::Nothing;
+        }
+        _ => {}
+    }
+    let plain: Vec<&str> = before
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    match plain.as_slice() {
+        ["get" | "list" | "describe" | "watch" | "delete"] => Offer::Kinds,
+        [
+            "get" | "describe" | "watch" | "delete" | "wait" | "explain" | "graph" | "logs" | "cancel"
+            | "retry" | "resubmit",
+            kind,
+        ] => resource::kind(kind).map_or(Offer::Nothing, |kind| Offer::Names(vec![kind])),
+        ["wait" | "explain" | "logs" | "cancel" | "retry" | "resubmit"] => Offer::Names(RUNS.to_vec()),
+        ["graph" | "approve" | "reject"] => Offer::Names(vec![Kind::OrchestrationRun]),
+        _ => Offer::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered(line: &str) -> Offer {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        offer(&words)
+    }
+
+    #[test]
+    fn names_are_offered_where_names_belong() {
+        assert_eq!(offered("get "), Offer::Kinds);
+        assert_eq!(offered("get run "), Offer::Names(vec![Kind::AgentRun]));
+        assert_eq!(offered("cancel "), Offer::Names(RUNS.to_vec()));
+        assert_eq!(offered("approve "), Offer::Names(vec![Kind::OrchestrationRun]));
+        assert_eq!(offered("run --agent "), Offer::Names(vec![Kind::Agent]));
+        assert_eq!(offered("run --param "), Offer::Nothing);
+        assert_eq!(offered("get run -"), Offer::Nothing);
+        assert_eq!(offered(""), Offer::Nothing);
+    }
+}

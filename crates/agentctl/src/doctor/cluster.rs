@@ -1,0 +1,243 @@
+//! What Jangar stands on: the API server, its clock, the kinds, the rights of the caller, and whoever leads.
+
+use jangar_api::{Kind, labels};
+use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use serde_json::Value;
+
+use super::{Finding, some, unread};
+use crate::{
+    clock::{Clock, short},
+    error::Error,
+    object::Object,
+    status::{Lease, served_kinds},
+    transport::kube::{Kube, builtin},
+};
+
+/// How far the clocks may be apart: a third of what the shortest lease leaves for a write.
+const SKEW_MAX_SECONDS: i64 = 5;
+
+/// Whether our time is that of the API server. Ages and leases are told by it.
+pub(super) async fn clocks(kube: &Kube) -> Finding {
+    let before = Timestamp::now();
+    let theirs = match kube.time().await {
+        Ok(Some(theirs)) => theirs,
+        Ok(None) => return Finding::ok("clock", "the API server does not say what time it is"),
+        Err(error) => return unread("clock", &error),
+    };
+    let after = Timestamp::now();
+    // Theirs is cut to the second, and was read somewhere between our two.
+    let early = before.as_second() - 1 - theirs.as_second();
+    let late = theirs.as_second() - after.as_second();
+    let apart = early.max(late).max(0);
+    if apart <= SKEW_MAX_SECONDS {
+        return Finding::ok(
+            "clock",
+            format!("within {SKEW_MAX_SECONDS} s of the API server's"),
+        );
+    }
+    let side = if late > 0 { "behind" } else { "ahead of" };
+    Finding::warn(
+        "clock",
+        format!(
+            "the clock of this machine is {} {side} that of the API server",
+            short(apart)
+        ),
+        "sudo systemctl restart systemd-timesyncd   # or whatever keeps the time here",
+    )
+}
+
+pub(super) async fn namespace_exists(kube: &Kube, namespace: &str) -> Finding {
+    let resource = builtin("", "v1", "Namespace", "namespaces");
+    match kube.get_any(&resource, None, namespace).await {
+        Ok(_) => Finding::ok("namespace", namespace),
+        Err(error) if error.is_not_found() => Finding::fail(
+            "namespace",
+            format!("there is no namespace {namespace}"),
+            format!("kubectl create namespace {namespace}   # or name another one with -n"),
+        ),
+        Err(error) if error.is_forbidden() => {
+            Finding::ok("namespace", format!("{namespace}, which you may not read"))
+        }
+        Err(error) => unread("namespace", &error),
+    }
+}
+
+/// Whether our kinds are served, and with the fields that this version knows.
+pub(super) async fn kinds(kube: &Kube) -> Result<Vec<Finding>, Error> {
+    let fix = "kubectl apply --server-side -f charts/agents/crds   # of the release that you run";
+    let (served, missing) = served_kinds(kube).await?;
+    if !missing.is_empty() {
+        return Ok(vec![Finding::fail(
+            "kinds",
+            format!(
+                "{} of {} kinds are not served: {}",
+                missing.len(),
+                Kind::ALL.len(),
+                some(&missing)
+            ),
+            fix,
+        )]);
+    }
+    let resource = builtin(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    );
+    let mut old = Vec::new();
+    for kind in Kind::ALL {
+        let info = kind.info();
+        let name = format!("{}.{}", info.plural, info.group);
+        match kube.get_any(&resource, None, &name).await {
+            Ok(crd) => {
+                let unknown = unknown_fields(*kind, &crd);
+                if !unknown.is_empty() {
+                    old.push(format!("{} lacks {}", info.kind, some(&unknown)));
+                }
+            }
+            // That they are served is known; more may only be read by those who run the cluster.
+            Err(_) => return Ok(vec![Finding::ok("kinds", format!("{served} served"))]),
+        }
+    }
+    if old.is_empty() {
+        return Ok(vec![Finding::ok(
+            "kinds",
+            format!("{served} served, with all fields of this version"),
+        )]);
+    }
+    Ok(vec![Finding::warn(
+        "kinds",
+        format!("the definitions are older than this agentctl: {}", some(&old)),
+        fix,
+    )])
+}
+
+/// Fields of the spec that the definition in the cluster does not know.
+fn unknown_fields(kind: Kind, crd: &Object) -> Vec<String> {
+    let fields = |crd: &Value| -> Vec<String> {
+        let properties = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties");
+        properties
+            .and_then(Value::as_object)
+            .map(|properties| properties.keys().cloned().collect())
+            .unwrap_or_default()
+    };
+    let there = fields(crd.value());
+    let ours = serde_json::to_value(kind.crd())
+        .map(|crd| fields(&crd))
+        .unwrap_or_default();
+    ours.into_iter()
+        .filter(|field| !there.contains(field))
+        .map(|field| format!("spec.{field}"))
+        .collect()
+}
+
+/// What people do with agentctl, as the rights that it takes: group, resource, subresource, verb, and what for.
+const RIGHTS: &[(&str, &str, &str, &str, &str)] = &[
+    ("agents.proompteng.ai", "agentruns", "", "create", "submit runs"),
+    ("agents.proompteng.ai", "agentruns", "", "list", "list runs"),
+    ("agents.proompteng.ai", "agentruns", "", "watch", "wait for runs"),
+    ("agents.proompteng.ai", "agentruns", "", "patch", "cancel runs"),
+    (
+        "orchestration.proompteng.ai",
+        "orchestrationruns",
+        "",
+        "create",
+        "submit runs of orchestrations",
+    ),
+    (
+        "orchestration.proompteng.ai",
+        "orchestrationruns",
+        "",
+        "patch",
+        "cancel runs of orchestrations",
+    ),
+    (
+        "orchestration.proompteng.ai",
+        "orchestrationruns",
+        "status",
+        "patch",
+        "approve gates without the control plane",
+    ),
+    ("", "pods", "", "list", "find the pods of runs"),
+    ("", "pods", "log", "get", "read logs"),
+    ("", "events", "", "list", "describe runs with their events"),
+];
+
+pub(super) async fn rights(kube: &Kube, namespace: &str) -> Vec<Finding> {
+    let mut lacking = Vec::new();
+    for (group, resource, subresource, verb, purpose) in RIGHTS {
+        let attributes = ResourceAttributes {
+            namespace: Some(namespace.to_owned()),
+            group: Some((*group).to_owned()),
+            resource: Some((*resource).to_owned()),
+            subresource: Some((*subresource).to_owned()).filter(|name| !name.is_empty()),
+            verb: Some((*verb).to_owned()),
+            ..ResourceAttributes::default()
+        };
+        match kube.may(attributes).await {
+            Ok(true) => {}
+            Ok(false) => lacking.push((*resource, *subresource, *verb, *purpose)),
+            Err(error) => return vec![unread("rights", &error)],
+        }
+    }
+    if lacking.is_empty() {
+        return vec![Finding::ok(
+            "rights",
+            "you may submit, follow, cancel and approve",
+        )];
+    }
+    lacking
+        .into_iter()
+        .map(|(resource, subresource, verb, purpose)| {
+            let resource = match subresource {
+                "" => resource.to_owned(),
+                subresource => format!("{resource}/{subresource}"),
+            };
+            Finding::warn(
+                "rights",
+                format!("you may not {verb} {resource} in namespace {namespace}, which it takes to {purpose}"),
+                format!("kubectl create role agentctl-{verb} -n {namespace} --verb={verb} --resource={resource}   # then bind it to yourself"),
+            )
+        })
+        .collect()
+}
+
+pub(super) async fn leader(kube: &Kube, namespace: &str, clock: Clock) -> Finding {
+    let start = "helm upgrade --install agents charts/agents   # or, on this machine, jangar up";
+    let lease = Lease::read(kube, namespace).await;
+    match &lease {
+        Lease::Held { holder, .. } if lease.is_fresh(clock) => {
+            Finding::ok("leader", format!("{holder} leads"))
+        }
+        Lease::Held { holder, renewed, .. } => {
+            let age = renewed
+                .as_ref()
+                .and_then(|renewed| clock.age(renewed))
+                .unwrap_or_default();
+            Finding::fail(
+                "leader",
+                format!("{holder} led, and has been silent for {age}: nothing is looked after"),
+                format!(
+                    "kubectl -n {namespace} get pods -l app.kubernetes.io/name=agents   # and read their logs"
+                ),
+            )
+        }
+        Lease::Free => Finding::fail("leader", "nobody leads: nothing is looked after", start),
+        Lease::Absent => Finding::fail(
+            "leader",
+            format!(
+                "there is no Lease {} in namespace {namespace}: no controllers have run here",
+                labels::LEADER_LEASE
+            ),
+            start,
+        ),
+        Lease::Unknown(words) => Finding::warn(
+            "leader",
+            format!("cannot be looked at: {words}"),
+            format!(
+                "kubectl create role leases -n {namespace} --verb=get --resource=leases   # then bind it to yourself"
+            ),
+        ),
+    }
+}

@@ -1,0 +1,297 @@
+//! `logs`: what runs write. `tail` reads one run, pod after pod; here its lines are put together and shown.
+
+mod tail;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use jangar_api::Kind;
+use serde_json::Value;
+use tokio::{
+    sync::mpsc::{Receiver, channel},
+    task::JoinSet,
+};
+
+use self::tail::{Tail, Told};
+use crate::{
+    cli::LogArgs,
+    error::{self, Error},
+    object::Object,
+    resource::{self, word},
+    session::Session,
+    transport::{Change, Transport},
+};
+
+/// How many lines may wait to be shown: a terminal that is slow slows the reading down.
+const LINES_WAITING_MAX: usize = 1024;
+
+/// What is to be read of each pod.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    pub follow: bool,
+    pub step: Option<String>,
+    pub container: Option<String>,
+    pub tail: Option<u32>,
+    pub since: Option<Duration>,
+    pub timestamps: bool,
+}
+
+pub async fn logs(session: &mut Session, arguments: &LogArgs) -> Result<(), Error> {
+    let transport = session.connect().await?;
+    let (kind, object) = resource::run(session, &transport, &arguments.what).await?;
+    let wanted = Wanted {
+        follow: arguments.follow,
+        step: arguments.step.clone(),
+        container: arguments.container.clone(),
+        tail: arguments.tail,
+        since: arguments.since,
+        timestamps: arguments.timestamps,
+    };
+    show(session, &transport, kind, &object, wanted).await
+}
+
+/// Follows a run that was just made, to its end.
+pub async fn follow(
+    session: &mut Session,
+    transport: &Transport,
+    kind: Kind,
+    object: &Object,
+) -> Result<(), Error> {
+    let wanted = Wanted {
+        follow: true,
+        ..Wanted::default()
+    };
+    show(session, transport, kind, object, wanted).await
+}
+
+async fn show(
+    session: &mut Session,
+    transport: &Transport,
+    kind: Kind,
+    object: &Object,
+    wanted: Wanted,
+) -> Result<(), Error> {
+    if kind == Kind::OrchestrationRun {
+        return orchestration(session, transport, object, wanted).await;
+    }
+    let (sender, mut receiver) = channel(LINES_WAITING_MAX);
+    let tail = Tail {
+        kube: transport.kube().clone(),
+        kind,
+        namespace: object.namespace().to_owned(),
+        name: object.name().to_owned(),
+        wanted: Arc::new(wanted),
+        prefix: String::new(),
+        told: sender,
+    };
+    let reading = tokio::spawn(tail.read());
+    printed(session, &mut receiver).await?;
+    let pods = reading
+        .await
+        .map_err(|error| Error::Unknown(format!("the reader of the log failed: {error}")))??;
+    if pods == 0 {
+        return Err(nothing_left(session, kind, object));
+    }
+    Ok(())
+}
+
+/// Why there is nothing to read, and where there may be.
+fn nothing_left(session: &Session, kind: Kind, object: &Object) -> Error {
+    let (name, namespace) = (object.name(), session.namespace());
+    let word = word(kind);
+    Error::Cluster(if object.has_ended() {
+        format!(
+            "the pods of {word} {name} are gone, and their logs with them: a pod is kept for as long as its Job \
+             (JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS). What the run came to: agentctl describe {word} {name} -n {namespace}"
+        )
+    } else {
+        format!(
+            "{word} {name} has no pod to read yet: give -f to wait for it. Why it has none: agentctl explain {word} {name} -n \
+             {namespace}"
+        )
+    })
+}
+
+/// Shows lines until there are no more, or somebody has seen enough.
+async fn printed(session: &mut Session, receiver: &mut Receiver<Told>) -> Result<(), Error> {
+    loop {
+        let told = tokio::select! {
+            told = receiver.recv() => told,
+            _ = tokio::signal::ctrl_c() => return Err(Error::Silent(error::INTERRUPTED)),
+        };
+        match told {
+            Some(Told::Line(line)) => session.console.line(&line)?,
+            Some(Told::Note(words)) => session.console.note(&words)?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The logs of all steps, each line with the step before it.
+async fn orchestration(
+    session: &mut Session,
+    transport: &Transport,
+    object: &Object,
+    wanted: Wanted,
+) -> Result<(), Error> {
+    let (sender, mut receiver) = channel(LINES_WAITING_MAX);
+    let steps = Steps {
+        kube: transport.kube().clone(),
+        namespace: object.namespace().to_owned(),
+        only: wanted.step.clone(),
+        // What was the name of a step of the orchestration is none of a step of a workflow.
+        wanted: Arc::new(Wanted { step: None, ..wanted }),
+        told: sender,
+        begun: BTreeSet::new(),
+        readers: JoinSet::new(),
+    };
+    if !steps.wanted.follow {
+        let reading = tokio::spawn(steps.read(children(object)));
+        printed(session, &mut receiver).await?;
+        let begun = reading
+            .await
+            .map_err(|error| Error::Unknown(format!("the reader of the logs failed: {error}")))??;
+        return if begun == 0 {
+            Err(nothing_left(session, Kind::OrchestrationRun, object))
+        } else {
+            Ok(())
+        };
+    }
+    let changes = transport.watch(
+        Kind::OrchestrationRun,
+        Some(object.namespace()),
+        Some(object.name()),
+        None,
+    );
+    let reading = tokio::spawn(steps.follow(changes));
+    printed(session, &mut receiver).await?;
+    reading
+        .await
+        .map_err(|error| Error::Unknown(format!("the reader of the logs failed: {error}")))?
+}
+
+/// A run that does the work of a step.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Child {
+    step: String,
+    kind: Kind,
+    name: String,
+}
+
+/// The runs that did or do the work of the steps, in the order of the steps.
+fn children(object: &Object) -> Vec<Child> {
+    let steps = object
+        .value()
+        .pointer("/status/stepStatuses")
+        .and_then(Value::as_array);
+    let child = |step: &Value| {
+        let kind = step.pointer("/resourceRef/kind")?.as_str()?;
+        Some(Child {
+            step: step.get("name")?.as_str()?.to_owned(),
+            kind: Kind::ALL
+                .iter()
+                .copied()
+                .find(|known| known.info().kind == kind)?,
+            name: step.pointer("/resourceRef/name")?.as_str()?.to_owned(),
+        })
+    };
+    steps.into_iter().flatten().filter_map(child).collect()
+}
+
+/// The readers of an orchestration's steps.
+struct Steps {
+    kube: crate::transport::kube::Kube,
+    namespace: String,
+    only: Option<String>,
+    wanted: Arc<Wanted>,
+    told: tokio::sync::mpsc::Sender<Told>,
+    begun: BTreeSet<Child>,
+    readers: JoinSet<Result<usize, Error>>,
+}
+
+impl Steps {
+    /// Begins to read a step, once.
+    fn begin(&mut self, child: Child) {
+        let other = self.only.as_ref().is_some_and(|only| *only != child.step);
+        if other || !self.begun.insert(child.clone()) {
+            return;
+        }
+        if child.kind == Kind::OrchestrationRun {
+            let words = format!(
+                "step {} is an orchestration of its own: agentctl logs orchestrationrun {} -n {}",
+                child.step, child.name, self.namespace
+            );
+            // It is a hint: one that does not fit is not worth waiting for.
+            let _ = self.told.try_send(Told::Note(words));
+            return;
+        }
+        let tail = Tail {
+            kube: self.kube.clone(),
+            kind: child.kind,
+            namespace: self.namespace.clone(),
+            name: child.name,
+            wanted: Arc::clone(&self.wanted),
+            prefix: format!("[{}] ", child.step),
+            told: self.told.clone(),
+        };
+        self.readers.spawn(tail.read());
+    }
+
+    /// Reads one step after the other. How many there were.
+    async fn read(mut self, children: Vec<Child>) -> Result<usize, Error> {
+        for child in children {
+            self.begin(child);
+            self.finish().await?;
+        }
+        Ok(self.begun.len())
+    }
+
+    /// Waits for all readers that have begun.
+    async fn finish(&mut self) -> Result<(), Error> {
+        while let Some(read) = self.readers.join_next().await {
+            read.map_err(|error| Error::Unknown(format!("the reader of a log failed: {error}")))??;
+        }
+        Ok(())
+    }
+
+    /// Begins with each step when it starts, until the run has ended.
+    async fn follow(mut self, mut changes: crate::transport::Changes) -> Result<(), Error> {
+        while let Some(change) = changes.next().await {
+            match change {
+                Change::Seen(object) => {
+                    for child in children(&object) {
+                        self.begin(child);
+                    }
+                    if object.has_ended() {
+                        break;
+                    }
+                }
+                Change::Gone(_) => break,
+                Change::Trouble {
+                    words,
+                    hopeless: true,
+                } => return Err(Error::Cluster(words)),
+                Change::Trouble { .. } | Change::Relisting | Change::Listed => {}
+            }
+        }
+        self.finish().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_children_of_a_run_are_found_in_its_status() {
+        let run = Object::from_value(json!({"status": {"stepStatuses": [
+            {"name": "build", "kind": "AgentRun", "resourceRef": {"kind": "AgentRun", "name": "r-build-1"}},
+            {"name": "gate", "kind": "ApprovalGate"},
+            {"name": "deploy", "kind": "ToolRun", "resourceRef": {"kind": "ToolRun", "name": "r-deploy-1"}},
+        ]}}));
+        let names: Vec<String> = children(&run).into_iter().map(|child| child.name).collect();
+        assert_eq!(names, ["r-build-1", "r-deploy-1"]);
+    }
+}

@@ -1,0 +1,321 @@
+//! What one run writes: its pods one after the other, each from where the last line left off.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{AsyncBufReadExt as _, StreamExt as _};
+use jangar_api::{Kind, labels, names::label_value};
+use jiff::Timestamp;
+use kube::api::LogParams;
+use serde_json::Value;
+use tokio::{sync::mpsc::Sender, time::sleep};
+
+use super::Wanted;
+use crate::{
+    error::{Error, status_code},
+    object::Object,
+    resource::word,
+    transport::{
+        Change,
+        kube::{Kube, builtin},
+    },
+};
+
+/// How often a log that breaks off is asked for again without a new line of it.
+const RECONNECTS_MAX: u32 = 10;
+/// How long to wait before that.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a reader has to say.
+#[derive(Debug)]
+pub(super) enum Told {
+    Line(String),
+    Note(String),
+}
+
+/// The reader of one run.
+pub(super) struct Tail {
+    pub kube: Kube,
+    pub kind: Kind,
+    pub namespace: String,
+    pub name: String,
+    pub wanted: Arc<Wanted>,
+    /// Stands before every line.
+    pub prefix: String,
+    pub told: Sender<Told>,
+}
+
+impl Tail {
+    /// Reads all there is, or follows until the run has ended. The number of pods that were read.
+    pub(super) async fn read(self) -> Result<usize, Error> {
+        if self.wanted.follow {
+            return self.follow().await;
+        }
+        let mut read = 0;
+        for pod in self.pods().await? {
+            if has_started(&pod) && self.stream(&pod).await? {
+                read += 1;
+            }
+        }
+        Ok(read)
+    }
+
+    fn selector(&self) -> String {
+        let key = match self.kind {
+            Kind::ToolRun => labels::TOOL_RUN,
+            _ => labels::AGENT_RUN,
+        };
+        let mut selector = format!("{key}={}", label_value(&self.name));
+        if let Some(step) = &self.wanted.step {
+            // Writing to a String cannot fail, here and below.
+            let _ = write!(selector, ",{}={}", labels::STEP, label_value(step));
+        }
+        selector
+    }
+
+    /// The pods of the run, the oldest first.
+    async fn pods(&self) -> Result<Vec<Object>, Error> {
+        let resource = builtin("", "v1", "Pod", "pods");
+        let mut pods = self
+            .kube
+            .list_any(&resource, Some(&self.namespace), Some(&self.selector()), None)
+            .await?;
+        pods.sort_by_key(age);
+        Ok(pods)
+    }
+
+    async fn follow(&self) -> Result<usize, Error> {
+        let resource = builtin("", "v1", "Pod", "pods");
+        let mut pods = self
+            .kube
+            .watch_any(resource, Some(&self.namespace), None, Some(&self.selector()));
+        let mut runs = self
+            .kube
+            .watch(self.kind, Some(&self.namespace), Some(&self.name), None);
+        let mut known: BTreeMap<String, Object> = BTreeMap::new();
+        let mut read: BTreeSet<String> = BTreeSet::new();
+        let mut count = 0;
+        let mut told = false;
+        loop {
+            let next = known
+                .values()
+                .filter(|pod| has_started(pod) && !read.contains(pod.uid()))
+                .min_by_key(|pod| age(pod))
+                .cloned();
+            if let Some(pod) = next {
+                read.insert(pod.uid().to_owned());
+                if self.stream(&pod).await? {
+                    count += 1;
+                }
+                continue;
+            }
+            if !told {
+                told = true;
+                self.note(format!("waiting for a pod of {} {}", word(self.kind), self.name))
+                    .await?;
+            }
+            tokio::select! {
+                change = pods.next() => match change {
+                    Some(Change::Seen(pod)) => { known.insert(pod.uid().to_owned(), pod); }
+                    Some(Change::Gone(pod)) => { known.remove(pod.uid()); }
+                    other => self.disturbed(other).await?,
+                },
+                change = runs.next() => match change {
+                    Some(Change::Seen(run)) if run.has_ended() => break,
+                    Some(Change::Gone(_)) => break,
+                    Some(Change::Seen(_)) => {}
+                    other => self.disturbed(other).await?,
+                },
+            }
+        }
+        // The two watches are not in step: the run may be known to have ended before its last pod is known to have started.
+        for pod in self.pods().await? {
+            if has_started(&pod) && !read.contains(pod.uid()) && self.stream(&pod).await? {
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    async fn disturbed(&self, change: Option<Change>) -> Result<(), Error> {
+        match change {
+            Some(Change::Trouble {
+                words,
+                hopeless: true,
+            }) => Err(Error::Cluster(words)),
+            Some(Change::Trouble { words, .. }) => {
+                self.note(format!("the line is disturbed, trying again: {words}"))
+                    .await
+            }
+            Some(_) => Ok(()),
+            None => Err(Error::Cluster("the API server ended the watch".to_owned())),
+        }
+    }
+
+    /// Shows the log of one pod to its end. Whether there was one to read.
+    async fn stream(&self, pod: &Object) -> Result<bool, Error> {
+        let mut last: Option<Timestamp> = None;
+        let mut failures = 0;
+        loop {
+            let params = self.params(pod, last);
+            let progressed = match self.kube.log(&self.namespace, pod.name(), &params).await {
+                Ok(log) => self.lines(log, &mut last).await?,
+                // It was removed meanwhile.
+                Err(error) if status_code(&error) == Some(404) => return Ok(last.is_some()),
+                Err(error) if status_code(&error).is_some_and(|code| code != 500) => {
+                    return Err(Error::kube(format!(
+                        "the log of pod {} cannot be read",
+                        pod.name()
+                    ))(error));
+                }
+                Err(_) => false,
+            };
+            if !self.wanted.follow || self.has_stopped(pod).await? {
+                return Ok(true);
+            }
+            failures = if progressed { 0 } else { failures + 1 };
+            if failures > RECONNECTS_MAX {
+                self.note(format!(
+                    "the log of pod {} breaks off, and is given up",
+                    pod.name()
+                ))
+                .await?;
+                return Ok(true);
+            }
+            sleep(RECONNECT_PAUSE).await;
+        }
+    }
+
+    /// Times are always asked for: by them the lines are known that were shown before.
+    fn params(&self, pod: &Object, last: Option<Timestamp>) -> LogParams {
+        let wanted = &self.wanted;
+        let container = wanted.container.clone().or_else(|| first_container(pod));
+        LogParams {
+            container,
+            follow: wanted.follow,
+            tail_lines: wanted.tail.map(i64::from).filter(|_| last.is_none()),
+            since_seconds: wanted
+                .since
+                .and_then(|since| i64::try_from(since.as_secs()).ok())
+                .filter(|_| last.is_none()),
+            since_time: last,
+            timestamps: true,
+            ..LogParams::default()
+        }
+    }
+
+    /// Whether a line was new.
+    async fn lines(
+        &self,
+        log: impl futures::AsyncBufRead,
+        last: &mut Option<Timestamp>,
+    ) -> Result<bool, Error> {
+        let mut progressed = false;
+        let lines = log.lines();
+        futures::pin_mut!(lines);
+        // A line that cannot be read is where the connection broke.
+        while let Some(Ok(line)) = lines.next().await {
+            let (time, text) = split_time(&line);
+            if let (Some(time), Some(shown)) = (time, *last)
+                && time <= shown
+            {
+                continue;
+            }
+            *last = time.or(*last);
+            progressed = true;
+            let shown = if self.wanted.timestamps {
+                line.as_str()
+            } else {
+                text
+            };
+            self.tell(Told::Line(format!("{}{shown}", self.prefix))).await?;
+        }
+        Ok(progressed)
+    }
+
+    /// Whether the container will write nothing more.
+    async fn has_stopped(&self, pod: &Object) -> Result<bool, Error> {
+        let resource = builtin("", "v1", "Pod", "pods");
+        match self
+            .kube
+            .get_any(&resource, Some(&self.namespace), pod.name())
+            .await
+        {
+            Ok(now) => Ok(now.uid() != pod.uid() || has_ended(&now)),
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn note(&self, words: String) -> Result<(), Error> {
+        self.tell(Told::Note(words)).await
+    }
+
+    async fn tell(&self, told: Told) -> Result<(), Error> {
+        // Whoever listened has gone: there is nothing left to do, and nobody to tell.
+        self.told.send(told).await.map_err(|_| Error::BrokenPipe)
+    }
+}
+
+fn age(pod: &Object) -> (String, String) {
+    (
+        pod.created().unwrap_or_default().to_owned(),
+        pod.name().to_owned(),
+    )
+}
+
+fn first_container(pod: &Object) -> Option<String> {
+    let name = pod.value().pointer("/spec/containers/0/name")?.as_str()?;
+    Some(name.to_owned())
+}
+
+/// Whether there is a log to read.
+fn has_started(pod: &Object) -> bool {
+    has_ended(pod) || containers(pod).any(|status| status.pointer("/state/running").is_some())
+}
+
+fn has_ended(pod: &Object) -> bool {
+    matches!(pod.text("/status/phase"), Some("Succeeded" | "Failed"))
+        || containers(pod).any(|status| status.pointer("/state/terminated").is_some())
+}
+
+fn containers(pod: &Object) -> impl Iterator<Item = &Value> {
+    let statuses = pod
+        .value()
+        .pointer("/status/containerStatuses")
+        .and_then(Value::as_array);
+    statuses.into_iter().flatten()
+}
+
+/// The time at the start of a line, and the rest.
+fn split_time(line: &str) -> (Option<Timestamp>, &str) {
+    match line.split_once(' ') {
+        Some((time, rest)) => match time.parse() {
+            Ok(time) => (Some(time), rest),
+            Err(_) => (None, line),
+        },
+        None => match line.parse() {
+            // An empty line has its time and nothing else.
+            Ok(time) => (Some(time), ""),
+            Err(_) => (None, line),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_taken_from_a_line_and_nothing_else_is() {
+        let (time, text) = split_time("2026-03-01T12:00:00.5Z hello  world");
+        assert_eq!(text, "hello  world");
+        assert!(time.is_some());
+        assert_eq!(split_time("hello world"), (None, "hello world"));
+        assert_eq!(split_time("2026-03-01T12:00:00Z").1, "");
+    }
+}

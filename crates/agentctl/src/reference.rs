@@ -1,0 +1,272 @@
+//! What is made from the command line itself: examples, manual pages, and docs/agentctl.md.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use clap::{Arg, Command, CommandFactory as _};
+use jangar_api::Kind;
+
+use crate::{
+    cli::Cli,
+    error::{CODES, Error},
+    nearest::nearest,
+    session::Session,
+};
+
+/// `examples`: what stands below the help of a verb.
+pub fn examples(session: &mut Session, verb: Option<&str>) -> Result<(), Error> {
+    let command = Cli::command();
+    let verbs: Vec<&Command> = command
+        .get_subcommands()
+        .filter(|verb| !verb.is_hide_set())
+        .collect();
+    if let Some(name) = verb
+        && !verbs.iter().any(|verb| verb.get_name() == name)
+    {
+        let hint = match nearest(name, verbs.iter().map(|verb| verb.get_name())) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "`agentctl help` lists them".to_owned(),
+        };
+        return Err(Error::Validation(format!("there is no verb {name}: {hint}")));
+    }
+    for known in verbs
+        .iter()
+        .filter(|known| verb.is_none_or(|name| known.get_name() == name))
+    {
+        let text = known
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let lines = text.lines().filter(|line| line.starts_with("  "));
+        session.console.line(&format!("# {}", about(known)))?;
+        for line in lines {
+            session.console.line(line.trim_start())?;
+        }
+    }
+    Ok(())
+}
+
+/// `man`: a page for the program and one for each verb.
+pub fn manual(session: &mut Session, directory: &Path) -> Result<(), Error> {
+    let failed =
+        |error: std::io::Error| Error::Unknown(format!("{} cannot be written: {error}", directory.display()));
+    fs::create_dir_all(directory).map_err(failed)?;
+    let mut command = Cli::command();
+    command.build();
+    let mut pages = vec![("agentctl".to_owned(), command.clone())];
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let name = format!("agentctl-{}", verb.get_name());
+        pages.push((name.clone(), verb.clone().name(leaked(&name)).display_name(name)));
+    }
+    for (name, command) in pages {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command).render(&mut page).map_err(failed)?;
+        fs::write(directory.join(format!("{name}.1")), page).map_err(failed)?;
+    }
+    session
+        .console
+        .note(&format!("pages written to {}", directory.display()))
+}
+
+/// clap keeps names that are made at run time for as long as the program runs, which ends right after.
+fn leaked(name: &str) -> &'static str {
+    Box::leak(name.to_owned().into_boxed_str())
+}
+
+fn about(command: &Command) -> String {
+    command.get_about().map(ToString::to_string).unwrap_or_default()
+}
+
+/// docs/agentctl.md, as a whole.
+pub fn document() -> String {
+    let command = Cli::command();
+    let mut text = String::from(PREFACE);
+    text.push_str("\n## Global options\n\n| option | meaning |\n|---|---|\n");
+    for argument in command.get_arguments().filter(|argument| is_told(argument)) {
+        text.push_str(&row(argument));
+    }
+    text.push_str("\n## Exit codes\n\n| code | means |\n|---|---|\n");
+    for (code, meaning) in CODES {
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(text, "| {code} | {meaning} |");
+    }
+    text.push_str("\n## Kinds\n\nAny of these words means the kind, in upper or lower case.\n\n| kind | words |\n|---|---|\n");
+    for kind in Kind::ALL {
+        let words: Vec<&str> = kind.words().collect();
+        let _ = writeln!(text, "| {} | {} |", kind.info().kind, words.join(", "));
+    }
+    text.push_str("\n## Verbs\n");
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        described(verb, "agentctl", 3, &mut text);
+    }
+    text
+}
+
+/// What stands before what is generated.
+const PREFACE: &str = "\
+<!-- Generated from crates/agentctl/src/cli by `make generate`. Do not edit. -->
+# agentctl
+
+The command line for people who give work to agents. It talks to the API server of the kubeconfig: no control plane is needed, and
+whatever Kubernetes lets you do, agentctl can. Data goes to standard output, everything else to standard error; output for
+programs (`-o json`) is stable, with sorted keys.
+
+Settings come from flags, else from variables, else from the file `agentctl/config.json` in `$XDG_CONFIG_HOME` or `~/.config`, else they
+have defaults. The variables are `AGENTCTL_NAMESPACE`, `AGENTCTL_KUBECONFIG`, `AGENTCTL_CONTEXT`, `AGENTCTL_MODE` (`kube` or `grpc`),
+`AGENTCTL_SERVER` (also `AGENTCTL_ADDRESS`, `JANGAR_GRPC_ADDRESS`), `AGENTCTL_TOKEN` (also `JANGAR_GRPC_TOKEN`), `AGENTCTL_TLS`,
+`AGENTCTL_NO_INPUT` and `NO_COLOR`. `agentctl config view` shows what holds and where it comes from.
+
+A run is named by its kind and its name (`run NAME` or `run/NAME`); where only runs make sense the name is enough, and `@latest` is
+the newest one. The name of a run that is submitted follows from the namespace, the agent and `--idempotency-key`: giving the same
+command again meets the same run.
+
+`approve` and `reject` decide as the user that the API server knows you as. In this mode the decision is written with your own
+rights, so you need to be allowed to patch `orchestrationruns/status`; whether you may decide is what the ApprovalPolicy says.
+";
+
+fn described(verb: &Command, above: &str, level: usize, text: &mut String) {
+    let name = format!("{above} {}", verb.get_name());
+    let _ = writeln!(text, "\n{} {name}\n\n{}", "#".repeat(level), about(verb));
+    let usage = verb
+        .clone()
+        .bin_name(name.clone())
+        .render_usage()
+        .to_string()
+        .replace("Usage: ", "");
+    let _ = writeln!(text, "\n```\n{}\n```", usage.trim());
+    let told: Vec<&Arg> = verb
+        .get_arguments()
+        .filter(|argument| is_told(argument) && !argument.is_global_set())
+        .collect();
+    if !told.is_empty() {
+        text.push_str("\n| argument | meaning |\n|---|---|\n");
+        for argument in told {
+            text.push_str(&row(argument));
+        }
+    }
+    if let Some(after) = verb.get_after_help() {
+        let after = after.to_string();
+        let examples = after.trim_start_matches("Examples:\n");
+        let (examples, rest) = examples.split_once("\n\n").unwrap_or((examples, ""));
+        let lines: Vec<&str> = examples.lines().map(str::trim_start).collect();
+        let _ = writeln!(text, "\n```\n{}\n```", lines.join("\n"));
+        if !rest.is_empty() {
+            let _ = writeln!(text, "\n{rest}");
+        }
+    }
+    for inner in verb.get_subcommands().filter(|inner| inner.get_name() != "help") {
+        described(inner, &name, level + 1, text);
+    }
+}
+
+fn is_told(argument: &Arg) -> bool {
+    !argument.is_hide_set() && !matches!(argument.get_id().as_str(), "help" | "version")
+}
+
+fn row(argument: &Arg) -> String {
+    let value = argument
+        .get_value_names()
+        .map(|names| {
+            names
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .unwrap_or_default();
+    let takes_value = argument.get_num_args().is_none_or(|range| range.takes_values());
+    let value = if takes_value { value } else { String::new() };
+    let mut names = Vec::new();
+    if let Some(short) = argument.get_short() {
+        names.push(format!("-{short}"));
+    }
+    if let Some(long) = argument.get_long() {
+        names.push(format!("--{long}"));
+    }
+    let shown = match (names.is_empty(), value.as_str()) {
+        (true, value) => value.to_owned(),
+        (false, "") => names.join(", "),
+        (false, value) => format!("{} {value}", names.join(", ")),
+    };
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    format!(
+        "| `{}` | {} |\n",
+        shown.replace('|', "\\|"),
+        help.replace('|', "\\|")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, path::PathBuf};
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_makes_sense_to_its_parser() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_examples_that_can_be_parsed() {
+        for verb in Cli::command()
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set())
+        {
+            let name = verb.get_name().to_owned();
+            let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.starts_with("Examples:\n  "), "{name} has no examples");
+            for line in after
+                .lines()
+                .filter(|line| line.trim_start().starts_with("agentctl "))
+            {
+                let words = shell_words(line.trim_start());
+                let parsed = <Cli as clap::Parser>::try_parse_from(&words);
+                assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
+            }
+        }
+    }
+
+    /// The words of a line as a shell would see them, up to where a shell does something else.
+    fn shell_words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut word = String::new();
+        let mut quote = None;
+        let mut begun = false;
+        for letter in line.chars() {
+            match (quote, letter) {
+                (None, '\'' | '"') => {
+                    quote = Some(letter);
+                    begun = true;
+                }
+                (Some(open), letter) if open == letter => quote = None,
+                (None, '<' | '>' | '|') => break,
+                (None, ' ') => {
+                    if begun || !word.is_empty() {
+                        words.push(std::mem::take(&mut word));
+                    }
+                    begun = false;
+                }
+                (_, letter) => word.push(letter),
+            }
+        }
+        if begun || !word.is_empty() {
+            words.push(word);
+        }
+        words
+    }
+
+    #[test]
+    fn the_document_is_up_to_date() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/agentctl.md");
+        let made = document();
+        if env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &made).expect("docs/agentctl.md is written");
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            there == made,
+            "docs/agentctl.md is not what the command line says: run `UPDATE_GOLDEN=1 cargo test -p jangar-agentctl reference` and \
+             commit it"
+        );
+    }
+}

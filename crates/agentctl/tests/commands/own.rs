@@ -1,0 +1,83 @@
+//! What agentctl says of itself: version, configuration, completion, examples, manual pages.
+
+use insta::assert_snapshot;
+
+use crate::support::{Cluster, bare, masked, references, transcript};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configuration_is_kept_and_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    for (arguments, input) in [
+        (&["config", "view"][..], ""),
+        (&["config", "set", "namespace", "team"], ""),
+        (&["config", "set", "tls", "maybe"], ""),
+        (&["config", "set", "colour", "red"], ""),
+        (&["auth", "login", "--with-token"], "s3cret\n"),
+        (&["auth", "login"], ""),
+        (&["config", "view", "-n", "other"], ""),
+        (
+            &[
+                "config",
+                "view",
+                "--show-secrets",
+                "-o",
+                "jsonpath={.token.value}",
+            ],
+            "",
+        ),
+        (&["config", "init"], ""),
+        (&["auth", "logout"], ""),
+        (&["config", "view", "-o", "json"], ""),
+    ] {
+        text.push_str(&transcript(bare(home.path(), arguments), arguments, input).await);
+    }
+    assert_snapshot!(masked(&text, home.path()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_and_examples_are_printed() {
+    let cluster = Cluster::start("sp0022").await;
+    let text = cluster
+        .session(&[
+            &["version"],
+            &["version", "--client", "-o", "json"],
+            &["examples", "wait"],
+            &["examples", "wiat"],
+        ])
+        .await;
+    assert_snapshot!(text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completion_offers_live_names() {
+    let cluster = Cluster::start("sp0023").await;
+    for object in references() {
+        cluster.have(object).await;
+    }
+    let text = cluster
+        .session(&[
+            &["__complete", "run", "--agent", "co"],
+            &["__complete", "get", "agent", ""],
+            &["__complete", "get", "to"],
+            &["__complete", "get", "agent", "-n", "elsewhere", "c"],
+        ])
+        .await;
+    assert_snapshot!(text);
+    for shell in ["bash", "zsh", "fish"] {
+        let script = cluster.transcript(&["completion", shell]).await;
+        assert!(script.contains("agentctl __complete"), "{shell}");
+        assert!(script.ends_with("= 0\n\n"), "{shell}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manual_pages_are_written_for_every_verb() {
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["man", "--dir", "man/man1"];
+    let text = transcript(bare(home.path(), &arguments), &arguments, "").await;
+    assert!(text.ends_with("= 0\n\n"), "{text}");
+    let page = std::fs::read_to_string(home.path().join("man/man1/agentctl-wait.1")).unwrap();
+    assert!(page.contains("agentctl wait run coder\\-3f2a"), "{page}");
+    assert!(home.path().join("man/man1/agentctl.1").exists());
+}

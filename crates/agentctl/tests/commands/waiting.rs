@@ -1,0 +1,119 @@
+//! Waiting: the exit code tells the outcome.
+
+use insta::assert_snapshot;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::support::{Cluster, NAMESPACE, agent_run, begun, condition, references, runs};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_over_is_told_at_once() {
+    let cluster = Cluster::start("sp0008").await;
+    for object in references().into_iter().chain(runs()) {
+        cluster.have(object).await;
+    }
+    let text = cluster
+        .session(&[
+            &["wait", "run", "done"],
+            &["wait", "run", "broken"],
+            &["wait", "stopped"],
+            &["wait", "run", "queued", "--timeout", "0s"],
+            &["wait", "run", "done", "-o", "jsonpath={.status.phase}"],
+            &["wait", "agent", "coder", "--timeout", "5s"],
+            &[
+                "wait",
+                "agent",
+                "coder",
+                "--for",
+                "condition=Ready=False",
+                "--timeout",
+                "0s",
+            ],
+            &["wait", "run", "done", "--for", "phase=Running"],
+            &["wait", "run", "nobody", "--for", "delete"],
+            &["wait", "run", "nobody"],
+            &["wait", "run", "done", "--for", "christmas"],
+            &["wait", "run", "done", "--timeout", "soon"],
+            &["run", "wait", "broken"],
+        ])
+        .await;
+    assert_snapshot!(text);
+}
+
+/// Starts to wait, and returns when it has said that it does.
+async fn waiting(
+    cluster: &Cluster,
+    arguments: &[&str],
+) -> (
+    tokio::process::Child,
+    impl std::future::Future<Output = Vec<String>>,
+) {
+    let namespace = cluster.namespace;
+    let mut child = begun(cluster.command(arguments), "").await;
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.next_line().await.unwrap().unwrap();
+    let rest = async move {
+        let mut all = vec![first];
+        while let Some(line) = lines.next_line().await.unwrap() {
+            all.push(line.replace(namespace, NAMESPACE));
+        }
+        all
+    };
+    (child, rest)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_with_the_run() {
+    let cluster = Cluster::start("sp0009").await;
+    cluster.have(agent_run("one", json!(null))).await;
+    let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
+    let status =
+        json!({"phase": "Failed", "conditions": [condition("Failed", "True", "JobFailed", "code 7")]});
+    cluster.status(&agent_run("one", status)).await;
+    assert_eq!(
+        told.await,
+        [
+            "run/one: Pending",
+            "run/one: Failed",
+            "JobFailed: code 7; more: agentctl explain run one -n agents"
+        ]
+    );
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(10));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "run/one Failed\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_deleted_has_a_code_of_its_own() {
+    let cluster = Cluster::start("sp0010").await;
+    cluster.have(agent_run("one", json!(null))).await;
+    let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
+    let deleted = cluster.transcript(&["delete", "run", "one", "--yes"]).await;
+    assert!(deleted.contains("deleted"), "{deleted}");
+    assert_eq!(told.await, ["run/one: Pending", "run one was deleted"]);
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(13));
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_says_how_to_go_on() {
+    let cluster = Cluster::start("sp0011").await;
+    cluster.have(agent_run("one", json!(null))).await;
+    let (child, told) = waiting(&cluster, &["wait", "run", "one"]).await;
+    let pid = child.id().unwrap().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+    assert_eq!(
+        told.await,
+        [
+            "run/one: Pending",
+            "no longer waiting; run one goes on. Wait again: agentctl wait run one -n agents. Stop it: agentctl cancel run one -n \
+             agents"
+        ]
+    );
+    assert_eq!(child.wait_with_output().await.unwrap().status.code(), Some(130));
+}
