@@ -52,6 +52,6 @@ mod tests {
         assert_eq!(nearest("deployment", words), None);
         assert_eq!(nearest("x", words), None);
         assert_eq!(nearest("pods", ["ws", "tool"]), None);
-        assert_eq!(nearest("wiat", ["wait", "list"]), Some("wait"));
+        assert_eq!(nearest("waut", ["wait", "list"]), Some("wait"));
     }
 }

@@ -52,7 +52,10 @@ impl DnsLabel {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part.as_bytes());
         }
-        Self::join(subject, &hexadecimal(hash.finalize().iter().take(SUBMISSION_HASH_BYTES)))
+        Self::join(
+            subject,
+            &hexadecimal(hash.finalize().iter().take(SUBMISSION_HASH_BYTES)),
+        )
     }
 
     pub fn as_str(&self) -> &str {

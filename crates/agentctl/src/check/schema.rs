@@ -272,13 +272,13 @@ mod tests {
     #[test]
     fn every_mistake_is_told_with_its_field() {
         let found = run(json!({
-            "agentRef": {}, "runtime": {"type": "jbo"}, "parametres": {}, "parameters": {"a": 1}, "priority": "high",
+            "agentRef": {}, "runtime": {"type": "jbo"}, "parameterz": {}, "parameters": {"a": 1}, "priority": "high",
         }));
         let all = found.join("\n");
         for words in [
             "spec.agentRef.name is missing",
             "spec.runtime.type is \"jbo\": write one of workflow, job, temporal, custom",
-            "spec.parametres is no field of this kind: did you mean parameters?",
+            "spec.parameterz is no field of this kind: did you mean parameters?",
             "spec.parameters.a is 1: it must be a text",
             "spec.priority is \"high\": it must be a whole number",
         ] {

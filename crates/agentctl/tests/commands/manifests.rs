@@ -35,7 +35,7 @@ metadata: {name: one}
 spec:
   agentRef: {}
   runtime: {type: jbo}
-  parametres: {a: b}
+  parameterz: {a: b}
 ---
 apiVersion: orchestration.proompteng.ai/v1alpha1
 kind: Orchestration

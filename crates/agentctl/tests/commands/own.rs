@@ -43,7 +43,7 @@ async fn versions_and_examples_are_printed() {
             &["version"],
             &["version", "--client", "-o", "json"],
             &["examples", "wait"],
-            &["examples", "wiat"],
+            &["examples", "waut"],
         ])
         .await;
     assert_snapshot!(text);

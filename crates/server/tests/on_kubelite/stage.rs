@@ -270,9 +270,7 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting)
-            .await
-            .unwrap();
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap();
     }
 
     /// How many requests of this kind have arrived.
