@@ -59,11 +59,12 @@ simulate: need-cargo ## Play the controllers with the bad luck of SEEDS=n seeds 
 lint: need-cargo ## Run the suites that only read the code: format, clippy, dependencies, spelling
 	@scripts/suites.sh $(LINTS)
 
-generate: need-cargo ## Write the files that are made from others: CRDs, schema, README and rights of charts/agents, docs/settings.md, docs/agentctl.md, the tables of docs/orchestration-semantics.md
+generate: need-cargo ## Write the files that are made from others: CRDs, schema, README and rights of charts/agents, docs/settings.md, docs/agentctl.md, docs/openapi.json, the tables of docs/orchestration-semantics.md
 	cargo run --locked --package jangar -- crds --dir charts/agents/crds
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine settings::
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-engine --test orchestration table::
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-agentctl --lib reference::
+	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-server --lib openapi::
 	sed -n '/^rules:/,$$p' tests/cluster/role.yaml >charts/agents/files/controllers-role.yaml
 	scripts/agents/values.py
 
