@@ -15,11 +15,12 @@ use crate::{
     stage::{Stage, beside_others},
 };
 
-/// A lease that outlasts what happens here: the controllers go on with the caches and watches that they have.
+/// A lease that outlasts what happens here: the controllers go on with the caches and watches that they have. After a silence
+/// the first renewal may go out on a connection that is dead, and is given up after half of the deadline.
 pub(crate) fn patient(settings: Settings) -> Settings {
     settings
-        .with("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "180")
-        .with("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "120")
+        .with("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "300")
+        .with("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "280")
         .with("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "2")
 }
 

@@ -314,8 +314,11 @@ async fn between_leases(stage: &Stage<'_>) -> Result<(), Failure> {
         .next_back()
         .ok_or("the second one never gave the Lease back")?
         .received;
+    // An Event has no version by which the API server could refuse one that was on its way when the process was frozen. It
+    // tells what had been done before.
     let effective: Vec<_> = first
         .iter()
+        .filter(|request| request.resource() != "events")
         .filter(|request| {
             request.is_write() && request.succeeded() && (begin..end).contains(&request.received)
         })
