@@ -18,7 +18,7 @@ use super::Failure;
 /// No wait is longer. It is for a machine that is busy with other things; most of what tests wait for takes a few seconds. The
 /// longest is a watch whose connection fell silent, and which comes back on another one that is dead as well: each of them is
 /// noticed after 70 seconds.
-pub const LIMIT: Duration = Duration::from_secs(240);
+pub const LIMIT: Duration = Duration::from_mins(4);
 
 #[derive(Debug, thiserror::Error)]
 #[error("waited {seconds} s for {subject} {what}, in vain; last seen: {seen}{}", error.as_ref().map(|error| format!("; last error: {error}")).unwrap_or_default(), seconds = LIMIT.as_secs())]
