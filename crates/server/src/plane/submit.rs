@@ -3,7 +3,7 @@
 //! The name of the run is made from namespace, agent and key, and the run is created, never updated. So the API server alone
 //! decides who was first, however many replicas are asked at the same moment and wherever one of them dies.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use jangar_api::{
     Kind,
@@ -31,7 +31,6 @@ use kube::{Api, api::DynamicObject};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{Caller, ControlPlane, live, objects::checked_name, policy, runs::record};
 use crate::{
@@ -44,8 +43,6 @@ use crate::{
 
 /// The longest key. It is kept in the spec of the run.
 const KEY_MAX_BYTES: usize = 256;
-/// Bytes of the hash in a name, two digits each: enough that two keys of one agent never meet.
-const NAME_HASH_BYTES: usize = 8;
 /// When a client that was told that the queue is full may try again.
 const QUEUE_RETRY_SECONDS: u32 = 15;
 
@@ -172,20 +169,9 @@ impl Draft {
     }
 }
 
-/// The name of the run that a key makes: the same for the same namespace, agent and key.
+/// The name of the run that a key makes. agentctl makes the same one, so that a key used on both ways is one run.
 pub fn run_name(namespace: &str, subject: &str, key: &str) -> String {
-    let mut hash = Sha256::new();
-    for part in [namespace, subject, key] {
-        // The length keeps two parts from being taken for two others.
-        hash.update(part.len().to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    let mut digits = String::new();
-    for byte in hash.finalize().iter().take(NAME_HASH_BYTES) {
-        // Writing to a String cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-    }
-    DnsLabel::join(subject, &digits).into()
+    DnsLabel::submission(namespace, subject, key).into()
 }
 
 /// Checks the key of a request.
