@@ -14,6 +14,7 @@ use kube::{Client, Config};
 
 use crate::{
     callbacks::{self, Callbacks},
+    history,
     leading::{self, Standby},
     probes::{self, Instruments, Probes},
     readiness::{Part, Readiness},
@@ -39,7 +40,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
     let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
         .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
-    let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None)?;
+    let outside = callbacks::outside(
+        &settings.custom,
+        &settings.temporal,
+        &identity,
+        None,
+        history::of_environment()?,
+    )?;
     let listener = probes::bind(args.listen, "--listen").await?;
     let client = client().await?;
     let instruments = Instruments::new(Readiness::new([(
@@ -51,6 +58,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         Some(_) => Some(Callbacks::start(settings.custom.callback_listen, Arc::clone(&outside)).await?),
         None => None,
     };
+    let _telling = history::follow(&outside, instruments.readiness.clone());
     let controllers = jangar_controllers::start(Setup {
         client,
         settings: Arc::new(settings),
