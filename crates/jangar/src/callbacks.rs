@@ -23,21 +23,23 @@ use jangar_engine::{
     decision::Key,
     settings::{CustomSettings, TemporalSettings},
 };
+use jangar_store::Store;
 use jangar_temporal::Server;
 use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 
-use crate::{BadInput, probes};
+use crate::{BadInput, history, probes};
 
 /// How long the body of a report may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The way to endpoints and back, and to the Temporal server. Without an address for callbacks there is none back, and without
+/// The way to endpoints and back, to the Temporal server, and into history. Without an address for callbacks there is none back, and without
 /// one of a server there is none to it, and runs are told so.
 pub(crate) fn outside(
     settings: &CustomSettings,
     temporal: &TemporalSettings,
     identity: &Identity,
     own_key: Option<&str>,
+    history: Option<Store>,
 ) -> Result<Arc<Outside>, BadInput> {
     let reception = match &settings.callback_url {
         None => None,
@@ -51,6 +53,9 @@ pub(crate) fn outside(
     if let Some(address) = &temporal.address {
         let server = Server::new(address, temporal).map_err(|error| BadInput(error.to_string()))?;
         outside = outside.with_temporal(Arc::new(server));
+    }
+    if let Some(store) = history {
+        outside = outside.with_archive(history::archive(store));
     }
     Ok(Arc::new(outside))
 }

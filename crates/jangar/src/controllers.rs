@@ -14,6 +14,7 @@ use kube::{Client, Config, config::AuthInfo};
 
 use crate::{
     callbacks::{self, Callbacks},
+    history,
     leading::{self, Standby},
     probes::{self, Instruments, Probes},
     readiness::{Part, Readiness},
@@ -62,7 +63,13 @@ impl Running {
         temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
         let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
             .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
-        let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None)?;
+        let outside = callbacks::outside(
+            &settings.custom,
+            &settings.temporal,
+            &identity,
+            None,
+            history::of_environment()?,
+        )?;
         let callbacks = match &settings.custom.callback_url {
             Some(_) => Some(Callbacks::start(settings.custom.callback_listen, Arc::clone(&outside)).await?),
             None => None,
@@ -75,6 +82,7 @@ impl Running {
             registry: &mut instruments.registry(),
             outside,
         });
+        history::follow(&outside, instruments.readiness.clone());
         leading::follow(controllers.state(), instruments.readiness.clone(), Standby::Ready);
         Ok(Self {
             controllers,

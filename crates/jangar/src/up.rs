@@ -16,7 +16,7 @@ use kubelite::node::{
 use crate::{
     callbacks, control_plane,
     embedded::{self, Directory, Embedded, Options},
-    manifests,
+    history, manifests,
     probes::{self, Probes},
     readiness::Part,
     settings,
@@ -82,7 +82,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     settings.custom.callback_url.get_or_insert(url);
     let identity = embedded::identity()?;
     let key = directory.callback_key()?;
-    let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, Some(&key))?;
+    let history = history::of_environment_or(directory.path())?;
+    let outside = callbacks::outside(
+        &settings.custom,
+        &settings.temporal,
+        &identity,
+        Some(&key),
+        history,
+    )?;
+    let _telling = history::follow(&outside, instruments.readiness.clone());
     let probes = Probes::start(
         listener,
         instruments.clone(),

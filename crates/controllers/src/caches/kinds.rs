@@ -33,7 +33,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Resource, ResourceExt, core::NamespaceResourceScope};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Caches, cache::Cache, index::Term};
 use crate::driver::learned::{Learned, Overlay};
@@ -44,6 +44,7 @@ pub trait Cached:
     + Clone
     + fmt::Debug
     + DeserializeOwned
+    + Serialize
     + Send
     + Sync
     + 'static
@@ -62,6 +63,11 @@ pub trait Cached:
 
     /// Whether the object is over, and waits for us to record how.
     fn is_uncaptured(&self) -> bool {
+        false
+    }
+
+    /// Whether the object is a run that has ended for good.
+    fn has_ended(&self) -> bool {
         false
     }
 
@@ -185,6 +191,11 @@ pub(crate) use with_kind;
 impl Cached for AgentRun {
     kept_in!(AgentRun, agent_runs);
 
+    fn has_ended(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        phase.is_some_and(RunPhase::is_terminal)
+    }
+
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         if phase.is_some_and(RunPhase::is_terminal) {
@@ -266,6 +277,11 @@ impl Cached for Tool {
 impl Cached for ToolRun {
     kept_in!(ToolRun, tool_runs);
 
+    fn has_ended(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        phase.is_some_and(RunPhase::is_terminal)
+    }
+
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         let over = phase.is_some_and(RunPhase::is_terminal);
@@ -284,6 +300,11 @@ impl Cached for Orchestration {
 
 impl Cached for OrchestrationRun {
     kept_in!(OrchestrationRun, orchestration_runs);
+
+    fn has_ended(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        phase.is_some_and(RunPhase::is_terminal)
+    }
 
     /// The definition is named until the run has kept it, and what its steps wait for as long as they do.
     fn terms(&self) -> BTreeSet<Term> {

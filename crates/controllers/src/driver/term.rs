@@ -53,6 +53,9 @@ pub struct Term {
 impl Term {
     /// Starts the watches, and each controller once all caches have been listed.
     pub fn begin(setup: TermSetup, controllers: Vec<Arc<dyn Station>>) -> Self {
+        if let Some(archiver) = setup.outside.archiver() {
+            archiver.count_in(Arc::clone(&setup.metrics));
+        }
         let listeners = controllers
             .iter()
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)

@@ -221,6 +221,18 @@ label_values! {
 }
 
 label_values! {
+    /// What became of a run that was to be written into history.
+    ArchiveResult {
+        Written = "written",
+        Failed = "failed",
+        /// Too many wait already; it is offered again later.
+        Overflow = "overflow",
+        /// It was deleted before it could be written.
+        GivenUp = "given_up",
+    }
+}
+
+label_values! {
     /// What is kept after its end.
     Kept {
         Job = "job",
@@ -485,6 +497,11 @@ pub(super) struct JobLabels {
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
 pub(super) struct DeletionLabels {
     pub(super) result: DeletionResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct ArchiveLabels {
+    pub(super) result: ArchiveResult,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
