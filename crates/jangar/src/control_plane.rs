@@ -11,6 +11,7 @@ use jangar_engine::settings::Settings;
 use jangar_server::{
     access::{Connection, Gatekeeper, Token},
     grpc,
+    history::{Database, History},
     http::{self, Serving},
     metrics::Metrics,
     plane::{About, ControlPlane, Parts},
@@ -188,7 +189,7 @@ pub(crate) async fn start(
         own: clients.own,
         settings,
         about: about(|name| std::env::var(name).ok()),
-        history: None,
+        history: history(|name| std::env::var(name).ok())?,
         metrics,
         clock: Arc::new(jiff::Timestamp::now),
         grpc_address,
@@ -219,6 +220,15 @@ pub(crate) async fn start(
         filling,
         _watches: watches,
     })
+}
+
+/// The database with the history of runs, if one is configured. It is not asked for anything yet.
+fn history(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Arc<dyn History>>> {
+    let config = jangar_store::Config::from_env(variable).map_err(|error| BadInput(error.to_string()))?;
+    Ok(config.map(|config| {
+        tracing::info!(place = config.place(), "history is read from here");
+        Arc::new(Database(jangar_store::Store::open(config))) as Arc<dyn History>
+    }))
 }
 
 /// The break-glass token. It is a secret, so that nothing repeats it.

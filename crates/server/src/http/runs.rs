@@ -19,7 +19,6 @@ use super::{
 use crate::{
     plane::{
         Caller, ControlPlane,
-        explain::explain,
         logs::LogQuery,
         objects::ListQuery,
         runs::{RUN_KINDS, Run, record},
@@ -225,9 +224,8 @@ pub(super) async fn explain_run(
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
-    Ok(Answer::ok(
-        json!({"explanation": explain(run.kind(), run.document())}),
-    ))
+    let explanation = plane.explain(&caller, &run).await?;
+    Ok(Answer::ok(json!({"explanation": explanation})))
 }
 
 pub(super) async fn cancel_run(

@@ -1,5 +1,7 @@
 //! What is remembered of runs that are gone from the cluster, if there is a database. Everything else works without.
 
+mod database;
+
 use std::{fmt, time::Duration};
 
 use futures::future::BoxFuture;
@@ -7,6 +9,7 @@ use jangar_api::Kind;
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use self::database::Database;
 use crate::audit::Entry;
 
 /// Why the history has no answer.
