@@ -17,11 +17,12 @@ use jangar_server::{
     plane::{About, ControlPlane, Parts},
     world::{self, Watches, World},
 };
+use jangar_store::Store;
 use kube::Client;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
-    BadInput, controllers,
+    BadInput, controllers, history,
     probes::{self, Instruments, Probes},
     readiness::{Part, Readiness},
     settings,
@@ -112,15 +113,17 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         own: controllers::client().await?,
         anonymous: controllers::anonymous().await?,
     };
+    let history = history::of_environment()?;
     let running = if args.with_controllers {
         instruments
             .readiness
             .missing(Part::Controllers, controllers::NOT_STARTED);
-        Some(controllers::Running::start(clients.own.clone(), settings.clone(), &instruments).await?)
+        let (client, history) = (clients.own.clone(), history.clone());
+        Some(controllers::Running::start(client, settings.clone(), &instruments, history).await?)
     } else {
         None
     };
-    let control_plane = start(clients, Arc::new(settings), listeners, &instruments).await?;
+    let control_plane = start(clients, Arc::new(settings), listeners, &instruments, history).await?;
     tracing::info!(address = %control_plane.address(), grpc = ?control_plane.grpc_address(), "the control plane answers");
     match running {
         Some(controllers) => controllers.until(&mut stop).await,
@@ -163,6 +166,7 @@ pub(crate) async fn start(
     settings: Arc<Settings>,
     listeners: Listeners,
     instruments: &Instruments,
+    history: Option<Store>,
 ) -> Result<Running> {
     let break_glass = break_glass(|name| std::env::var(name).ok())?;
     let metrics = Arc::new(Metrics::register(&mut instruments.registry()));
@@ -189,7 +193,7 @@ pub(crate) async fn start(
         own: clients.own,
         settings,
         about: about(|name| std::env::var(name).ok()),
-        history: history(|name| std::env::var(name).ok())?,
+        history: history.map(|store| Arc::new(Database(store)) as Arc<dyn History>),
         metrics,
         clock: Arc::new(jiff::Timestamp::now),
         grpc_address,
@@ -220,15 +224,6 @@ pub(crate) async fn start(
         filling,
         _watches: watches,
     })
-}
-
-/// The database with the history of runs, if one is configured. It is not asked for anything yet.
-fn history(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Arc<dyn History>>> {
-    let config = jangar_store::Config::from_env(variable).map_err(|error| BadInput(error.to_string()))?;
-    Ok(config.map(|config| {
-        tracing::info!(place = config.place(), "history is read from here");
-        Arc::new(Database(jangar_store::Store::open(config))) as Arc<dyn History>
-    }))
 }
 
 /// The break-glass token. It is a secret, so that nothing repeats it.

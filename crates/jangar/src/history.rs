@@ -1,51 +1,61 @@
-//! The history of runs: where it is, how finished runs get there, and what is told when they do not.
+//! The history of runs: where it is, how finished runs get there, what is told when they do not, and that it is swept.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use jangar_controllers::{
-    archive::{Archive, ArchiveState},
+    archive::{
+        Archive, ArchiveState,
+        logs::{Source, Tail},
+    },
     outside::Outside,
 };
-use jangar_store::{Config, RunRecord, Store};
+use jangar_engine::decision::Uid;
+use jangar_store::{Config, NewLogTail, RunRecord, Store};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::task::JoinHandle;
+use tokio::{
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
 
 use crate::{BadInput, readiness::Readiness};
 
 /// What runs of this cluster are filed under, unless somebody says otherwise.
 const CLUSTER: &str = "default";
+/// How often what has outlived its time is removed. It is kept for days, so that an hour more does not matter.
+const SWEEP: Duration = Duration::from_hours(1);
 
 /// The database of the environment; `None` if it names none.
 pub(crate) fn of_environment() -> Result<Option<Store>, BadInput> {
-    open(Config::from_env(variable))
+    Ok(Config::from_env(variable).map_err(bad)?.map(open))
 }
 
 /// The database of the environment, else a file in this directory.
-pub(crate) fn of_environment_or(directory: &Path) -> Result<Option<Store>, BadInput> {
+pub(crate) fn of_environment_or(directory: &Path) -> Result<Store, BadInput> {
     if let Some(store) = of_environment()? {
-        return Ok(Some(store));
+        return Ok(store);
     }
     // In an address some characters of a path would mean something else.
-    let path: String = directory.join("history.db").display().to_string();
+    let path = directory.join("history.db").display().to_string();
     let path = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
-    open(Config::new(&format!("sqlite://{path}"), variable).map(Some))
+    let config = Config::new(&format!("sqlite://{path}"), variable).map_err(bad)?;
+    Ok(open(config))
 }
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-fn open(config: Result<Option<Config>, jangar_store::Error>) -> Result<Option<Store>, BadInput> {
-    let config = config.map_err(|error| BadInput(error.to_string()))?;
-    Ok(config.map(|config| {
-        tracing::info!(
-            database = config.place(),
-            "finished runs are written into history"
-        );
-        Store::open(config)
-    }))
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
+fn bad(error: jangar_store::Error) -> BadInput {
+    BadInput(error.to_string())
+}
+
+/// Opens it without asking it for anything: a process starts while its database is down.
+fn open(config: Config) -> Store {
+    tracing::info!(database = config.place(), "there is a history of runs");
+    Store::open(config)
 }
 
 /// What the controllers write finished runs with.
@@ -72,6 +82,73 @@ impl Archive for Shelf {
             kept.map(drop).map_err(|error| error.to_string())
         })
     }
+
+    fn log_bytes(&self) -> usize {
+        self.store.log_tail_bytes()
+    }
+
+    fn has_log(&self, run: &Uid, step: &str, attempt: u32) -> BoxFuture<'static, Result<bool, String>> {
+        let (store, run, step) = (self.store.clone(), run.clone(), step.to_owned());
+        Box::pin(async move {
+            let tails = store.log_tails(&run.0).await.map_err(|error| error.to_string())?;
+            let is = |tail: &jangar_store::LogTailInfo| tail.step == step && tail.attempt == i64::from(attempt);
+            Ok(tails.iter().any(is))
+        })
+    }
+
+    fn record_log(&self, tail: Tail) -> BoxFuture<'static, Result<(), String>> {
+        let store = self.store.clone();
+        Box::pin(async move {
+            let tail = new_tail(tail, Timestamp::now());
+            store.record_log(&tail).await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+fn new_tail(tail: Tail, now: Timestamp) -> NewLogTail {
+    let Tail {
+        source,
+        text,
+        cut,
+        total_bytes,
+    } = tail;
+    let Source {
+        run,
+        step,
+        attempt,
+        pod,
+        pod_uid: _,
+        container,
+        kept_for,
+    } = source;
+    NewLogTail {
+        run_uid: run.0,
+        step,
+        attempt: i64::from(attempt),
+        pod: pod.name,
+        container,
+        text,
+        cut,
+        total_bytes: total_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
+        taken_at: now,
+        expires_at: now.saturating_add(kept_for).unwrap_or(Timestamp::MAX),
+    }
+}
+
+/// Removes what has outlived its time from the history, now and then. Several processes may do it; none waits for another.
+pub(crate) fn sweep(store: Store) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut turns = interval(SWEEP);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            // Who did what is kept until somebody asks for its removal.
+            match store.prune(Timestamp::now(), None).await {
+                Ok(pruned) => tracing::debug!(?pruned, "the history was swept"),
+                Err(error) => tracing::info!(%error, "the history was not swept"),
+            }
+        }
+    })
 }
 
 /// Keeps what is told beside readiness up to date: runs go on without their history, so it does not decide.

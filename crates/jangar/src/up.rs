@@ -82,15 +82,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     settings.custom.callback_url.get_or_insert(url);
     let identity = embedded::identity()?;
     let key = directory.callback_key()?;
-    let history = history::of_environment_or(directory.path())?;
+    let store = history::of_environment_or(directory.path())?;
     let outside = callbacks::outside(
         &settings.custom,
         &settings.temporal,
         &identity,
         Some(&key),
-        history,
+        Some(store.clone()),
     )?;
-    let _telling = history::follow(&outside, instruments.readiness.clone());
+    history::follow(&outside, instruments.readiness.clone());
     let probes = Probes::start(
         listener,
         instruments.clone(),
@@ -115,8 +115,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     };
     let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
+    let clients = embedded.control_plane_clients();
     let control_plane =
-        control_plane::start(embedded.control_plane_clients(), shared, listeners, &instruments).await?;
+        control_plane::start(clients, shared, listeners, &instruments, Some(store)).await?;
     let ready = async {
         instruments.readiness.complete().await;
         announce(&embedded, &probes, &control_plane)?;

@@ -233,6 +233,22 @@ label_values! {
 }
 
 label_values! {
+    /// What became of the end of a log that was to be written into history.
+    LogTailResult {
+        Written = "written",
+        /// It was there before.
+        Already = "already",
+        /// There was no log to read.
+        Missing = "missing",
+        Failed = "failed",
+        /// It was tried too often.
+        GivenUp = "given_up",
+        /// Too many wait already; it is offered again later.
+        Overflow = "overflow",
+    }
+}
+
+label_values! {
     /// What is kept after its end.
     Kept {
         Job = "job",
@@ -502,6 +518,11 @@ pub(super) struct DeletionLabels {
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
 pub(super) struct ArchiveLabels {
     pub(super) result: ArchiveResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct LogTailLabels {
+    pub(super) result: LogTailResult,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]

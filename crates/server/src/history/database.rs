@@ -4,16 +4,20 @@ use std::{fmt, time::Duration};
 
 use futures::future::BoxFuture;
 use jangar_api::Kind;
-use jangar_store::{AuditEntry, AuditOutcome, Error, IdempotencyKey, RunKind, Store};
+use jangar_store::{
+    AuditEntry, AuditOutcome, Error, IdempotencyKey, Page, PageRequest, Run, RunFilter, RunKind, RunPage,
+    RunSummary, Store,
+};
 use jiff::Timestamp;
-use serde_json::Value;
 use uuid::Uuid;
 
-use super::{ArchivedLog, History, HistoryError, SubmittedKey};
+use super::{ArchivedLog, ArchivedRun, History, HistoryError, SubmittedKey};
 use crate::audit::{Entry, Outcome};
 
 /// How long a key is remembered after its run was made. Nobody repeats a request after a month.
 const KEY_AGE: Duration = Duration::from_hours(30 * 24);
+/// How many runs of steps are read to explain a run. Those that failed are among the latest.
+const CHILDREN_MAX: u32 = 50;
 
 /// Postgres, or SQLite.
 pub struct Database(pub Store);
@@ -26,7 +30,18 @@ impl fmt::Debug for Database {
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what map_err hands over")]
 fn failed(error: Error) -> HistoryError {
-    HistoryError(error.to_string())
+    if error.is_bad_request() {
+        HistoryError::Asked(error.to_string())
+    } else {
+        HistoryError::Failed(error.to_string())
+    }
+}
+
+fn archived(run: Run) -> ArchivedRun {
+    ArchivedRun {
+        document: run.document,
+        at: run.summary.archived_at,
+    }
 }
 
 fn run_kind(kind: Kind) -> Result<RunKind, HistoryError> {
@@ -34,7 +49,10 @@ fn run_kind(kind: Kind) -> Result<RunKind, HistoryError> {
         Kind::AgentRun => Ok(RunKind::AgentRun),
         Kind::OrchestrationRun => Ok(RunKind::OrchestrationRun),
         Kind::ToolRun => Ok(RunKind::ToolRun),
-        kind => Err(HistoryError(format!("{} is no kind of run", kind.info().kind))),
+        kind => {
+            let kind = &kind.info().kind;
+            Err(HistoryError::Asked(format!("{kind} is no kind of run")))
+        }
     }
 }
 
@@ -71,11 +89,8 @@ impl History for Database {
         })
     }
 
-    fn run<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<Value>, HistoryError>> {
-        Box::pin(async move {
-            let run = self.0.run(uid).await.map_err(failed)?;
-            Ok(run.map(|run| run.document))
-        })
+    fn run<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>> {
+        Box::pin(async move { Ok(self.0.run(uid).await.map_err(failed)?.map(archived)) })
     }
 
     fn run_named<'a>(
@@ -83,25 +98,67 @@ impl History for Database {
         kind: Kind,
         namespace: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Value>, HistoryError>> {
+    ) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>> {
         Box::pin(async move {
             let kind = Some(run_kind(kind)?);
             let run = self.0.run_named(kind, namespace, name).await.map_err(failed)?;
-            Ok(run.map(|run| run.document))
+            Ok(run.map(archived))
         })
     }
 
-    fn log<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<ArchivedLog>, HistoryError>> {
+    fn runs<'a>(
+        &'a self,
+        filter: &'a RunFilter,
+        page: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Page<RunSummary>, HistoryError>> {
+        Box::pin(async move { self.0.runs(filter, page).await.map_err(failed) })
+    }
+
+    fn page<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<RunPage>, HistoryError>> {
+        Box::pin(async move { self.0.page(uid).await.map_err(failed) })
+    }
+
+    fn children<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Vec<ArchivedRun>, HistoryError>> {
         Box::pin(async move {
-            let tails = self.0.log_tails(uid).await.map_err(failed)?;
-            // The last attempt of the last step, which is where a run ended.
-            let Some(last) = tails.last() else { return Ok(None) };
-            let tail = self.0.log_tail(uid, &last.step, Some(last.attempt)).await;
+            let filter = RunFilter {
+                parent: Some(uid.to_owned()),
+                ..RunFilter::default()
+            };
+            let page = PageRequest {
+                limit: CHILDREN_MAX,
+                cursor: None,
+            };
+            let mut children = Vec::new();
+            for child in self.0.runs(&filter, &page).await.map_err(failed)?.items {
+                let run = self.0.run(&child.uid).await.map_err(failed)?;
+                children.extend(run.map(archived));
+            }
+            Ok(children)
+        })
+    }
+
+    fn log<'a>(
+        &'a self,
+        uid: &'a str,
+        pod: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Option<ArchivedLog>, HistoryError>> {
+        Box::pin(async move {
+            let mut tails = self.0.log_tails(uid).await.map_err(failed)?;
+            // The latest first: that is where a run ended.
+            tails.sort_by_key(|tail| std::cmp::Reverse((tail.taken_at, tail.attempt)));
+            let wanted = match pod {
+                Some(pod) => tails.iter().find(|tail| tail.pod == pod),
+                None => tails.first(),
+            };
+            let Some(wanted) = wanted else { return Ok(None) };
+            let tail = self.0.log_tail(uid, &wanted.step, Some(wanted.attempt)).await;
+            let pods = tails.iter().map(|tail| tail.pod.clone()).collect();
             Ok(tail.map_err(failed)?.map(|tail| ArchivedLog {
                 pod: tail.info.pod,
                 container: tail.info.container,
                 text: tail.text,
                 cut: tail.info.cut,
+                pods,
             }))
         })
     }

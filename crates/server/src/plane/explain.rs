@@ -1,13 +1,11 @@
-//! Why a run waits, or how it ended: what the engine says of it, with what the caches show around it.
+//! Why a run waits, or how it ended: what the engine says of it, with what the caches show around it, or with what history has of
+//! the runs of its steps.
 
 use jangar_api::{
-    Kind,
-    agents::agent_run::AgentRun,
-    approvals::ApprovalPolicy,
-    orchestration::orchestration_run::OrchestrationRun,
-    tools::ToolRun,
+    Kind, agents::agent_run::AgentRun, approvals::ApprovalPolicy, labels,
+    orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
 };
-use jangar_engine::explain::{Context, Explanation, Subject, explain};
+use jangar_engine::explain::{Context, Explanation, Subject, explain, explain_gone};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -15,64 +13,180 @@ use super::{Caller, ControlPlane, runs::Run};
 use crate::{
     access::Question,
     refusal::{Refusal, Trouble},
-    world::{Filter, text},
+    world::{Filter, Selector, text},
 };
 
-/// Objects of one kind that are looked at. The line that a run stands in is shorter than that, or its place does not matter.
+/// Objects of one kind and phase that are looked at. The line that a run stands in is shorter than that, or its place does not
+/// matter.
 const AROUND_MAX: usize = 2_000;
+/// Where a run stands that has not ended: it may hold a slot, or wait for one.
+const UNDER_WAY: [&str; 3] = ["Pending", "Running", "Cancelling"];
+const ENDED: [&str; 3] = ["Succeeded", "Failed", "Cancelled"];
+
+/// What is known beside a run.
+#[derive(Default)]
+struct Around {
+    agent_runs: Vec<AgentRun>,
+    tool_runs: Vec<ToolRun>,
+    orchestration_runs: Vec<OrchestrationRun>,
+    policies: Vec<ApprovalPolicy>,
+}
+
+impl Around {
+    fn context(&self) -> Context<'_> {
+        Context {
+            agent_runs: self.agent_runs.iter().collect(),
+            tool_runs: self.tool_runs.iter().collect(),
+            orchestration_runs: self.orchestration_runs.iter().collect(),
+            policies: self.policies.iter().collect(),
+            position: None,
+        }
+    }
+}
+
+/// A run, read.
+enum Legible {
+    AgentRun(Box<AgentRun>),
+    ToolRun(Box<ToolRun>),
+    OrchestrationRun(Box<OrchestrationRun>),
+}
+
+impl Legible {
+    fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::AgentRun(run) => Subject::AgentRun(run),
+            Self::ToolRun(run) => Subject::ToolRun(run),
+            Self::OrchestrationRun(run) => Subject::OrchestrationRun(run),
+        }
+    }
+}
 
 impl ControlPlane {
-    /// Why the run stands where it does.
+    /// Why the run stands where it does, or how it ended.
     pub async fn explain(&self, caller: &Caller, run: &Run) -> Result<Explanation, Refusal> {
-        let namespace = text(run.document(), "/metadata/namespace").unwrap_or_default();
-        let agent_runs: Vec<AgentRun> = self.around(caller, Kind::AgentRun, &namespace).await?;
-        let tool_runs: Vec<ToolRun> = self.around(caller, Kind::ToolRun, &namespace).await?;
-        let orchestration_runs: Vec<OrchestrationRun> =
-            self.around(caller, Kind::OrchestrationRun, &namespace).await?;
-        let policies: Vec<ApprovalPolicy> = self.around(caller, Kind::ApprovalPolicy, &namespace).await?;
-        let context = Context {
-            agent_runs: agent_runs.iter().collect(),
-            tool_runs: tool_runs.iter().collect(),
-            orchestration_runs: orchestration_runs.iter().collect(),
-            policies: policies.iter().collect(),
-            position: None,
+        let document = run.document();
+        let legible = match run.kind() {
+            Kind::OrchestrationRun => Legible::OrchestrationRun(readable(document)?),
+            Kind::ToolRun => Legible::ToolRun(readable(document)?),
+            _ => Legible::AgentRun(readable(document)?),
         };
-        let now = self.now();
-        match run.kind() {
-            Kind::OrchestrationRun => {
-                let run = readable(run.document())?;
-                Ok(explain(Subject::OrchestrationRun(&run), &context, now))
+        match run {
+            Run::Live(object) => {
+                let around = self.around(caller, object.kind, &object.namespace).await?;
+                Ok(explain(legible.subject(), &around.context(), self.now()))
             }
-            Kind::ToolRun => {
-                let run = readable(run.document())?;
-                Ok(explain(Subject::ToolRun(&run), &context, now))
-            }
-            _ => {
-                let run = readable(run.document())?;
-                Ok(explain(Subject::AgentRun(&run), &context, now))
+            Run::Archived { kind, document, at } => {
+                let around = match kind {
+                    Kind::OrchestrationRun => self.remembered(caller, document).await?,
+                    _ => Around::default(),
+                };
+                Ok(explain_gone(legible.subject(), &around.context(), *at))
             }
         }
     }
 
-    /// What is there beside the run, as far as the caller may list it: the answer names nothing that they may not see.
-    async fn around<T: DeserializeOwned>(
+    /// What is there beside a run of this kind, as far as the caller may list it: the answer names nothing that they may not see.
+    async fn around(&self, caller: &Caller, kind: Kind, namespace: &str) -> Result<Around, Refusal> {
+        let mut around = Around::default();
+        if kind == Kind::ToolRun {
+            return Ok(around);
+        }
+        for phase in UNDER_WAY {
+            let filter = of_phase(phase, Selector::default());
+            let runs: Vec<AgentRun> = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.agent_runs.extend(runs);
+        }
+        if kind != Kind::OrchestrationRun {
+            return Ok(around);
+        }
+        // Only steps of orchestrations have other runs do their work, and wait at gates.
+        let children = Selector::parse("labelSelector", labels::ORCHESTRATION_RUN)?;
+        for phase in ENDED {
+            let filter = of_phase(phase, children.clone());
+            let runs: Vec<AgentRun> = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.agent_runs.extend(runs);
+        }
+        let of_steps = || Filter {
+            selector: children.clone(),
+            ..Filter::default()
+        };
+        around.tool_runs = self.listed(caller, Kind::ToolRun, namespace, of_steps()).await?;
+        around.orchestration_runs = self
+            .listed(caller, Kind::OrchestrationRun, namespace, of_steps())
+            .await?;
+        around.policies = self
+            .listed(caller, Kind::ApprovalPolicy, namespace, Filter::default())
+            .await?;
+        Ok(around)
+    }
+
+    async fn listed<T: DeserializeOwned>(
         &self,
         caller: &Caller,
         kind: Kind,
         namespace: &str,
+        filter: Filter,
     ) -> Result<Vec<T>, Refusal> {
-        let question = Question::list(kind, namespace);
-        if !self.gatekeeper.may(&caller.identity, &question).await? {
+        if !self.may_list(caller, kind, namespace).await? {
             return Ok(Vec::new());
         }
         let filter = Filter {
             namespace: Some(namespace.to_owned()),
-            ..Filter::default()
+            ..filter
         };
         let objects = self.world.list(kind, &filter, None, AROUND_MAX);
         // One that cannot be read says nothing about another.
         let read = |json: &Value| serde_json::from_value(json.clone()).ok();
         Ok(objects.iter().filter_map(|object| read(&object.json)).collect())
+    }
+
+    async fn may_list(&self, caller: &Caller, kind: Kind, namespace: &str) -> Result<bool, Refusal> {
+        let question = Question::list(kind, namespace);
+        self.gatekeeper.may(&caller.identity, &question).await
+    }
+
+    /// What history has of the runs of the steps of a run that is gone, as far as the caller may list such runs.
+    async fn remembered(&self, caller: &Caller, document: &Value) -> Result<Around, Refusal> {
+        let mut around = Around::default();
+        let uid = text(document, "/metadata/uid").unwrap_or_default();
+        let namespace = text(document, "/metadata/namespace").unwrap_or_default();
+        let Some(history) = &self.history else {
+            return Ok(around);
+        };
+        let children = history.children(&uid).await;
+        let children = children.map_err(|error| error.refusal("the run is gone from the cluster"))?;
+        let agents = self.may_list(caller, Kind::AgentRun, &namespace).await?;
+        let tools = self.may_list(caller, Kind::ToolRun, &namespace).await?;
+        let orchestrations = self
+            .may_list(caller, Kind::OrchestrationRun, &namespace)
+            .await?;
+        for child in children {
+            // One that cannot be read says nothing about another.
+            match text(&child.document, "/kind").as_deref() {
+                Some("AgentRun") if agents => {
+                    let run: Option<AgentRun> = serde_json::from_value(child.document).ok();
+                    around.agent_runs.extend(run);
+                }
+                Some("ToolRun") if tools => {
+                    let run: Option<ToolRun> = serde_json::from_value(child.document).ok();
+                    around.tool_runs.extend(run);
+                }
+                Some("OrchestrationRun") if orchestrations => {
+                    let run: Option<OrchestrationRun> = serde_json::from_value(child.document).ok();
+                    around.orchestration_runs.extend(run);
+                }
+                _ => {}
+            }
+        }
+        Ok(around)
+    }
+}
+
+fn of_phase(phase: &str, selector: Selector) -> Filter {
+    Filter {
+        phase: Some(phase.to_owned()),
+        selector,
+        ..Filter::default()
     }
 }
 

@@ -6,6 +6,7 @@ mod access;
 mod approvals;
 mod bad_input;
 mod grpc;
+mod history;
 mod lists;
 mod runs;
 mod stage;

@@ -5,7 +5,13 @@
 //! as that is not so, a run is not deleted for its age, and somebody's own deletion of it waits for a while. A process that
 //! takes over knows nothing and offers all of them anew; what history has already costs it one question each.
 //!
-//! Without an archive none of this is there: nothing is kept, and nothing waits.
+//! A run that goes without having been written, because somebody deleted it before its end or while history was away, is written as it
+//! was last seen, for as long as this process lives.
+//!
+//! [`logs`] does the same for the ends of logs, as well as it can. Without an archive none of this is there: nothing is kept,
+//! and nothing waits.
+
+pub mod logs;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,6 +25,7 @@ use jangar_engine::decision::{Key, Uid};
 use serde_json::Value;
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 
+use self::logs::{LogTails, Tail};
 use crate::{
     backoff::Backoff,
     caches::{Cached, key_of, uid_of},
@@ -41,6 +48,15 @@ pub trait Archive: fmt::Debug + Send + Sync {
     /// Writes what is to be remembered of a run, given as the API server has it. When it is done, the run can go. It takes a
     /// bounded time; an error says why it was not possible, in words.
     fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>>;
+
+    /// How much of the end of a log is kept.
+    fn log_bytes(&self) -> usize;
+
+    /// Whether the end of the log of this attempt is there already.
+    fn has_log(&self, run: &Uid, step: &str, attempt: u32) -> BoxFuture<'static, Result<bool, String>>;
+
+    /// Writes the end of a log.
+    fn record_log(&self, tail: Tail) -> BoxFuture<'static, Result<(), String>>;
 }
 
 /// How the archive is doing.
@@ -100,12 +116,26 @@ struct Books {
     workers: JoinSet<()>,
 }
 
+impl Books {
+    fn remember(&mut self, uid: Uid, version: String) {
+        if self.written.insert(uid.clone(), version).is_none() {
+            self.written_order.push_back(uid);
+        }
+        if self.written_order.len() > REMEMBERED_MAX
+            && let Some(oldest) = self.written_order.pop_front()
+        {
+            self.written.remove(&oldest);
+        }
+    }
+}
+
 /// The runs of one process that wait to be written, and those that are.
 pub struct Archiver {
     archive: Arc<dyn Archive>,
     books: Mutex<Books>,
     state: watch::Sender<ArchiveState>,
     metrics: OnceLock<Arc<Metrics>>,
+    logs: Arc<LogTails>,
 }
 
 impl fmt::Debug for Archiver {
@@ -119,11 +149,17 @@ impl fmt::Debug for Archiver {
 impl Archiver {
     pub fn new(archive: Arc<dyn Archive>) -> Self {
         Self {
+            logs: Arc::new(LogTails::new(Arc::clone(&archive))),
             archive,
             books: Mutex::default(),
             state: watch::Sender::default(),
             metrics: OnceLock::new(),
         }
+    }
+
+    /// The ends of logs on their way into history.
+    pub(crate) fn logs(&self) -> &Arc<LogTails> {
+        &self.logs
     }
 
     /// How the archive is doing, now and whenever it changes.
@@ -133,6 +169,7 @@ impl Archiver {
 
     /// Where it is counted from now on.
     pub(crate) fn count_in(&self, metrics: Arc<Metrics>) {
+        self.logs.count_in(Arc::clone(&metrics));
         // A second term of the same process counts in the same place.
         let _ = self.metrics.set(metrics);
     }
@@ -174,6 +211,20 @@ impl Archiver {
         self.tell(books, |_| {});
     }
 
+    /// A run went. It is written as it was last, unless its end is written already or about to be.
+    pub(crate) fn went<K: Cached>(self: &Arc<Self>, run: &K) {
+        let Some(facts) = run.run_facts() else {
+            return;
+        };
+        let uid = uid_of(run.meta());
+        let books = self.books();
+        let known = books.written.contains_key(&uid) || books.waiting.contains_key(&uid);
+        drop(books);
+        if !(facts.ended && known) {
+            self.offer(&Arc::new(run.clone()));
+        }
+    }
+
     /// The next run to be written, which stays among those that wait. `None` ends the work.
     fn next(&self) -> Option<Next> {
         let mut books = self.books();
@@ -201,14 +252,7 @@ impl Archiver {
             Some(false) => books.turns.push_back(uid.clone()),
             None => {}
         }
-        if books.written.insert(uid.clone(), version).is_none() {
-            books.written_order.push_back(uid);
-        }
-        if books.written_order.len() > REMEMBERED_MAX
-            && let Some(oldest) = books.written_order.pop_front()
-        {
-            books.written.remove(&oldest);
-        }
+        books.remember(uid, version);
         self.count(ArchiveResult::Written);
         self.tell(books, |state| state.trouble = None);
     }
@@ -223,8 +267,11 @@ impl Archiver {
 
     /// A run goes that is not written: it was waited for in vain.
     pub(crate) fn given_up<K: Cached>(&self, run: &K) {
+        let uid = uid_of(run.meta());
         let mut books = self.books();
-        books.waiting.remove(&uid_of(run.meta()));
+        books.waiting.remove(&uid);
+        // No version of it is called so. That it goes is no news any more.
+        books.remember(uid, String::new());
         self.count(ArchiveResult::GivenUp);
         self.tell(books, |_| {});
     }
@@ -252,6 +299,9 @@ impl Archiver {
             change(state);
             *state != before
         });
+        if let Some(metrics) = self.metrics.get() {
+            metrics.archive_down(self.state.borrow().trouble.is_some());
+        }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -322,6 +372,18 @@ mod tests {
                 Ok(())
             })
         }
+
+        fn log_bytes(&self) -> usize {
+            1 << 20
+        }
+
+        fn has_log(&self, _: &Uid, _: &str, _: u32) -> BoxFuture<'static, Result<bool, String>> {
+            Box::pin(async { Ok(true) })
+        }
+
+        fn record_log(&self, _: Tail) -> BoxFuture<'static, Result<(), String>> {
+            Box::pin(async { Ok(()) })
+        }
     }
 
     fn run(name: &str, version: &str) -> Arc<ToolRun> {
@@ -382,5 +444,18 @@ mod tests {
         archiver.offer(&run("a", "1"));
         archiver.given_up(run("a", "1").as_ref());
         idle(&archiver).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_went_before_it_was_written_is_written_as_it_was_last() {
+        let shelf = Arc::new(Shelf::default());
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        archiver.went(run("a", "3").as_ref());
+        idle(&archiver).await;
+        archiver.went(run("a", "4").as_ref());
+        archiver.given_up(run("b", "1").as_ref());
+        archiver.went(run("b", "2").as_ref());
+        idle(&archiver).await;
+        assert_eq!(*shelf.given.lock().unwrap(), ["a@3"]);
     }
 }
