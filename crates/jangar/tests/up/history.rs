@@ -37,7 +37,7 @@ impl ControlPlane {
         let word = rest.split_whitespace().next().unwrap();
         Self {
             address,
-            token: word.trim_matches('"').to_owned(),
+            token: word.trim_matches(['"', '\'']).to_owned(),
         }
     }
 
