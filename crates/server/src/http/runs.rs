@@ -197,11 +197,12 @@ pub(super) async fn get_orchestration_run(
 }
 
 async fn told(plane: &ControlPlane, field: &str, run: &Run) -> Result<Answer, Refusal> {
+    let history = plane.history_of(run).await?;
     Ok(Answer::ok(json!({
         field: record(run.kind(), run.document()),
         "resource": run.document(),
         "archived": matches!(run, Run::Archived { .. }),
-        "history": plane.history_of(run).await?,
+        "history": history,
     })))
 }
 
@@ -217,12 +218,13 @@ pub(super) async fn get_run(
         Kind::ToolRun => "tool",
         _ => "agent",
     };
+    let history = plane.history_of(&run).await?;
     Ok(Answer::ok(json!({
         "kind": kind,
         "run": record(run.kind(), run.document()),
         "resource": run.document(),
         "archived": matches!(run, Run::Archived { .. }),
-        "history": plane.history_of(&run).await?,
+        "history": history,
     })))
 }
 

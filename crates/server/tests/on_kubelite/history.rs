@@ -171,6 +171,13 @@ async fn the_log_of_a_run_whose_pods_are_gone_comes_from_history_for_who_may_rea
     assert!(body.to_string().contains("history has no log of it either"), "{body}");
 }
 
+fn asked<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let token = "Bearer token-of-reader".parse().unwrap();
+    request.metadata_mut().insert("authorization", token);
+    request
+}
+
 #[tokio::test]
 async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
     let (_directory, store) = store();
@@ -179,12 +186,6 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
     let stage = Stage::remembering(&store).await;
     let router = jangar_server::grpc::router(stage.plane.clone()).await.unwrap();
     let mut client = AgentctlServiceClient::new(router);
-    fn asked<T>(message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        let token = "Bearer token-of-reader".parse().unwrap();
-        request.metadata_mut().insert("authorization", token);
-        request
-    }
 
     let request = StreamAgentRunLogsRequest {
         namespace: NAMESPACE.to_owned(),
