@@ -66,13 +66,7 @@ impl Running {
         temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
         let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
             .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
-        let outside = callbacks::outside(
-            &settings.custom,
-            &settings.temporal,
-            &identity,
-            None,
-            history,
-        )?;
+        let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None, history)?;
         let callbacks = match &settings.custom.callback_url {
             Some(_) => Some(Callbacks::start(settings.custom.callback_listen, Arc::clone(&outside)).await?),
             None => None,

@@ -91,7 +91,8 @@ impl Archive for Shelf {
         let (store, run, step) = (self.store.clone(), run.clone(), step.to_owned());
         Box::pin(async move {
             let tails = store.log_tails(&run.0).await.map_err(|error| error.to_string())?;
-            let is = |tail: &jangar_store::LogTailInfo| tail.step == step && tail.attempt == i64::from(attempt);
+            let is =
+                |tail: &jangar_store::LogTailInfo| tail.step == step && tail.attempt == i64::from(attempt);
             Ok(tails.iter().any(is))
         })
     }

@@ -116,8 +116,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
     let clients = embedded.control_plane_clients();
-    let control_plane =
-        control_plane::start(clients, shared, listeners, &instruments, Some(store)).await?;
+    let control_plane = control_plane::start(clients, shared, listeners, &instruments, Some(store)).await?;
     let ready = async {
         instruments.readiness.complete().await;
         announce(&embedded, &probes, &control_plane)?;

@@ -54,10 +54,7 @@ impl Archive for Desk {
                 return Err("nobody answers".to_owned());
             }
             let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str);
-            let ended = matches!(
-                text("/status/phase"),
-                Some("Succeeded" | "Failed" | "Cancelled")
-            );
+            let ended = matches!(text("/status/phase"), Some("Succeeded" | "Failed" | "Cancelled"));
             if let (true, Some(uid)) = (ended, text("/metadata/uid")) {
                 let mut ended = history.ended.lock().unwrap_or_else(PoisonError::into_inner);
                 ended.insert(uid.to_owned());

@@ -334,7 +334,10 @@ mod tests {
 
     #[tokio::test]
     async fn of_a_long_log_the_last_whole_lines_are_kept() {
-        assert_eq!(end("one\ntwo\n", 100).await, ("one\ntwo\n".to_owned(), false, 8, 2));
+        assert_eq!(
+            end("one\ntwo\n", 100).await,
+            ("one\ntwo\n".to_owned(), false, 8, 2)
+        );
         assert_eq!(end("one\ntwo\n", 8).await, ("one\ntwo\n".to_owned(), false, 8, 2));
         assert_eq!(end("one\ntwo\n", 6).await, ("two\n".to_owned(), true, 8, 2));
         assert_eq!(end("endless", 3).await, ("ess".to_owned(), true, 7, 0));
@@ -347,6 +350,9 @@ mod tests {
         let text = line.repeat(20_000);
         let (kept, cut, bytes, lines) = end(&text, 1_000).await;
         assert_eq!((cut, bytes, lines), (true, 340_000, 20_000));
-        assert!(kept.len() <= 1_000 && kept.starts_with("0123") && kept.ends_with("cdef\n"), "{kept}");
+        assert!(
+            kept.len() <= 1_000 && kept.starts_with("0123") && kept.ends_with("cdef\n"),
+            "{kept}"
+        );
     }
 }

@@ -64,7 +64,7 @@ pub trait Archive: fmt::Debug + Send + Sync {
 pub struct ArchiveState {
     /// How many runs are not written yet.
     pub waiting: usize,
-    /// Why the last try failed; absent once one has succeeded.
+    /// Why the last try failed; absent once one has succeeded, and while nothing waits.
     pub trouble: Option<String>,
 }
 
@@ -297,6 +297,10 @@ impl Archiver {
             let before = state.clone();
             state.waiting = waiting;
             change(state);
+            // Nobody tries while nothing waits, so that nobody would notice that all is well again.
+            if waiting == 0 {
+                state.trouble = None;
+            }
             *state != before
         });
         if let Some(metrics) = self.metrics.get() {

@@ -25,13 +25,13 @@ use prometheus_client::{
 
 pub use self::labels::{
     Answer, ArchiveResult, CallbackResult, CanaryOutcome, DeletionResult, EffectKind, EffectResult,
-    EventResult, Kept, LogTailResult, ObjectKind, QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult,
-    Role, Verb, WatchEvent, WriteStop,
+    EventResult, Kept, LogTailResult, ObjectKind, QuestionKind, QueueGate, ReconcileResult, RenewalResult,
+    RequestResult, Role, Verb, WatchEvent, WriteStop,
 };
 use self::labels::{
     ArchiveLabels, CallbackLabels, CanaryLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels,
-    GateLabels, JobLabels, KeptLabels, LogTailLabels, QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels,
-    RoleLabels, RunLabels, ScopeLabels, WatchLabels, Word, WriteStopLabels,
+    GateLabels, JobLabels, KeptLabels, LogTailLabels, QuestionLabels, ReconcileLabels, RenewalLabels,
+    RequestLabels, RoleLabels, RunLabels, ScopeLabels, WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.

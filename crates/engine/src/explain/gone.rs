@@ -27,13 +27,16 @@ pub fn explain_gone(what: Subject<'_>, context: &Context<'_>, seen: Timestamp) -
     let headline = if ended {
         format!("{facts} {verb}{why}; it is gone from the cluster, and this is what history has of it.")
     } else {
-        format!("{facts} was deleted before its end; what was last seen of it, at {seen}, is that it {verb}{why}.")
+        format!(
+            "{facts} was deleted before its end; what was last seen of it, at {seen}, is that it {verb}{why}."
+        )
     };
     Explanation {
         headline,
         position: None,
-        who_can_unblock: "nobody: it is gone from the cluster; whoever may create runs can submit the work again"
-            .to_owned(),
+        who_can_unblock:
+            "nobody: it is gone from the cluster; whoever may create runs can submit the work again"
+                .to_owned(),
         commands: facts
             .pod_label()
             .map(|_| command::logs(&facts))

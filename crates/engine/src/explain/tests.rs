@@ -458,7 +458,11 @@ fn of_a_run_that_is_gone_the_end_is_told_and_no_command_needs_the_run() {
         told.headline
     );
     assert_eq!(told.because.first().map(String::as_str), Some("exit code 3"));
-    let lines: Vec<&str> = told.commands.iter().map(|command| command.line.as_str()).collect();
+    let lines: Vec<&str> = told
+        .commands
+        .iter()
+        .map(|command| command.line.as_str())
+        .collect();
     assert_eq!(lines, ["agentctl logs run fix -n agents"]);
 
     let told = gone(&agent_run("fix", running()));

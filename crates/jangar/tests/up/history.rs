@@ -96,13 +96,23 @@ async fn a_run_that_was_deleted_is_still_read_and_explained_and_its_log_given() 
     let told = &body["explanation"];
     assert_eq!((code, &told["state"]), (200, &"failed".into()), "{body}");
     assert!(
-        told["headline"].as_str().unwrap().contains("gone from the cluster"),
+        told["headline"]
+            .as_str()
+            .unwrap()
+            .contains("gone from the cluster"),
         "{body}"
     );
     let (code, body) = plane.get(&format!("/v1/runs/{uid}/logs"));
-    assert_eq!((code, &body["log"]["archived"]), (200, &Value::Bool(true)), "{body}");
+    assert_eq!(
+        (code, &body["log"]["archived"]),
+        (200, &Value::Bool(true)),
+        "{body}"
+    );
     assert!(
-        body["log"]["text"].as_str().unwrap().contains("the roof leaks\nhere\n"),
+        body["log"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("the roof leaks\nhere\n"),
         "{body}"
     );
     let (_, body) = plane.get("/v1/agent-runs?archived=true&search=mend");
@@ -132,6 +142,10 @@ async fn runs_go_on_while_the_database_is_down_and_everybody_is_told() {
     assert_eq!(counted(&up, "jangar_runs_archive_down"), 1);
     let plane = ControlPlane::of(&up, directory.path());
     let (code, body) = plane.get("/api/agents/control-plane/status");
-    assert_eq!((code, &body["database"]["connected"]), (200, &Value::Bool(false)), "{body}");
+    assert_eq!(
+        (code, &body["database"]["connected"]),
+        (200, &Value::Bool(false)),
+        "{body}"
+    );
     assert_eq!(up.stop(), Some(0));
 }

@@ -88,9 +88,7 @@ pub enum Question {
         name: String,
     },
     /// To read what pods write.
-    Logs {
-        namespace: String,
-    },
+    Logs { namespace: String },
     /// A path that is no object, such as `/metrics`.
     Path(String),
 }

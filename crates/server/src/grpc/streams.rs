@@ -38,8 +38,11 @@ pub(super) async fn stream_agent_run_logs(
         tail_lines: request.tail_lines,
         ..LogQuery::default()
     };
-    let Following { pod, container, lines } =
-        plane.follow_log(&caller, &run, &query, request.follow).await?;
+    let Following {
+        pod,
+        container,
+        lines,
+    } = plane.follow_log(&caller, &run, &query, request.follow).await?;
     let counted = plane.metrics.stream(Protocol::Grpc);
     let lines = lines.map(move |line| {
         let _ = &counted;

@@ -32,7 +32,9 @@ impl HistoryError {
         match self {
             Self::Asked(why) => Refusal::new(crate::refusal::Trouble::BadRequest, why.clone())
                 .remedy("search for a few words, and leave the cursor out to begin at the first page"),
-            Self::Failed(why) => Refusal::unavailable(format!("{what}, and the history cannot be read: {why}")),
+            Self::Failed(why) => {
+                Refusal::unavailable(format!("{what}, and the history cannot be read: {why}"))
+            }
         }
     }
 }

@@ -286,7 +286,11 @@ pub(super) async fn run_logs(
         tail_lines: tail_lines.unwrap_or_default(),
     };
     if follow == Some(true) {
-        let Following { pod, container, lines } = plane.follow_log(&caller, &run, &query, true).await?;
+        let Following {
+            pod,
+            container,
+            lines,
+        } = plane.follow_log(&caller, &run, &query, true).await?;
         return Ok(sse::lines(pod, container, lines));
     }
     let log = plane.log(&caller, &run, &query).await?;

@@ -157,9 +157,7 @@ impl ControlPlane {
         let children = children.map_err(|error| error.refusal("the run is gone from the cluster"))?;
         let agents = self.may_list(caller, Kind::AgentRun, &namespace).await?;
         let tools = self.may_list(caller, Kind::ToolRun, &namespace).await?;
-        let orchestrations = self
-            .may_list(caller, Kind::OrchestrationRun, &namespace)
-            .await?;
+        let orchestrations = self.may_list(caller, Kind::OrchestrationRun, &namespace).await?;
         for child in children {
             // One that cannot be read says nothing about another.
             match text(&child.document, "/kind").as_deref() {

@@ -231,7 +231,10 @@ impl ControlPlane {
             // Pods that carry its name now would be those of another run.
             return Err(Refusal::new(
                 Trouble::NotFound,
-                format!("{} {namespace}/{name} is gone from the cluster", run.kind().info().kind),
+                format!(
+                    "{} {namespace}/{name} is gone from the cluster",
+                    run.kind().info().kind
+                ),
             ));
         }
         let pods: Api<Pod> = Api::namespaced(caller.identity.client(), &namespace);

@@ -135,7 +135,10 @@ fn archived(kind: Kind, run: ArchivedRun) -> Run {
 
 /// What history is asked for a list. It knows fewer filters than the caches.
 fn remembered_query(kind: Kind, query: &ListQuery) -> Result<(RunFilter, PageRequest), Refusal> {
-    for (field, value) in [("labelSelector", &query.label_selector), ("runtime", &query.runtime)] {
+    for (field, value) in [
+        ("labelSelector", &query.label_selector),
+        ("runtime", &query.runtime),
+    ] {
         if !value.trim().is_empty() {
             return Err(
                 Refusal::field(field, value, "the history cannot be filtered by it")
@@ -298,9 +301,12 @@ impl ControlPlane {
         let namespace = Some(query.namespace.as_str()).filter(|name| *name != ALL_NAMESPACES);
         self.require_list(caller, kind, namespace).await?;
         let history = self.history.as_ref().ok_or_else(|| {
-            Refusal::new(Trouble::BadRequest, "no database is configured, so that there is no history")
-                .named("archived")
-                .remedy("set DATABASE_URL, or leave `archived` out to list what is in the cluster")
+            Refusal::new(
+                Trouble::BadRequest,
+                "no database is configured, so that there is no history",
+            )
+            .named("archived")
+            .remedy("set DATABASE_URL, or leave `archived` out to list what is in the cluster")
         })?;
         let found = history.runs(&filter, &page).await;
         let found = found.map_err(|error| error.refusal("runs that are gone are asked for"))?;

@@ -33,9 +33,16 @@ fn store() -> (TempDir, Store) {
 fn gone(kind: &str, name: &str, phase: &str, changes: &Value) -> Value {
     let (group, spec) = match kind {
         "OrchestrationRun" => ("orchestration", json!({"orchestrationRef": {"name": "release"}})),
-        _ => ("agents", json!({"agentRef": {"name": "coder"}, "runtime": {"type": "job"}})),
+        _ => (
+            "agents",
+            json!({"agentRef": {"name": "coder"}, "runtime": {"type": "job"}}),
+        ),
     };
-    let type_ = if phase == "Succeeded" { "Succeeded" } else { "Failed" };
+    let type_ = if phase == "Succeeded" {
+        "Succeeded"
+    } else {
+        "Failed"
+    };
     let mut run = json!({
         "apiVersion": format!("{group}.proompteng.ai/v1alpha1"), "kind": kind,
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "resourceVersion": "7",
@@ -87,7 +94,10 @@ async fn a_run_that_is_gone_is_read_and_explained() {
             .get("reader", &format!("/v1/runs/{id}?namespace=agents"))
             .await;
         assert_eq!(status, StatusCode::OK, "{body}");
-        assert_eq!((&body["archived"], &body["kind"]), (&json!(true), &json!("agent")));
+        assert_eq!(
+            (&body["archived"], &body["kind"]),
+            (&json!(true), &json!("agent"))
+        );
         assert_eq!(body["run"]["status"], "Failed");
         assert_eq!(body["history"]["archivedAt"], AT);
         let last = body["history"]["transitions"].as_array().unwrap().last().unwrap();
@@ -99,9 +109,15 @@ async fn a_run_that_is_gone_is_read_and_explained() {
     let (status, body) = stage.get("reader", "/v1/runs/uid-fix/explain").await;
     assert_eq!(status, StatusCode::OK, "{body}");
     let told = &body["explanation"];
-    assert_eq!((&told["state"], &told["reason"]), (&json!("failed"), &json!("JobFailed")));
+    assert_eq!(
+        (&told["state"], &told["reason"]),
+        (&json!("failed"), &json!("JobFailed"))
+    );
     assert!(
-        told["headline"].as_str().unwrap().contains("gone from the cluster"),
+        told["headline"]
+            .as_str()
+            .unwrap()
+            .contains("gone from the cluster"),
         "{told}"
     );
     assert!(told.to_string().contains("exit code 3"), "{told}");
@@ -111,7 +127,11 @@ async fn a_run_that_is_gone_is_read_and_explained() {
         .post("submitter", "/v1/runs/uid-fix/cancel", None, json!({}))
         .await;
     assert_eq!(status, StatusCode::CONFLICT, "{body}");
-    for path in ["/v1/runs/uid-secret", "/v1/runs/uid-secret/explain", "/v1/runs/uid-none"] {
+    for path in [
+        "/v1/runs/uid-secret",
+        "/v1/runs/uid-secret/explain",
+        "/v1/runs/uid-none",
+    ] {
         let (status, body) = stage.get("reader", path).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
     }
@@ -149,10 +169,16 @@ async fn the_log_of_a_run_whose_pods_are_gone_comes_from_history_for_who_may_rea
     let (status, body) = stage.get("reader", "/v1/runs/uid-fix/logs?tailLines=2").await;
     assert_eq!(status, StatusCode::OK, "{body}");
     let found = &body["log"];
-    assert_eq!((&found["text"], &found["pod"]), (&json!("two\nthree\n"), &json!("fix-2-pod")));
+    assert_eq!(
+        (&found["text"], &found["pod"]),
+        (&json!("two\nthree\n"), &json!("fix-2-pod"))
+    );
     assert_eq!((&found["archived"], &found["cut"]), (&json!(true), &json!(true)));
     let (_, body) = stage.get("reader", "/v1/runs/uid-fix/logs?pod=fix-1-pod").await;
-    assert_eq!((&body["log"]["text"], &body["log"]["cut"]), (&json!("first try\n"), &json!(false)));
+    assert_eq!(
+        (&body["log"]["text"], &body["log"]["cut"]),
+        (&json!("first try\n"), &json!(false))
+    );
     let (_, body) = stage.get("reader", "/v1/runs/uid-fix/logs?follow=true").await;
     let events = body.as_str().unwrap();
     assert!(events.contains("three") && events.contains("\"end\""), "{events}");
@@ -168,7 +194,10 @@ async fn the_log_of_a_run_whose_pods_are_gone_comes_from_history_for_who_may_rea
     assert_eq!(uid, None, "the API server makes other UIDs than the tests");
     let (status, body) = stage.get("reader", "/v1/runs/live/logs?namespace=agents").await;
     assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
-    assert!(body.to_string().contains("history has no log of it either"), "{body}");
+    assert!(
+        body.to_string().contains("history has no log of it either"),
+        "{body}"
+    );
 }
 
 fn asked<T>(message: T) -> Request<T> {
@@ -205,7 +234,11 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
         namespace: NAMESPACE.to_owned(),
         name: "fix".to_owned(),
     };
-    let told = client.explain_agent_run(asked(request)).await.unwrap().into_inner();
+    let told = client
+        .explain_agent_run(asked(request))
+        .await
+        .unwrap()
+        .into_inner();
     assert!(told.text.contains("gone from the cluster"), "{}", told.text);
 }
 
@@ -216,9 +249,21 @@ async fn history_is_listed_searched_and_paged() {
         json!({"/metadata/creationTimestamp": format!("2026-03-01T10:00:0{second}Z"),
                "/spec/implementation": {"inline": {"text": summary}}})
     };
-    remember(&store, &gone("AgentRun", "one", "Failed", &named("mend the roof", 1))).await;
-    remember(&store, &gone("AgentRun", "two", "Succeeded", &named("paint the door", 2))).await;
-    remember(&store, &gone("AgentRun", "three", "Failed", &named("mend the door", 3))).await;
+    remember(
+        &store,
+        &gone("AgentRun", "one", "Failed", &named("mend the roof", 1)),
+    )
+    .await;
+    remember(
+        &store,
+        &gone("AgentRun", "two", "Succeeded", &named("paint the door", 2)),
+    )
+    .await;
+    remember(
+        &store,
+        &gone("AgentRun", "three", "Failed", &named("mend the door", 3)),
+    )
+    .await;
     let stage = Stage::remembering(&store).await;
     let names = |body: &Value| -> Vec<String> {
         let runs = body["agentRuns"].as_array().unwrap();
@@ -246,7 +291,10 @@ async fn history_is_listed_searched_and_paged() {
     assert_eq!(names(&first), ["three", "two"]);
     let cursor = first["nextCursor"].as_str().unwrap();
     let (_, second) = list(&format!("&limit=2&cursor={cursor}")).await;
-    assert_eq!((names(&second), &second["nextCursor"]), (vec!["one".to_owned()], &Value::Null));
+    assert_eq!(
+        (names(&second), &second["nextCursor"]),
+        (vec!["one".to_owned()], &Value::Null)
+    );
 
     for (query, field) in [
         ("&labelSelector=a", "labelSelector"),
@@ -303,7 +351,11 @@ async fn a_key_is_remembered_after_its_run_is_gone_and_who_used_it_is_audited() 
 
     let entries = async || {
         let all = AuditFilter::default();
-        store.audit_entries(&all, &PageRequest::default()).await.unwrap().items
+        store
+            .audit_entries(&all, &PageRequest::default())
+            .await
+            .unwrap()
+            .items
     };
     // They are written beside the request.
     let waiting = async {
@@ -349,7 +401,10 @@ async fn a_database_that_is_away_stops_nothing_but_history() {
         let (status, body) = stage.get("reader", &path).await;
         assert_eq!(status, StatusCode::OK, "{body}");
     }
-    for path in ["/v1/runs/uid-fix", "/v1/agent-runs?archived=true&namespace=agents"] {
+    for path in [
+        "/v1/runs/uid-fix",
+        "/v1/agent-runs?archived=true&namespace=agents",
+    ] {
         let (status, body) = stage.get("reader", path).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
         assert!(body.to_string().contains("the history cannot be read"), "{body}");
@@ -366,7 +421,11 @@ async fn a_database_that_is_away_stops_nothing_but_history() {
         .await;
     let database = &body["database"];
     assert_eq!(
-        (&database["configured"], &database["connected"], &database["status"]),
+        (
+            &database["configured"],
+            &database["connected"],
+            &database["status"]
+        ),
         (&json!(true), &json!(false), &json!("degraded")),
         "{body}"
     );
