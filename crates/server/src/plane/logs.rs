@@ -197,9 +197,16 @@ impl ControlPlane {
         let kept = history.log(&uid, query.pod.as_deref()).await;
         let kept = kept.map_err(|error| error.refusal("the pods are gone"))?;
         let Some(log) = kept else {
-            return Err(gone.remedy(
-                "history has no log of it either: its pods went before they could be read, or the time that logs are kept is over",
-            ));
+            let phase = text(document, "/status/phase").unwrap_or_default();
+            let ended = matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled");
+            // One that has not begun may have a log yet.
+            return Err(match run {
+                Run::Live(_) if !ended => gone,
+                _ => gone.remedy(
+                    "history has no log of it either: its pods went before they could be read, or the time that logs are \
+                     kept is over",
+                ),
+            });
         };
         let (text, shortened) = last_lines(&log.text, lines);
         Ok(Log {

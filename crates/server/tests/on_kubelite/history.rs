@@ -188,16 +188,20 @@ async fn the_log_of_a_run_whose_pods_are_gone_comes_from_history_for_who_may_rea
     let (status, _) = stage.get("clerk", "/v1/runs/uid-fix").await;
     assert_eq!(status, StatusCode::OK, "the run itself may be seen");
 
-    // A run that is there, and whose pods are not.
-    let run = stage.create(Kind::AgentRun, NAMESPACE, agent_run("live")).await;
-    let uid = run["metadata"]["uid"].as_str().unwrap().strip_prefix("uid-");
-    assert_eq!(uid, None, "the API server makes other UIDs than the tests");
-    let (status, body) = stage.get("reader", "/v1/runs/live/logs?namespace=agents").await;
-    assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
-    assert!(
-        body.to_string().contains("history has no log of it either"),
-        "{body}"
-    );
+    // Runs that are there, and whose pods are not, or not yet.
+    let mut ended = agent_run("ended");
+    ended["status"] = json!({"phase": "Succeeded"});
+    stage.create(Kind::AgentRun, NAMESPACE, ended).await;
+    stage.create(Kind::AgentRun, NAMESPACE, agent_run("new")).await;
+    for (name, remedy) in [
+        ("ended", "history has no log of it either"),
+        ("new", "has none yet"),
+    ] {
+        let path = format!("/v1/runs/{name}/logs?namespace=agents");
+        let (status, body) = stage.get("reader", &path).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
+        assert!(body.to_string().contains(remedy), "{body}");
+    }
 }
 
 fn asked<T>(message: T) -> Request<T> {
