@@ -334,12 +334,16 @@ async fn a_key_is_remembered_after_its_run_is_gone_and_who_used_it_is_audited() 
     let path = "/v1/agent-runs";
     let (status, made) = stage.post("submitter", path, Some("key"), submission()).await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
-    let (status, body) = stage.post("reader", path, Some("other"), submission()).await;
+    let name = made["resource"]["metadata"]["name"].as_str().unwrap();
+    stage
+        .eventually(|| stage.plane.world.get(Kind::AgentRun, NAMESPACE, name).is_some())
+        .await;
+    let cancel = format!("/v1/runs/{name}/cancel?namespace=agents");
+    let (status, body) = stage.post("reader", &cancel, None, json!({})).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
 
     // The controllers write it, and it goes.
     remember(&store, &made["resource"]).await;
-    let name = made["resource"]["metadata"]["name"].as_str().unwrap();
     let runs = stage.api(Kind::AgentRun, NAMESPACE);
     runs.delete(name, &DeleteParams::default()).await.unwrap();
     stage
@@ -370,17 +374,16 @@ async fn a_key_is_remembered_after_its_run_is_gone_and_who_used_it_is_audited() 
     tokio::time::timeout(std::time::Duration::from_mins(1), waiting)
         .await
         .unwrap();
-    let told: Vec<_> = entries()
-        .await
-        .into_iter()
-        .map(|entry| (entry.actor, entry.action, entry.outcome))
+    let found = entries().await;
+    let told: Vec<_> = found
+        .iter()
+        .map(|entry| (entry.actor.as_str(), entry.action.as_str(), entry.outcome))
         .collect();
-    let created = "agent_run.created".to_owned();
     assert_eq!(
         told,
         [
-            ("reader".to_owned(), created.clone(), AuditOutcome::Denied),
-            ("submitter".to_owned(), created, AuditOutcome::Allowed),
+            ("reader", "agent_run.cancelled", AuditOutcome::Denied),
+            ("submitter", "agent_run.created", AuditOutcome::Allowed),
         ]
     );
 }
