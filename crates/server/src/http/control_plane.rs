@@ -24,7 +24,7 @@ use crate::{
     plane::{
         ControlPlane, logs::LogQuery, objects::ALL_NAMESPACES, objects::ListQuery, stream::Subscription,
     },
-    refusal::Refusal,
+    refusal::{Refusal, Trouble},
     world::Filter,
 };
 
@@ -343,6 +343,12 @@ pub(super) async fn stream(
     sse::changes(&plane, caller, subscription, first).await
 }
 
+/// Agents sent messages to each other through a broker in earlier versions, and this showed them.
+pub(super) async fn agent_messages(Who(_): Who) -> Refusal {
+    Refusal::new(Trouble::Gone, "messages between agents are not kept any more")
+        .remedy("follow a run with /v1/runs/ID/logs?follow=true, /v1/runs/ID/events or /api/agents/control-plane/stream")
+}
+
 /// Alive. It depends on nothing.
 pub(super) async fn health() -> &'static str {
     "ok\n"
@@ -379,7 +385,6 @@ pub(super) fn metrics(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::Trouble;
 
     #[test]
     fn a_kind_is_found_by_any_of_its_names() {

@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod cursor;
 pub mod explain;
+mod gates;
 pub mod logs;
 pub mod objects;
 pub mod policy;
@@ -24,6 +25,7 @@ use crate::{
     history::History,
     metrics::Metrics,
     refusal::Refusal,
+    webhooks::Webhooks,
     world::World,
 };
 
@@ -56,7 +58,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Parts {
     pub world: Arc<World>,
     pub gatekeeper: Gatekeeper,
-    /// The account of the control plane itself: reads, and writes approvals.
+    /// The account of the control plane itself: reads, and writes approvals and what webhooks bring.
     pub own: Client,
     pub settings: Arc<Settings>,
     pub about: About,
@@ -77,15 +79,16 @@ impl std::fmt::Debug for Parts {
 pub struct ControlPlane {
     pub world: Arc<World>,
     pub(crate) gatekeeper: Gatekeeper,
-    own: Client,
+    pub(crate) own: Client,
     pub(crate) settings: Arc<Settings>,
     pub(crate) about: About,
     history: Option<Arc<dyn History>>,
-    audit: Audit,
+    pub(crate) audit: Audit,
     pub(crate) metrics: Arc<Metrics>,
     clock: Clock,
     grpc_address: Option<String>,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl std::fmt::Debug for ControlPlane {
@@ -109,6 +112,7 @@ impl ControlPlane {
             grpc_address,
         } = parts;
         Arc::new(Self {
+            webhooks: Webhooks::new(&settings.webhooks),
             world,
             gatekeeper,
             own,
