@@ -299,16 +299,10 @@ async fn signed(plane: &ControlPlane, delivery: &Delivery, body: &[u8]) -> Resul
     }
     let sender = delivery.sender;
     let mut signed = Vec::new();
-    let mut unread = None;
     for source in sources(plane, sender) {
-        // A source with a mistake is told of it, but takes nothing.
-        let key = match plane.webhooks.secrets.of(plane, &source, delivery).await {
-            Ok(key) => key,
-            Err(refusal) => {
-                unread.get_or_insert(refusal);
-                continue;
-            }
-        };
+        // A Secret that cannot be read just now may be the one that signed, so that it is all to be sent again. A source with a
+        // mistake is told of it, and takes nothing.
+        let key = plane.webhooks.secrets.of(plane, &source, delivery).await?;
         let Some(key) = key else { continue };
         // The semaphore is never closed.
         let _turn = plane.webhooks.checking.acquire().await;
@@ -320,19 +314,14 @@ async fn signed(plane: &ControlPlane, delivery: &Delivery, body: &[u8]) -> Resul
         return Ok(signed);
     }
     plane.metrics.webhook(sender.word(), Webhook::Refused);
-    // A Secret that cannot be read just now may be the one.
-    Err(unread.unwrap_or_else(|| {
-        Refusal::new(
-            Trouble::Unauthenticated,
-            format!(
-                "no ImplementationSource takes deliveries of {} with this signature",
-                sender.name()
-            ),
-        )
-        .remedy(
-            "compare the secret there with the Secret that the source names, and set spec.webhook.enabled",
-        )
-    }))
+    Err(Refusal::new(
+        Trouble::Unauthenticated,
+        format!(
+            "no ImplementationSource takes deliveries of {} with this signature",
+            sender.name()
+        ),
+    )
+    .remedy("compare the secret there with the Secret that the source names, and set spec.webhook.enabled"))
 }
 
 /// The sources that take deliveries of this sender, as the caches have them.
