@@ -24,5 +24,4 @@ mod release_jobs;
 mod start;
 mod tools;
 mod version_control;
-mod webhooks;
 mod workflows;
