@@ -40,7 +40,7 @@ pub async fn watch(session: &mut Session, arguments: &GetArgs) -> Result<(), Err
             Some(Change::Gone(object)) => shown.gone(session, &object)?,
             Some(Change::Trouble { words, hopeless }) => {
                 if hopeless {
-                    return Err(Error::Cluster(format!(
+                    return Err(transport.trouble(format!(
                         "{} cannot be watched: {words}",
                         kind.info().plural
                     )));

@@ -1,10 +1,12 @@
 //! What callers can do, whatever protocol they speak. HTTP and gRPC only translate.
 
 pub mod approvals;
+pub mod create;
 pub mod cursor;
 pub mod explain;
 pub mod logs;
 pub mod objects;
+pub mod pods;
 pub mod policy;
 pub mod runs;
 pub mod status;

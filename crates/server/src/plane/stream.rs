@@ -53,8 +53,12 @@ pub enum Told {
         action: Action,
         object: Arc<Object>,
     },
-    /// What the client knows may be outdated: what follows is what is there now.
-    Reset { id: String, cut: bool },
+    /// What the client knows may be outdated: the so many objects that follow are what is there now.
+    Reset {
+        id: String,
+        cut: bool,
+        objects: usize,
+    },
     /// Nothing has happened.
     Heartbeat,
 }
@@ -148,7 +152,11 @@ impl Open {
         }
         let cut = objects.len() > SNAPSHOT_MAX;
         objects.truncate(SNAPSHOT_MAX);
-        self.pending.push_back(Told::Reset { id: id.clone(), cut });
+        self.pending.push_back(Told::Reset {
+            id: id.clone(),
+            cut,
+            objects: objects.len(),
+        });
         self.pending
             .extend(objects.into_iter().map(|object| Told::Object {
                 id: id.clone(),

@@ -51,6 +51,7 @@ async fn every_kind_can_be_listed_and_what_is_applied_can_be_got_and_deleted() {
     let apply = |manifest: &str| ApplyRequest {
         namespace: NAMESPACE.to_owned(),
         manifest_yaml: manifest.to_owned(),
+        ..ApplyRequest::default()
     };
     jangar_proto::call(router.clone(), "Agent", asked("submitter", apply(manifest)))
         .await
@@ -58,6 +59,7 @@ async fn every_kind_can_be_listed_and_what_is_applied_can_be_got_and_deleted() {
     let of = |name: &str| GetRequest {
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
+        ..GetRequest::default()
     };
     let got = jangar_proto::call(router.clone(), "Agent", asked("reader", of("coder")))
         .await
