@@ -185,6 +185,8 @@ pub fn grpc_words(address: &str, status: &tonic::Status) -> String {
         Code::Unauthenticated => format!(
             "{words}; the control plane at {address} does not know you: give another --token, or keep one with `agentctl auth login`"
         ),
+        // The control plane says itself what can be done, where it knows.
+        _ if words.contains("; ") => words.to_owned(),
         Code::PermissionDenied => {
             format!("{words}; ask whoever runs the cluster for that right")
         }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Caller, ControlPlane};
 use crate::{
+    access::Question,
     refusal::{Refusal, Trouble},
     world::{Object, text},
 };
@@ -25,6 +26,9 @@ impl ControlPlane {
         namespace: &str,
         mut manifest: Value,
     ) -> Result<Option<Object>, Refusal> {
+        // Whoever may not make it learns nothing of what there is.
+        let create = Question::on("create", kind, namespace, "");
+        self.gatekeeper.require(&caller.identity, &create).await?;
         if kind.is_run() {
             sign(&mut manifest, &caller.identity.user)?;
         }
