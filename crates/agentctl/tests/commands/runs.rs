@@ -209,7 +209,7 @@ async fn gates_are_listed_and_decided_as_the_caller() {
         assert_eq!(
             run["status"]["approvals"],
             json!([{
-                "step": "ship", "decision": "Denied", "by": "ada", "groups": ["leads"], "at": "2026-03-01T12:05:00Z",
+                "step": "ship", "policy": "leads", "decision": "Denied", "by": "ada", "groups": ["leads"], "at": "2026-03-01T12:05:00Z",
                 "comment": "not on a Friday", "digest": "0123456789abcdef",
             }])
         );
