@@ -238,7 +238,8 @@ async fn send(
     let object = transport
         .get(Kind::OrchestrationRun, &namespace, &arguments.run)
         .await?;
-    let gate = gate(&object.typed()?, arguments)?;
+    let run: OrchestrationRun = object.typed()?;
+    let gate = gate(&run, arguments)?;
     let shown = gate.waits_for.and_then(|waits_for| waits_for.digest);
     let request = DecideRequest {
         namespace,

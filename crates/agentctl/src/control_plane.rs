@@ -39,7 +39,11 @@ fn of(status: &GetControlPlaneStatusResponse) -> Vec<Part> {
     }
     for adapter in &status.runtime_adapters {
         let component = format!("runtime/{}", adapter.name);
-        parts.push(Part::everywhere(&component, &adapter.status, adapter.message.clone()));
+        parts.push(Part::everywhere(
+            &component,
+            &adapter.status,
+            adapter.message.clone(),
+        ));
     }
     if let Some(database) = &status.database {
         parts.push(Part::everywhere(
@@ -52,11 +56,17 @@ fn of(status: &GetControlPlaneStatusResponse) -> Vec<Part> {
 }
 
 /// Whether somebody leads, and who.
-pub fn leading(leader: &LeaderElectionStatus, status: &GetControlPlaneStatusResponse) -> (&'static str, String) {
+pub fn leading(
+    leader: &LeaderElectionStatus,
+    status: &GetControlPlaneStatusResponse,
+) -> (&'static str, String) {
     let works = status.controllers.iter().any(|controller| controller.started);
     match (leader.holder.as_str(), works) {
         ("", _) if !leader.enabled => ("disabled", "no leader is elected".to_owned()),
-        ("", _) => ("degraded", format!("nobody holds the Lease {}", leader.lease_name)),
+        ("", _) => (
+            "degraded",
+            format!("nobody holds the Lease {}", leader.lease_name),
+        ),
         (holder, true) => ("healthy", format!("{holder} leads")),
         (holder, false) => ("degraded", format!("{holder} led, and has been silent since")),
     }

@@ -60,7 +60,7 @@ pub enum Error {
     Grpc {
         doing: String,
         address: String,
-        status: Box<tonic::Status>,
+        status: tonic::Status,
     },
     /// The cluster is not as it has to be.
     #[error("{0}")]
@@ -236,27 +236,53 @@ mod tests {
             let error = Error::Grpc {
                 doing: "run x cannot be read".to_owned(),
                 address: "127.0.0.1:1".to_owned(),
-                status: Box::new(status),
+                status,
             };
             (error.code(), error.to_string())
         };
         for (status, code, words) in [
-            (tonic::Status::invalid_argument("limit=0: more"), VALIDATION, "limit=0: more"),
+            (
+                tonic::Status::invalid_argument("limit=0: more"),
+                VALIDATION,
+                "limit=0: more",
+            ),
             (tonic::Status::not_found("there is none"), RUNTIME, "(-n)"),
-            (tonic::Status::unauthenticated("who?"), RUNTIME, "agentctl auth login"),
-            (tonic::Status::permission_denied("no"), RUNTIME, "ask whoever runs"),
-            (tonic::Status::deadline_exceeded("late"), RUNTIME, "127.0.0.1:1 did not answer in time"),
+            (
+                tonic::Status::unauthenticated("who?"),
+                RUNTIME,
+                "agentctl auth login",
+            ),
+            (
+                tonic::Status::permission_denied("no"),
+                RUNTIME,
+                "ask whoever runs",
+            ),
+            (
+                tonic::Status::deadline_exceeded("late"),
+                RUNTIME,
+                "127.0.0.1:1 did not answer in time",
+            ),
             (tonic::Status::unimplemented(""), RUNTIME, "upgrade it"),
-            (tonic::Status::unavailable("the database is down"), RUNTIME, "the database is down"),
+            (
+                tonic::Status::unavailable("the database is down"),
+                RUNTIME,
+                "the database is down",
+            ),
         ] {
             let (found, text) = told(status);
             assert_eq!(found, code, "{text}");
-            assert!(text.starts_with("run x cannot be read: ") && text.contains(words), "{text}");
+            assert!(
+                text.starts_with("run x cannot be read: ") && text.contains(words),
+                "{text}"
+            );
         }
         let error = tonic::Status::from_error(Box::new(io::Error::other("nobody listens")));
         let (found, text) = told(error);
         assert_eq!(found, RUNTIME);
-        assert!(text.contains("127.0.0.1:1 cannot be asked (nobody listens): check --server"), "{text}");
+        assert!(
+            text.contains("127.0.0.1:1 cannot be asked (nobody listens): check --server"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -134,12 +134,7 @@ pub async fn run(
 }
 
 /// One object, which has to be there; of a run also what is remembered of it, if that is all.
-pub async fn object(
-    transport: &Transport,
-    kind: Kind,
-    namespace: &str,
-    name: &str,
-) -> Result<Object, Error> {
+pub async fn object(transport: &Transport, kind: Kind, namespace: &str, name: &str) -> Result<Object, Error> {
     match transport.get(kind, namespace, name).await {
         Err(error) if error.is_not_found() => {
             let remembered = transport.remembered(kind, namespace, name).await?;

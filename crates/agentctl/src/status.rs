@@ -184,7 +184,12 @@ fn deployment_part(deployment: &Object, namespace: &str) -> Part {
     let (wanted, ready) = (number("/spec/replicas"), number("/status/readyReplicas"));
     let status = if ready >= wanted { "healthy" } else { "degraded" };
     let component = format!("deployment/{}", deployment.name());
-    Part::of(namespace, &component, status, format!("{ready} of {wanted} ready"))
+    Part::of(
+        namespace,
+        &component,
+        status,
+        format!("{ready} of {wanted} ready"),
+    )
 }
 
 /// What the Lease of the controllers says.

@@ -305,7 +305,10 @@ mod tests {
             told(json!({"name": "coder"})),
             "spec.agentRef.name is an object: it must be a text"
         );
-        assert_eq!(told(json!(["coder"])), "spec.agentRef.name is a list: it must be a text");
+        assert_eq!(
+            told(json!(["coder"])),
+            "spec.agentRef.name is a list: it must be a text"
+        );
     }
 
     #[test]

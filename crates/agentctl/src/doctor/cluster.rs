@@ -35,10 +35,7 @@ pub(super) fn skew(before: Timestamp, theirs: Timestamp, after: Timestamp, whose
     let late = theirs.as_second() - after.as_second();
     let apart = early.max(late).max(0);
     if apart <= SKEW_MAX_SECONDS {
-        return Finding::ok(
-            "clock",
-            format!("within {SKEW_MAX_SECONDS} s of {whose}'s"),
-        );
+        return Finding::ok("clock", format!("within {SKEW_MAX_SECONDS} s of {whose}'s"));
     }
     let side = if late > 0 { "behind" } else { "ahead of" };
     Finding::warn(

@@ -48,7 +48,10 @@ fn kinds(status: &GetControlPlaneStatusResponse) -> Finding {
     }
     Finding::fail(
         "kinds",
-        format!("not served, or not readable by the control plane: {}", some(&missing)),
+        format!(
+            "not served, or not readable by the control plane: {}",
+            some(&missing)
+        ),
         "kubectl apply --server-side -f charts/agents/crds   # of the release that you run",
     )
 }

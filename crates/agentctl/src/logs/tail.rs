@@ -63,11 +63,7 @@ impl Tail {
 
     /// What is kept of a run whose pods are gone. Whether something is.
     async fn archived(&self) -> Result<usize, Error> {
-        let Some(lines) = self
-            .transport
-            .archived_log(&self.run, self.wanted.tail)
-            .await?
-        else {
+        let Some(lines) = self.transport.archived_log(&self.run, self.wanted.tail).await? else {
             return Ok(0);
         };
         self.note(format!(
@@ -98,9 +94,7 @@ impl Tail {
             name,
         } = &self.run;
         let mut pods = self.transport.watch_pods(&self.run, self.step());
-        let mut runs = self
-            .transport
-            .watch(*kind, Some(namespace), Some(name), None);
+        let mut runs = self.transport.watch(*kind, Some(namespace), Some(name), None);
         let mut known: BTreeMap<String, Object> = BTreeMap::new();
         let mut read: BTreeSet<String> = BTreeSet::new();
         let mut count = 0;

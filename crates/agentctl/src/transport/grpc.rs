@@ -74,9 +74,7 @@ impl Grpc {
 
     fn asked<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
-        request
-            .metadata_mut()
-            .insert("authorization", self.token.clone());
+        request.metadata_mut().insert("authorization", self.token.clone());
         request
     }
 
@@ -86,7 +84,7 @@ impl Grpc {
         move |status| Error::Grpc {
             doing,
             address,
-            status: Box::new(status),
+            status,
         }
     }
 
@@ -337,7 +335,11 @@ impl Grpc {
             step: step.unwrap_or_default().to_owned(),
         };
         let answer = self.client().list_run_pods(self.asked(request)).await;
-        let doing = format!("the pods of {} {} cannot be listed", run.kind.info().kind, run.name);
+        let doing = format!(
+            "the pods of {} {} cannot be listed",
+            run.kind.info().kind,
+            run.name
+        );
         let answer = answer.map_err(self.failed(doing))?;
         self.objects(&answer.into_inner().json)
     }

@@ -10,11 +10,11 @@ use jangar_api::{Kind, labels, names::label_value};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub use self::submission::{Submission, Submitted};
 use self::{
     grpc::Grpc,
     kube::{Kube, builtin},
 };
-pub use self::submission::{Submission, Submitted};
 use crate::{error::Error, object::Object};
 
 /// Who asks, as the cluster knows them.

@@ -19,11 +19,29 @@ async fn control_planes_that_cannot_be_asked() {
     for arguments in [
         &["--grpc", "list"][..],
         &["--grpc", "--token", "s3cret", "list"],
-        &["--grpc", "--token", "s3cret", "--server", "jangar.example", "list"],
-        &["--grpc", "--token", "s3cret", "--server", "jangar.example:50051", "list"],
+        &[
+            "--grpc",
+            "--token",
+            "s3cret",
+            "--server",
+            "jangar.example",
+            "list",
+        ],
+        &[
+            "--grpc",
+            "--token",
+            "s3cret",
+            "--server",
+            "jangar.example:50051",
+            "list",
+        ],
         &["--grpc", "--token", "s3cret", "--server", &closed, "list"],
-        &["--grpc", "--token", "s3cret", "--server", &closed, "wait", "run", "one"],
-        &["--grpc", "--token", "s3cret", "--server", &closed, "--tls", "version"],
+        &[
+            "--grpc", "--token", "s3cret", "--server", &closed, "wait", "run", "one",
+        ],
+        &[
+            "--grpc", "--token", "s3cret", "--server", &closed, "--tls", "version",
+        ],
     ] {
         text.push_str(&transcript(bare(home.path(), arguments), arguments, "").await);
     }

@@ -12,10 +12,7 @@ pub(crate) struct Played {
 }
 
 /// Plays the same in both modes, each in a namespace of its own.
-pub(crate) async fn in_both(
-    namespaces: [&'static str; 2],
-    play: impl AsyncFn(&Cluster) -> String,
-) -> Played {
+pub(crate) async fn in_both(namespaces: [&'static str; 2], play: impl AsyncFn(&Cluster) -> String) -> Played {
     let [kube, grpc] = Cluster::both(namespaces).await;
     Played {
         kube: play(&kube).await,

@@ -165,15 +165,26 @@ async fn fields_of_others_are_taken_over_only_when_that_is_said() {
             .await;
         let first = OURS.split("---\n").next().unwrap_or_default();
         let mut text = String::new();
-        for arguments in [&["apply", "-f", "-"][..], &["apply", "-f", "-", "--force-conflicts"]] {
+        for arguments in [
+            &["apply", "-f", "-"][..],
+            &["apply", "-f", "-", "--force-conflicts"],
+        ] {
             text.push_str(&cluster.transcript_with(arguments, first).await);
         }
         text
     })
     .await;
     played.is_the_same();
-    assert!(played.kube.contains("--force-conflicts to take the fields over"), "{}", played.kube);
-    assert!(played.kube.contains("agentprovider/shell configured"), "{}", played.kube);
+    assert!(
+        played.kube.contains("--force-conflicts to take the fields over"),
+        "{}",
+        played.kube
+    );
+    assert!(
+        played.kube.contains("agentprovider/shell configured"),
+        "{}",
+        played.kube
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -60,8 +60,7 @@ async fn the_same_key_is_the_same_run() {
     let difference = played.difference("the names of runs follow from the namespace, which is another one");
     let same_but_for_names = difference.lines().all(|line| {
         let told = line.split_once(": ").map_or("", |(_, told)| told);
-        !line.starts_with("kube: ") && !line.starts_with("grpc: ")
-            || told.contains("coder-")
+        !line.starts_with("kube: ") && !line.starts_with("grpc: ") || told.contains("coder-")
     });
     assert!(same_but_for_names, "{difference}");
 }
@@ -89,8 +88,17 @@ async fn a_run_with_a_name_or_labels_of_its_own_is_created_as_it_was_written() {
     let played = in_both(["sp0034", "sg0034"], async |cluster| {
         have_references(cluster).await;
         let named: &[&str] = &[
-            "run", "--agent", "coder", "--text", "do it", "--name", "mine", "--label", "team=web",
-            "--idempotency-key", "k",
+            "run",
+            "--agent",
+            "coder",
+            "--text",
+            "do it",
+            "--name",
+            "mine",
+            "--label",
+            "team=web",
+            "--idempotency-key",
+            "k",
         ];
         let other: &[&str] = &["run", "--agent", "coder", "--text", "do it", "--name", "mine"];
         let commands: &[&[&str]] = &[named, named, other];

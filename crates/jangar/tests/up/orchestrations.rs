@@ -444,7 +444,11 @@ async fn a_policy_says_when_a_gate_was_last_decided_under_it() {
     )
     .await;
     let steps = json!({"steps": [{"name": "gate", "kind": "ApprovalGate", "policyRef": "anybody"}]});
-    create::<Orchestration>(&client, of_group("orchestration", "Orchestration", "gated", steps)).await;
+    create::<Orchestration>(
+        &client,
+        of_group("orchestration", "Orchestration", "gated", steps),
+    )
+    .await;
     let run = json!({"orchestrationRef": {"name": "gated"}});
     create::<OrchestrationRun>(
         &client,

@@ -7,18 +7,18 @@ use jangar_proto::v1::{
     CancelRequest, CancelResponse, ControllerStatus, CreateImplementationSpecRequest,
     CreateImplementationSpecResponse, DatabaseStatus, DecideRequest, DecideResponse, ExplainRequest,
     ExplainResponse, GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest,
-    GetIdentityResponse, GetServerInfoRequest, GetServerInfoResponse, GrpcStatus, KeyValue, LeaderElectionStatus, ListApprovalsRequest,
-    ListApprovalsResponse, NamespaceStatus, PendingApproval, RetryRequest, RuntimeAdapterStatus,
-    SubmitAgentRunRequest, SubmitOrchestrationRunRequest, SubmitResponse,
+    GetIdentityResponse, GetServerInfoRequest, GetServerInfoResponse, GrpcStatus, KeyValue,
+    LeaderElectionStatus, ListApprovalsRequest, ListApprovalsResponse, NamespaceStatus, PendingApproval,
+    RetryRequest, RuntimeAdapterStatus, SubmitAgentRunRequest, SubmitOrchestrationRunRequest, SubmitResponse,
 };
 use serde_json::{Map, Value, json};
 use tonic::{Request, Response};
 
+use super::{caller, value};
 pub(super) use super::{
     objects::{create_object, list_events},
     pods::list_run_pods,
 };
-use super::{caller, value};
 use crate::{
     plane::{
         Caller, ControlPlane,

@@ -201,7 +201,11 @@ mod tests {
         for one in told {
             watching.take(one);
         }
-        watching.pending.iter().map(WatchObjectsResponse::change).collect()
+        watching
+            .pending
+            .iter()
+            .map(WatchObjectsResponse::change)
+            .collect()
     }
 
     fn reset(objects: usize) -> Told {
@@ -223,10 +227,7 @@ mod tests {
     #[test]
     fn the_end_of_what_is_there_is_told_before_changes() {
         assert_eq!(
-            changes(
-                vec![reset(1), told(Action::Added), told(Action::Deleted)],
-                None
-            ),
+            changes(vec![reset(1), told(Action::Added), told(Action::Deleted)], None),
             [Change::Relisting, Change::Seen, Change::Listed, Change::Gone]
         );
         assert_eq!(changes(vec![reset(0)], None), [Change::Relisting, Change::Listed]);

@@ -66,8 +66,7 @@ fn log_query(request: &StreamAgentRunLogsRequest) -> Result<LogQuery, Refusal> {
     let since_time = match request.since_time.as_str() {
         "" => None,
         text => Some(text.parse().map_err(|_| {
-            Refusal::field("since_time", text, "this is no time")
-                .remedy("write it like 2026-03-01T12:00:00Z")
+            Refusal::field("since_time", text, "this is no time").remedy("write it like 2026-03-01T12:00:00Z")
         })?),
     };
     Ok(LogQuery {

@@ -112,9 +112,13 @@ mod tests {
 
     #[test]
     fn a_run_says_who_made_it_whatever_they_wrote() {
-        let mut run = json!({"metadata": {"name": "r", "annotations": {CREATED_BY: "somebody else", "a": "b"}}});
+        let mut run =
+            json!({"metadata": {"name": "r", "annotations": {CREATED_BY: "somebody else", "a": "b"}}});
         sign(&mut run, "ada").expect("it has metadata");
-        assert_eq!(run["metadata"]["annotations"], json!({CREATED_BY: "ada", "a": "b"}));
+        assert_eq!(
+            run["metadata"]["annotations"],
+            json!({CREATED_BY: "ada", "a": "b"})
+        );
         assert!(sign(&mut json!({}), "ada").is_err());
         assert!(sign(&mut json!({"metadata": {"annotations": "none"}}), "ada").is_err());
     }

@@ -2,10 +2,7 @@
 
 use jangar_api::{labels, names::label_value};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, ResourceExt,
-    api::ListParams,
-};
+use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 
 use super::{Caller, ControlPlane, live, logs::pod_label, runs::Run};
@@ -16,12 +13,7 @@ const PODS_MAX: usize = 200;
 
 impl ControlPlane {
     /// The pods of a run, or of one step of its workflow, the oldest first.
-    pub async fn pods(
-        &self,
-        caller: &Caller,
-        run: &Run,
-        step: Option<&str>,
-    ) -> Result<Vec<Value>, Refusal> {
+    pub async fn pods(&self, caller: &Caller, run: &Run, step: Option<&str>) -> Result<Vec<Value>, Refusal> {
         let document = run.document();
         let namespace = text(document, "/metadata/namespace").unwrap_or_default();
         let name = text(document, "/metadata/name").unwrap_or_default();

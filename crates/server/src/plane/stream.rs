@@ -54,11 +54,7 @@ pub enum Told {
         object: Arc<Object>,
     },
     /// What the client knows may be outdated: the so many objects that follow are what is there now.
-    Reset {
-        id: String,
-        cut: bool,
-        objects: usize,
-    },
+    Reset { id: String, cut: bool, objects: usize },
     /// Nothing has happened.
     Heartbeat,
 }

@@ -54,7 +54,9 @@ impl Target {
         if let (Some(secure), Some(said)) = (secure, said)
             && secure != said
         {
-            return Err(wrong("that contradicts --tls, --no-tls, AGENTCTL_TLS or the configuration"));
+            return Err(wrong(
+                "that contradicts --tls, --no-tls, AGENTCTL_TLS or the configuration",
+            ));
         }
         let certified = choices.ca_cert.value.is_some() || choices.client_cert.value.is_some();
         let tls = said.or(secure).unwrap_or(certified);
@@ -106,7 +108,8 @@ fn host_of(address: &str) -> Option<&str> {
 
 /// Whether what is sent there stays on this machine.
 fn is_loopback(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn tls(choices: &Choices) -> Result<ClientTlsConfig, Error> {
@@ -126,7 +129,9 @@ fn tls(choices: &Choices) -> Result<ClientTlsConfig, Error> {
 }
 
 fn half(there: &str, missing: &str) -> Error {
-    Error::Validation(format!("{there} is set, and {missing} is not: set both, or neither"))
+    Error::Validation(format!(
+        "{there} is set, and {missing} is not: set both, or neither"
+    ))
 }
 
 /// A file that a variable names.
@@ -139,7 +144,9 @@ fn file(variable: &str, chosen: &Chosen<Option<String>>) -> Result<Option<Vec<u8
         .map_err(|error| wrong(format!("it cannot be read: {error}")))?
         .len();
     if size > FILE_BYTES_MAX {
-        return Err(wrong(format!("it has {size} bytes, and is no certificate or key in PEM")));
+        return Err(wrong(format!(
+            "it has {size} bytes, and is no certificate or key in PEM"
+        )));
     }
     let bytes = fs::read(path).map_err(|error| wrong(format!("it cannot be read: {error}")))?;
     Ok(Some(bytes))
@@ -197,9 +204,17 @@ mod tests {
         assert_eq!(target(&["https://a.example:1"]), secure("a.example:1"));
         assert_eq!(target(&["a.example:1", "--tls"]), secure("a.example:1"));
         assert_eq!(target(&["a.example:1", "--no-tls"]), plain("a.example:1"));
-        for address in ["a.example:1", "http://a.example:1", "10.0.0.1:1", "localhost.example:1"] {
+        for address in [
+            "a.example:1",
+            "http://a.example:1",
+            "10.0.0.1:1",
+            "localhost.example:1",
+        ] {
             let error = target(&[address]).expect_err(address);
-            assert!(error.contains("in the clear") && error.contains("--tls"), "{error}");
+            assert!(
+                error.contains("in the clear") && error.contains("--tls"),
+                "{error}"
+            );
         }
     }
 
@@ -235,6 +250,11 @@ mod tests {
         let error = super::token(&broken).expect_err("no header").to_string();
         assert!(!error.contains("s3"), "{error}");
         let none = choices(&["localhost:1"], [("AGENTCTL_TOKEN", "")]);
-        assert!(super::token(&none).expect_err("none").to_string().contains("auth login"));
+        assert!(
+            super::token(&none)
+                .expect_err("none")
+                .to_string()
+                .contains("auth login")
+        );
     }
 }

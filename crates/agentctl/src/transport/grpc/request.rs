@@ -182,7 +182,10 @@ mod tests {
         );
         for (document, words) in [
             (document("v1", "ConfigMap"), "leave --grpc out"),
-            (document("agents.proompteng.ai/v1", "Agent"), "write agents.proompteng.ai/v1alpha1"),
+            (
+                document("agents.proompteng.ai/v1", "Agent"),
+                "write agents.proompteng.ai/v1alpha1",
+            ),
             (json!({}), "none of Jangar's"),
         ] {
             let error = applicable(&document).expect_err(words).to_string();

@@ -82,7 +82,9 @@ impl Line {
     async fn begin(&mut self) -> Result<(), Status> {
         sleep(self.pause).await;
         let mut client = self.grpc.client();
-        let answer = client.watch_objects(self.grpc.asked(self.request.clone())).await?;
+        let answer = client
+            .watch_objects(self.grpc.asked(self.request.clone()))
+            .await?;
         self.open = Some(answer.into_inner());
         Ok(())
     }
