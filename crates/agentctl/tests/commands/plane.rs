@@ -11,7 +11,6 @@ use jangar_engine::settings::{Namespaces, Settings};
 use jangar_server::{
     access::{Connection, Gatekeeper},
     grpc,
-    http::{self, Serving},
     metrics::Metrics,
     plane::{About, ControlPlane, Parts},
     world::{self, Filter, Watches, World},
@@ -21,7 +20,7 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams},
     core::GroupVersionKind,
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::support::NOW;
 
@@ -32,8 +31,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) struct Plane {
     pub(crate) address: String,
     world: Arc<World>,
-    _serving: Serving,
+    serving: JoinHandle<()>,
     _watches: Watches,
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
 }
 
 impl Plane {
@@ -72,7 +77,7 @@ impl Plane {
         Self {
             address,
             world,
-            _serving: http::serve(listener, router).unwrap(),
+            serving: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }),
             _watches: watches,
         }
     }

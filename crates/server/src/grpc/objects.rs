@@ -6,6 +6,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
+use jangar_api::Kind;
 use jangar_proto::v1::{
     CreateObjectRequest, CreateObjectResponse, ListEventsRequest, ListEventsResponse, WatchObjectsRequest,
     WatchObjectsResponse, watch_objects_response::Change,
@@ -23,8 +24,11 @@ use crate::{
         stream::{Subscription, Told},
     },
     refusal::{Refusal, Trouble},
-    world::{Action, Object},
+    world::{Action, Filter, Object},
 };
+
+/// How many objects a watch tells of when it begins. Beyond that a client pages through lists.
+const LISTED_MAX: usize = 2_000;
 
 pub(super) async fn create_object(
     plane: &Arc<ControlPlane>,
@@ -86,13 +90,14 @@ pub(super) async fn watch_objects(
         filter: filter.clone(),
         name: name.clone(),
         last_id: None,
-        snapshot: true,
+        snapshot: false,
     };
+    // First the stream, then what is there: so that no change falls between them.
     let changes = plane
         .changes(caller.clone(), subscription, Protocol::Grpc)
         .await?;
     // The caches may be a moment behind what the caller has just made, who would take it for deleted.
-    let named = match (&filter.namespace, &name) {
+    let late = match (&filter.namespace, &name) {
         (Some(namespace), Some(name)) => match plane.get(&caller, kind, namespace, name).await {
             Ok(object) => Some(object),
             Err(refusal) if matches!(refusal.trouble, Trouble::NotFound | Trouble::Forbidden) => None,
@@ -100,78 +105,98 @@ pub(super) async fn watch_objects(
         },
         _ => None,
     };
-    let watching = Watching {
+    let shelf = Shelf {
+        plane: Arc::clone(plane),
+        kind,
+        filter,
+        name,
+    };
+    let mut watching = Watching {
         told: changes.boxed(),
-        named,
-        left: 0,
         pending: VecDeque::new(),
         over: false,
     };
-    Ok(Response::new(stream::unfold(watching, next).boxed()))
+    watching.list(shelf.objects(), late);
+    let watching = stream::unfold((watching, shelf), |(watching, shelf)| next(watching, shelf));
+    Ok(Response::new(watching.boxed()))
+}
+
+/// Where the objects are that are watched.
+struct Shelf {
+    plane: Arc<ControlPlane>,
+    kind: Kind,
+    filter: Filter,
+    name: Option<String>,
+}
+
+impl Shelf {
+    /// What is there, by namespace and name as Kubernetes lists it.
+    fn objects(&self) -> Vec<Arc<Object>> {
+        let mut objects = match (&self.filter.namespace, &self.name) {
+            (Some(namespace), Some(name)) => {
+                let found = self.plane.world.get(self.kind, namespace, name);
+                found.into_iter().collect()
+            }
+            _ => self.plane.world.list(self.kind, &self.filter, None, LISTED_MAX),
+        };
+        objects.retain(|object| {
+            self.filter.matches(object) && self.name.as_ref().is_none_or(|name| *name == object.name)
+        });
+        objects.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        objects
+    }
 }
 
 /// Objects that are watched.
 struct Watching {
     told: BoxStream<'static, Result<Told, Refusal>>,
-    /// The one object that is watched, as it was at the beginning.
-    named: Option<Arc<Object>>,
-    /// How many objects are still to come until all that is there has been told.
-    left: usize,
-    pending: VecDeque<WatchObjectsResponse>,
+    /// Shared with the caches, so that who does not read costs little.
+    pending: VecDeque<(Change, Option<Arc<Object>>)>,
     over: bool,
 }
 
 impl Watching {
-    fn tell(&mut self, change: Change, object: Option<&Object>) {
-        self.pending.push_back(WatchObjectsResponse {
-            change: change.into(),
-            json: object.map(|object| object.json.to_string()).unwrap_or_default(),
-        });
+    /// Tells all that is there, and one that the caches may not show yet.
+    fn list(&mut self, objects: Vec<Arc<Object>>, late: Option<Arc<Object>>) {
+        let late = late.filter(|_| objects.is_empty());
+        self.pending.push_back((Change::Relisting, None));
+        let seen = objects.into_iter().chain(late);
+        self.pending
+            .extend(seen.map(|object| (Change::Seen, Some(object))));
+        self.pending.push_back((Change::Listed, None));
     }
 
-    fn take(&mut self, told: Told) {
-        match told {
-            Told::Heartbeat => {}
-            Told::Reset { objects, .. } => {
-                self.tell(Change::Relisting, None);
-                if let Some(object) = self.named.take() {
-                    self.tell(Change::Seen, Some(&object));
-                }
-                self.left = objects;
-                if objects == 0 {
-                    self.tell(Change::Listed, None);
-                }
-            }
-            Told::Object { action, object, .. } => {
-                let change = match action {
-                    Action::Deleted => Change::Gone,
-                    Action::Added | Action::Modified => Change::Seen,
-                };
-                self.tell(change, Some(&object));
-                if self.left > 0 {
-                    self.left -= 1;
-                    if self.left == 0 {
-                        self.tell(Change::Listed, None);
-                    }
-                }
-            }
-        }
+    fn change(&mut self, action: Action, object: Arc<Object>) {
+        let change = match action {
+            Action::Deleted => Change::Gone,
+            Action::Added | Action::Modified => Change::Seen,
+        };
+        self.pending.push_back((change, Some(object)));
     }
 }
 
-async fn next(mut watching: Watching) -> Option<(Result<WatchObjectsResponse, Status>, Watching)> {
+type Answer = Result<WatchObjectsResponse, Status>;
+
+async fn next(mut watching: Watching, shelf: Shelf) -> Option<(Answer, (Watching, Shelf))> {
     loop {
-        if let Some(answer) = watching.pending.pop_front() {
-            return Some((Ok(answer), watching));
+        if let Some((change, object)) = watching.pending.pop_front() {
+            let answer = WatchObjectsResponse {
+                change: change.into(),
+                json: object.map(|object| object.json.to_string()).unwrap_or_default(),
+            };
+            return Some((Ok(answer), (watching, shelf)));
         }
         if watching.over {
             return None;
         }
         match watching.told.next().await? {
-            Ok(told) => watching.take(told),
+            Ok(Told::Heartbeat) => {}
+            Ok(Told::Object { action, object, .. }) => watching.change(action, object),
+            // The stream fell behind. What it tells of after that is told twice rather than not at all.
+            Ok(Told::Reset { .. }) => watching.list(shelf.objects(), None),
             Err(refusal) => {
                 watching.over = true;
-                return Some((Err(Status::from(refusal)), watching));
+                return Some((Err(Status::from(refusal)), (watching, shelf)));
             }
         }
     }
@@ -179,7 +204,6 @@ async fn next(mut watching: Watching) -> Option<(Result<WatchObjectsResponse, St
 
 #[cfg(test)]
 mod tests {
-    use jangar_api::Kind;
     use serde_json::json;
 
     use super::*;
@@ -190,60 +214,32 @@ mod tests {
         Arc::new(Object::read(Kind::Agent, object, true))
     }
 
-    fn changes(told: Vec<Told>, named: Option<Arc<Object>>) -> Vec<Change> {
+    fn listed(objects: &[&str], late: Option<&str>) -> Vec<Change> {
         let mut watching = Watching {
             told: stream::empty().boxed(),
-            named,
-            left: 0,
             pending: VecDeque::new(),
             over: false,
         };
-        for one in told {
-            watching.take(one);
-        }
-        watching
-            .pending
-            .iter()
-            .map(WatchObjectsResponse::change)
-            .collect()
-    }
-
-    fn reset(objects: usize) -> Told {
-        Told::Reset {
-            id: String::new(),
-            cut: false,
-            objects,
-        }
-    }
-
-    fn told(action: Action) -> Told {
-        Told::Object {
-            id: String::new(),
-            action,
-            object: object("x"),
-        }
+        watching.list(
+            objects.iter().map(|name| object(name)).collect(),
+            late.map(object),
+        );
+        watching.pending.iter().map(|(change, _)| *change).collect()
     }
 
     #[test]
-    fn the_end_of_what_is_there_is_told_before_changes() {
+    fn the_end_of_what_is_there_is_told() {
         assert_eq!(
-            changes(vec![reset(1), told(Action::Added), told(Action::Deleted)], None),
-            [Change::Relisting, Change::Seen, Change::Listed, Change::Gone]
+            listed(&["x"], None),
+            [Change::Relisting, Change::Seen, Change::Listed]
         );
-        assert_eq!(changes(vec![reset(0)], None), [Change::Relisting, Change::Listed]);
+        assert_eq!(listed(&[], None), [Change::Relisting, Change::Listed]);
     }
 
     #[test]
     fn an_object_that_the_caches_do_not_show_yet_is_not_taken_for_deleted() {
-        assert_eq!(
-            changes(vec![reset(0), reset(0)], Some(object("x"))),
-            [
-                Change::Relisting,
-                Change::Seen,
-                Change::Listed,
-                Change::Relisting,
-                Change::Listed
-            ]
-        );
+        let once = [Change::Relisting, Change::Seen, Change::Listed];
+        assert_eq!(listed(&[], Some("x")), once);
+        assert_eq!(listed(&["x"], Some("x")), once);
     }
 }

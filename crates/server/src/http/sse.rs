@@ -77,7 +77,7 @@ fn of(told: Told) -> Event {
                 "resource": object.json,
             }),
         ),
-        Told::Reset { id, cut, .. } => event(Some(&id), &json!({"type": "reset", "cut": cut})),
+        Told::Reset { id, cut } => event(Some(&id), &json!({"type": "reset", "cut": cut})),
         Told::Heartbeat => Event::default().comment("heartbeat"),
     }
 }

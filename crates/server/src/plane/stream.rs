@@ -53,8 +53,8 @@ pub enum Told {
         action: Action,
         object: Arc<Object>,
     },
-    /// What the client knows may be outdated: the so many objects that follow are what is there now.
-    Reset { id: String, cut: bool, objects: usize },
+    /// What the client knows may be outdated: what follows is what is there now.
+    Reset { id: String, cut: bool },
     /// Nothing has happened.
     Heartbeat,
 }
@@ -148,11 +148,7 @@ impl Open {
         }
         let cut = objects.len() > SNAPSHOT_MAX;
         objects.truncate(SNAPSHOT_MAX);
-        self.pending.push_back(Told::Reset {
-            id: id.clone(),
-            cut,
-            objects: objects.len(),
-        });
+        self.pending.push_back(Told::Reset { id: id.clone(), cut });
         self.pending
             .extend(objects.into_iter().map(|object| Told::Object {
                 id: id.clone(),
