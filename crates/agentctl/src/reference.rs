@@ -146,7 +146,8 @@ Output is the same in both modes, except where one of them knows more:
 | `version` | that of the control plane |
 
 The control plane answers from caches that follow Kubernetes within moments, so that a list may lack for an instant what was made
-just before it. What it refuses ends with code 4, and with code 2 if what was asked for has to be corrected.
+just before it. Pods, their logs and Events are read with your token, too, so that you need the same rights as in kube mode for them.
+What the control plane refuses ends with code 4, and with code 2 if what was asked for has to be corrected.
 ";
 
 fn described(verb: &Command, above: &str, level: usize, text: &mut String) {
