@@ -182,9 +182,14 @@ pub fn grpc_words(address: &str, status: &tonic::Status) -> String {
         Code::DeadlineExceeded | Code::Cancelled => {
             format!("the control plane at {address} did not answer in time: try again, or look at its log")
         }
-        Code::Unauthenticated => format!(
-            "{words}; the control plane at {address} does not know you: give another --token, or keep one with `agentctl auth login`"
-        ),
+        Code::Unauthenticated => {
+            // What a program has to send is not what a person has to do.
+            let why = words.split_once("; ").map_or(words, |(why, _)| why);
+            format!(
+                "{why}: give the control plane at {address} another --token, or keep one with `agentctl auth login`; `kubectl \
+                 create token NAME` makes one of a service account"
+            )
+        }
         // The control plane says itself what can be done, where it knows.
         _ if words.contains("; ") => words.to_owned(),
         Code::PermissionDenied => {

@@ -56,11 +56,12 @@ impl std::fmt::Debug for Grpc {
 impl Grpc {
     /// Prepares the way. Nothing is asked yet.
     pub fn connect(choices: &Choices) -> Result<Self, Error> {
+        let token = connection::token(choices)?;
         let target = connection::Target::of(choices)?;
         Ok(Self {
             channel: target.channel(choices)?,
-            token: connection::token(choices)?,
             address: target.address,
+            token,
         })
     }
 
