@@ -261,6 +261,7 @@ pub(super) async fn logs(
         pod: query.pod,
         container: query.container,
         tail_lines: query.tail_lines.unwrap_or_default(),
+        ..LogQuery::default()
     };
     let log = plane.log(&caller, &run, &which).await?;
     Ok(Answer::ok(json!({"log": log})))

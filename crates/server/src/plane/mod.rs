@@ -1,11 +1,13 @@
 //! What callers can do, whatever protocol they speak. HTTP and gRPC only translate.
 
 pub mod approvals;
+pub mod create;
 pub mod cursor;
 pub mod explain;
 mod gates;
 pub mod logs;
 pub mod objects;
+pub mod pods;
 pub mod policy;
 pub mod runs;
 pub mod status;
