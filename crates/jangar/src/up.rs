@@ -8,9 +8,12 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use kubelite::node::{
-    self,
-    executor::{Isolation, SandboxPolicy},
+use kubelite::{
+    node::{
+        self,
+        executor::{Isolation, SandboxPolicy},
+    },
+    server::User,
 };
 
 use crate::{
@@ -102,6 +105,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         directory,
         api_listen: args.api_listen,
         namespace: args.namespace,
+        user: User::system("admin"),
         sandbox: if args.unsandboxed {
             SandboxPolicy::Preferred
         } else {

@@ -337,10 +337,13 @@ impl Cached for OrchestrationRun {
         })
     }
 
-    /// The definition is named until the run has kept it, and what its steps wait for as long as they do.
+    /// The definition is named until the run has kept it, what its steps wait for as long as they do, and the policies under
+    /// which somebody decided as long as there is a record of it.
     fn terms(&self) -> BTreeSet<Term> {
         let mut terms: BTreeSet<Term> = parent_in_label(self.meta()).into_iter().collect();
         let status = self.status.as_ref();
+        let decisions = status.into_iter().flat_map(|status| &status.approvals);
+        terms.extend(decisions.filter_map(|decision| decision.policy.clone().map(Term::DecidedUnder)));
         let phase = status.and_then(|status| status.phase.as_ref());
         if phase.is_some_and(RunPhase::is_terminal) {
             return terms;

@@ -1,10 +1,13 @@
 //! A run that is gone from the cluster: how it ended, from what is remembered of it.
 
-use jangar_api::phase::RunPhase;
+use jangar_api::{
+    orchestration::orchestration_run::OrchestrationRun,
+    phase::{RunPhase, StepPhase},
+};
 use jiff::Timestamp;
 
 use super::{
-    Context, Explanation, State, command, explain, standing,
+    Context, Explanation, State, command, explain, standing, steps,
     subject::{Facts, Subject},
 };
 
@@ -31,8 +34,13 @@ pub fn explain_gone(what: Subject<'_>, context: &Context<'_>, seen: Timestamp) -
             "{facts} was deleted before its end; what was last seen of it, at {seen}, is that it {verb}{why}."
         )
     };
+    let mut because = told.because.clone();
+    if let Subject::OrchestrationRun(run) = what {
+        because.extend(failed_steps(run, context, seen));
+    }
     Explanation {
         headline,
+        because,
         position: None,
         who_can_unblock:
             "nobody: it is gone from the cluster; whoever may create runs can submit the work again"
@@ -44,4 +52,22 @@ pub fn explain_gone(what: Subject<'_>, context: &Context<'_>, seen: Timestamp) -
             .collect(),
         ..told
     }
+}
+
+/// What went wrong with the steps of an orchestration.
+fn failed_steps(run: &OrchestrationRun, context: &Context<'_>, seen: Timestamp) -> Vec<String> {
+    let all = run.status.iter().flat_map(|status| &status.step_statuses);
+    let failed = all.filter(|step| step.progress.phase == Some(StepPhase::Failed));
+    let told = failed.map(|step| match steps::child(step, context) {
+        // What a nested orchestration did is told by its own explanation.
+        Some(child @ (Subject::AgentRun(_) | Subject::ToolRun(_))) => {
+            let told = explain_gone(child, &Context::default(), seen);
+            format!("step {}: {}", step.name, told.headline)
+        }
+        _ => {
+            let message = step.message.as_deref().unwrap_or("it failed");
+            format!("step {}: {message}", step.name)
+        }
+    });
+    told.collect()
 }

@@ -217,7 +217,7 @@ fn working(facts: &Facts<'_>, reference: Option<&ResourceRef>) -> StepSays {
 }
 
 /// The run that does the work of a step, if it is known.
-fn child<'a>(step: &StepStatus, context: &Context<'a>) -> Option<Subject<'a>> {
+pub(super) fn child<'a>(step: &StepStatus, context: &Context<'a>) -> Option<Subject<'a>> {
     let uid = step.resource_ref.as_ref()?.uid.as_deref()?;
     let is_it = |subject: &Subject<'a>| subject.metadata().uid.as_deref() == Some(uid);
     let agents = context.agent_runs.iter().copied().map(Subject::AgentRun);

@@ -25,4 +25,5 @@ mod release_jobs;
 mod start;
 mod tools;
 mod version_control;
+mod webhooks;
 mod workflows;

@@ -24,11 +24,12 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::sync::Semaphore;
 
+pub(crate) use self::recent::Recent;
+use self::token::unauthenticated;
 pub use self::{
     connection::Connection,
     token::{Token, TokenId},
 };
-use self::{recent::Recent, token::unauthenticated};
 use crate::{
     metrics::{Metrics, Review},
     refusal::{Refusal, Trouble},

@@ -24,20 +24,28 @@ use crate::{
     world::{Action, Filter},
 };
 
+pub(super) use super::{objects::watch_objects, pods::stream_tool_run_logs};
+
 pub(super) async fn stream_agent_run_logs(
     plane: &Arc<ControlPlane>,
+    request: Request<StreamAgentRunLogsRequest>,
+) -> Result<Response<AnswerStream<StreamAgentRunLogsResponse>>, Refusal> {
+    logs(plane, Kind::AgentRun, request).await
+}
+
+/// What one pod of a run writes.
+pub(super) async fn logs(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
     request: Request<StreamAgentRunLogsRequest>,
 ) -> Result<Response<AnswerStream<StreamAgentRunLogsResponse>>, Refusal> {
     let caller = caller(&request)?;
     let request = request.into_inner();
     let namespace = plane.namespace(Some(&request.namespace))?;
     let run = plane
-        .run(&caller, &request.name, Some(&namespace), Some(Kind::AgentRun))
+        .run(&caller, &request.name, Some(&namespace), Some(kind))
         .await?;
-    let query = LogQuery {
-        tail_lines: request.tail_lines,
-        ..LogQuery::default()
-    };
+    let query = log_query(&request)?;
     let Following {
         pod,
         container,
@@ -55,6 +63,24 @@ pub(super) async fn stream_agent_run_logs(
         })
     });
     Ok(Response::new(lines.boxed()))
+}
+
+fn log_query(request: &StreamAgentRunLogsRequest) -> Result<LogQuery, Refusal> {
+    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let since_time = match request.since_time.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|_| {
+            Refusal::field("since_time", text, "this is no time").remedy("write it like 2026-03-01T12:00:00Z")
+        })?),
+    };
+    Ok(LogQuery {
+        pod: given(&request.pod),
+        container: given(&request.container),
+        tail_lines: request.tail_lines,
+        timestamps: request.timestamps,
+        since_seconds: Some(request.since_seconds).filter(|seconds| *seconds > 0),
+        since_time,
+    })
 }
 
 pub(super) async fn stream_agent_run_status(

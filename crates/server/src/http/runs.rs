@@ -284,6 +284,7 @@ pub(super) async fn run_logs(
         pod,
         container,
         tail_lines: tail_lines.unwrap_or_default(),
+        ..LogQuery::default()
     };
     if follow == Some(true) {
         let Following {

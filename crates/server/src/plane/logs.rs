@@ -6,6 +6,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use jangar_api::{Kind, labels};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
     Api, ResourceExt,
@@ -42,6 +43,12 @@ pub struct LogQuery {
     pub container: Option<String>,
     /// 0: as the server likes.
     pub tail_lines: u32,
+    /// The time before each line.
+    pub timestamps: bool,
+    /// Only what is younger than so many seconds.
+    pub since_seconds: Option<u32>,
+    /// Only what was written then or later.
+    pub since_time: Option<Timestamp>,
 }
 
 impl LogQuery {
@@ -163,6 +170,9 @@ impl ControlPlane {
             container: Some(source.container.clone()),
             follow,
             tail_lines: (query.tail_lines > 0).then_some(i64::from(query.tail_lines)),
+            timestamps: query.timestamps,
+            since_seconds: query.since_seconds.map(i64::from),
+            since_time: query.since_time,
             ..LogParams::default()
         };
         let reader = live(source.pods.log_stream(&source.pod, &params)).await?;
@@ -220,17 +230,7 @@ impl ControlPlane {
     }
 
     async fn source(&self, caller: &Caller, run: &Run, query: &LogQuery) -> Result<Source, Refusal> {
-        let label = match run.kind() {
-            Kind::AgentRun => labels::AGENT_RUN,
-            Kind::ToolRun => labels::TOOL_RUN,
-            _ => {
-                return Err(Refusal::new(
-                    Trouble::BadRequest,
-                    "an orchestration has no pods of its own: its steps have",
-                )
-                .remedy("ask for the log of the run that status.stepStatuses[].resourceRef names"));
-            }
-        };
+        let label = pod_label(run.kind())?;
         let document = run.document();
         let namespace = text(document, "/metadata/namespace").unwrap_or_default();
         let name = text(document, "/metadata/name").unwrap_or_default();
@@ -324,7 +324,20 @@ impl ControlPlane {
     }
 }
 
-fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
+/// The label by which the pods of a run are found.
+pub(super) fn pod_label(kind: Kind) -> Result<&'static str, Refusal> {
+    match kind {
+        Kind::AgentRun => Ok(labels::AGENT_RUN),
+        Kind::ToolRun => Ok(labels::TOOL_RUN),
+        _ => Err(Refusal::new(
+            Trouble::BadRequest,
+            "an orchestration has no pods of its own: its steps have",
+        )
+        .remedy("ask for the log of the run that status.stepStatuses[].resourceRef names")),
+    }
+}
+
+fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event
         .series
         .as_ref()

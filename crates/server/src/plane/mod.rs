@@ -1,10 +1,13 @@
 //! What callers can do, whatever protocol they speak. HTTP and gRPC only translate.
 
 pub mod approvals;
+pub mod create;
 pub mod cursor;
 pub mod explain;
+mod gates;
 pub mod logs;
 pub mod objects;
+pub mod pods;
 pub mod policy;
 pub mod runs;
 pub mod status;
@@ -24,6 +27,7 @@ use crate::{
     history::{History, Pulse},
     metrics::Metrics,
     refusal::Refusal,
+    webhooks::Webhooks,
     world::World,
 };
 
@@ -56,7 +60,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Parts {
     pub world: Arc<World>,
     pub gatekeeper: Gatekeeper,
-    /// The account of the control plane itself: reads, and writes approvals.
+    /// The account of the control plane itself: reads, and writes approvals and what webhooks bring.
     pub own: Client,
     pub settings: Arc<Settings>,
     pub about: About,
@@ -77,16 +81,17 @@ impl std::fmt::Debug for Parts {
 pub struct ControlPlane {
     pub world: Arc<World>,
     pub(crate) gatekeeper: Gatekeeper,
-    own: Client,
+    pub(crate) own: Client,
     pub(crate) settings: Arc<Settings>,
     pub(crate) about: About,
     history: Option<Arc<dyn History>>,
     pulse: Option<Pulse>,
-    audit: Audit,
+    pub(crate) audit: Audit,
     pub(crate) metrics: Arc<Metrics>,
     clock: Clock,
     grpc_address: Option<String>,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl std::fmt::Debug for ControlPlane {
@@ -110,6 +115,7 @@ impl ControlPlane {
             grpc_address,
         } = parts;
         Arc::new(Self {
+            webhooks: Webhooks::new(&settings.webhooks),
             world,
             gatekeeper,
             own,

@@ -18,7 +18,10 @@ use jangar_api::{
     budgets::Budget,
     labels,
     names::{DnsLabel, label_value},
-    orchestration::orchestration_run::{OrchestrationRun, OrchestrationRunSpec},
+    orchestration::{
+        Orchestration,
+        orchestration_run::{OrchestrationRun, OrchestrationRunSpec},
+    },
     refs::LocalRef,
     security::SecretBinding,
     values::Int32,
@@ -271,7 +274,7 @@ impl ControlPlane {
         if let Some(before) = self.made_before(&draft).await? {
             return Ok(before);
         }
-        let _: Value = self
+        let definition: Orchestration = self
             .referred(
                 Kind::Orchestration,
                 "orchestrationRef.name",
@@ -279,6 +282,7 @@ impl ControlPlane {
                 &orchestration,
             )
             .await?;
+        self.check_gates(&namespace, &definition.spec).await?;
         self.check_budget(&namespace, policy.budget_ref.as_deref())
             .await?;
         self.create_run(caller, draft).await

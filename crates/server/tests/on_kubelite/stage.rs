@@ -39,7 +39,7 @@ pub(crate) const NAMESPACE: &str = "agents";
 /// A namespace that exists, and that only the administrator may see.
 pub(crate) const HIDDEN: &str = "hidden";
 pub(crate) const BREAK_GLASS: &str = "break-glass-in-an-emergency";
-const START: &str = "2026-03-01T12:00:00Z";
+pub(crate) const START: &str = "2026-03-01T12:00:00Z";
 /// Everything happens in this process. More means that something hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -68,11 +68,14 @@ pub(crate) struct Arrived {
 }
 
 type Requests = Arc<Mutex<Vec<Arrived>>>;
+/// What the account of the control plane itself may not do, all of a sudden: verbs and resources.
+type Denied = Arc<Mutex<Vec<(&'static str, &'static str)>>>;
 
 /// A line to the API server that keeps to the rights. Without a `user`, the token of each request says who sends it.
-fn line(router: Router, user: Option<&'static str>, requests: Requests) -> Client {
+fn line(router: Router, user: Option<&'static str>, requests: Requests, denied: Denied) -> Client {
     let service = service_fn(move |request: Request<Body>| {
         let (router, requests) = (router.clone(), Arc::clone(&requests));
+        let denied = Arc::clone(&denied);
         async move {
             let user = user.map_or_else(|| user_of(&request), str::to_owned);
             requests.lock().unwrap().push(Arrived {
@@ -86,7 +89,8 @@ fn line(router: Router, user: Option<&'static str>, requests: Requests) -> Clien
             }
             if let Some((verb, resource, namespace)) = asked(&request)
                 && !user.is_empty()
-                && !may(&user, verb, &resource, &namespace)
+                && (!may(&user, verb, &resource, &namespace)
+                    || (user == "own" && denied.lock().unwrap().contains(&(verb, resource.as_str()))))
             {
                 return Ok(forbidden(&user, verb, &resource, &namespace));
             }
@@ -161,6 +165,7 @@ pub(crate) struct Stage {
     pub(crate) http: Router,
     pub(crate) admin: Client,
     pub(crate) requests: Requests,
+    pub(crate) denied: Denied,
     anonymous: Client,
     own: Client,
     settings: Arc<Settings>,
@@ -200,15 +205,16 @@ impl Stage {
         })
         .await
         .unwrap();
-        let requests = Requests::default();
+        let (requests, denied) = (Requests::default(), Denied::default());
         let admin = Client::new(server.local(User::system("admin")), NAMESPACE);
         install(&admin).await;
         let own = line(
             server.local(User::system("own")),
             Some("own"),
             Arc::clone(&requests),
+            Arc::clone(&denied),
         );
-        let anonymous = line(server.router(), None, Arc::clone(&requests));
+        let anonymous = line(server.router(), None, Arc::clone(&requests), Arc::clone(&denied));
         let mut settings = Settings {
             namespaces: Namespaces::These(BTreeSet::from([NAMESPACE, HIDDEN].map(str::to_owned))),
             ..Settings::default()
@@ -224,6 +230,7 @@ impl Stage {
             plane,
             admin,
             requests,
+            denied,
             anonymous,
             own,
             settings,
@@ -348,7 +355,10 @@ fn plane(
 /// schemas refuse is not the business of the control plane.
 fn definition(kind: Kind) -> CustomResourceDefinition {
     let crd = kind.crd();
-    if matches!(kind, Kind::Agent | Kind::ImplementationSpec) {
+    if matches!(
+        kind,
+        Kind::Agent | Kind::ImplementationSource | Kind::ImplementationSpec
+    ) {
         return crd;
     }
     let mut json = serde_json::to_value(&crd).unwrap();
