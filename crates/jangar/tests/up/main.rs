@@ -14,6 +14,7 @@ mod controllers;
 mod custom;
 mod end;
 mod forge;
+mod history;
 mod manifests;
 mod objects;
 mod orchestrations;

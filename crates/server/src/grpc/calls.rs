@@ -23,7 +23,6 @@ use crate::{
     plane::{
         Caller, ControlPlane,
         approvals::Decision,
-        explain::explain,
         runs::Run,
         status::{SERVICE, StatusDocument},
         submit::{AgentRunSubmission, OrchestrationRunSubmission, PolicyRefs, Submitted, checked_key},
@@ -397,7 +396,7 @@ async fn explained(
     let caller = caller(&request)?;
     let request = request.into_inner();
     let run = find(plane, &caller, kind, &request.namespace, &request.name).await?;
-    let explanation = explain(run.kind(), run.document());
+    let explanation = plane.explain(&caller, &run).await?;
     Ok(Response::new(ExplainResponse {
         text: explanation.headline.clone(),
         // It is made of texts.

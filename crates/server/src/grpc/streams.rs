@@ -17,7 +17,7 @@ use crate::{
     metrics::Protocol,
     plane::{
         ControlPlane,
-        logs::LogQuery,
+        logs::{Following, LogQuery},
         stream::{Subscription, Told},
     },
     refusal::Refusal,
@@ -46,7 +46,11 @@ pub(super) async fn logs(
         .run(&caller, &request.name, Some(&namespace), Some(kind))
         .await?;
     let query = log_query(&request)?;
-    let (pod, container, lines) = plane.follow_log(&caller, &run, &query, request.follow).await?;
+    let Following {
+        pod,
+        container,
+        lines,
+    } = plane.follow_log(&caller, &run, &query, request.follow).await?;
     let counted = plane.metrics.stream(Protocol::Grpc);
     let lines = lines.map(move |line| {
         let _ = &counted;
@@ -121,7 +125,7 @@ async fn status(
         action: Action::Modified,
         object: now,
     })]);
-    let following = Following {
+    let following = Watched {
         told: known.chain(changes).boxed(),
         version: String::new(),
         over: false,
@@ -130,14 +134,14 @@ async fn status(
 }
 
 /// A run that is followed until it has ended.
-struct Following {
+struct Watched {
     told: BoxStream<'static, Result<Told, Refusal>>,
     /// The version that was told last.
     version: String,
     over: bool,
 }
 
-async fn next(mut following: Following) -> Option<(Result<StreamStatusResponse, Status>, Following)> {
+async fn next(mut following: Watched) -> Option<(Result<StreamStatusResponse, Status>, Watched)> {
     while !following.over {
         match following.told.next().await? {
             Ok(Told::Object { action, object, .. }) => {

@@ -359,7 +359,13 @@ pub(super) async fn health() -> &'static str {
 pub(super) async fn ready(State(plane): State<Arc<ControlPlane>>) -> Response {
     let missing = plane.missing();
     if missing.is_empty() {
-        return (StatusCode::OK, "ready\n").into_response();
+        // Runs go on without their history, so that it does not decide. Where it is, is not for everybody.
+        let note = if plane.history_is_away() {
+            "note: the database with the history does not answer; the status of the control plane says why\n"
+        } else {
+            ""
+        };
+        return (StatusCode::OK, format!("ready\n{note}")).into_response();
     }
     let text = format!("not ready\n{}\n", missing.join("\n"));
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()

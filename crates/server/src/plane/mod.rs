@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 use crate::{
     access::{Gatekeeper, Identity},
     audit::{Audit, Deed, Entry, Outcome, detail},
-    history::History,
+    history::{History, Pulse},
     metrics::Metrics,
     refusal::Refusal,
     webhooks::Webhooks,
@@ -85,6 +85,7 @@ pub struct ControlPlane {
     pub(crate) settings: Arc<Settings>,
     pub(crate) about: About,
     history: Option<Arc<dyn History>>,
+    pulse: Option<Pulse>,
     pub(crate) audit: Audit,
     pub(crate) metrics: Arc<Metrics>,
     clock: Clock,
@@ -121,6 +122,9 @@ impl ControlPlane {
             settings,
             about,
             audit: Audit::new(history.clone(), Arc::clone(&metrics)),
+            pulse: history
+                .as_ref()
+                .map(|history| Pulse::start(Arc::clone(history), Arc::clone(&metrics))),
             history,
             metrics,
             clock,
@@ -141,6 +145,11 @@ impl ControlPlane {
     /// What is missing before requests can be answered from the caches; nothing: ready.
     pub fn missing(&self) -> Vec<String> {
         self.world.missing()
+    }
+
+    /// Whether there should be a history, and its database did not answer when it was asked last.
+    pub fn history_is_away(&self) -> bool {
+        self.pulse.as_ref().and_then(Pulse::trouble).is_some()
     }
 
     /// Does something for a caller, and records it.

@@ -61,7 +61,7 @@ impl ListQuery {
         })
     }
 
-    fn limit(&self) -> Result<usize, Refusal> {
+    pub(super) fn limit(&self) -> Result<usize, Refusal> {
         match usize::try_from(self.limit).unwrap_or(usize::MAX) {
             0 => Ok(PAGE_DEFAULT),
             limit if limit <= PAGE_MAX => Ok(limit),

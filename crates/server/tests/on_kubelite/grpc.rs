@@ -195,7 +195,11 @@ async fn runs_are_explained_and_cancelled_and_the_status_is_told() {
         .await
         .unwrap()
         .into_inner();
-    assert!(told.text.contains("agents/r"), "{}", told.text);
+    assert!(
+        !told.text.is_empty() && told.json.contains("agents/r"),
+        "{}",
+        told.json
+    );
     let cancel = CancelRequest {
         namespace: NAMESPACE.to_owned(),
         name: "r".to_owned(),

@@ -7,6 +7,7 @@ mod approvals;
 mod bad_input;
 mod gates;
 mod grpc;
+mod history;
 mod lists;
 mod memories;
 mod objects;

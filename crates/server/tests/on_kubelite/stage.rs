@@ -13,6 +13,7 @@ use jangar_api::Kind;
 use jangar_engine::settings::{Namespaces, Settings};
 use jangar_server::{
     access::{Connection, Gatekeeper, Token as Bearer},
+    history::{Database, History},
     metrics::Metrics,
     plane::{About, ControlPlane, Parts},
     world::{self, Watches, World},
@@ -48,6 +49,7 @@ fn may(user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
     match user {
         "admin" | "own" => true,
         "reader" => namespace == NAMESPACE && reads,
+        "clerk" => namespace == NAMESPACE && reads && resource != "pods",
         "submitter" => namespace == NAMESPACE && (reads || matches!(verb, "create" | "patch" | "delete")),
         "approver" | "stranger" => {
             namespace == NAMESPACE && (reads || (verb == "approve" && resource == "orchestrationruns"))
@@ -177,7 +179,16 @@ impl Stage {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        let known = ["admin", "reader", "submitter", "approver", "stranger"];
+        Self::build(change, None).await
+    }
+
+    /// With a history.
+    pub(crate) async fn remembering(store: &jangar_store::Store) -> Self {
+        Self::build(|_| {}, Some(Arc::new(Database(store.clone())))).await
+    }
+
+    async fn build(change: impl FnOnce(&mut Settings), history: Option<Arc<dyn History>>) -> Self {
+        let known = ["admin", "reader", "clerk", "submitter", "approver", "stranger"];
         let token = |name: &&str| {
             let user = User {
                 name: (*name).to_owned(),
@@ -210,7 +221,7 @@ impl Stage {
         };
         change(&mut settings);
         let settings = Arc::new(settings);
-        let (plane, watches) = plane(&own, &anonymous, &settings, "one");
+        let (plane, watches) = plane(&own, &anonymous, &settings, "one", history);
         tokio::time::timeout(PATIENCE, plane.world.complete())
             .await
             .unwrap();
@@ -230,7 +241,7 @@ impl Stage {
 
     /// Another replica, with caches of its own.
     pub(crate) async fn replica(&self) -> (Router, Watches) {
-        let (plane, watches) = plane(&self.own, &self.anonymous, &self.settings, "two");
+        let (plane, watches) = plane(&self.own, &self.anonymous, &self.settings, "two", None);
         plane.world.complete().await;
         let router = jangar_server::http::router(plane, Arc::new(|| "# EOF\n".to_owned()));
         (router, watches)
@@ -310,6 +321,7 @@ fn plane(
     anonymous: &Client,
     settings: &Arc<Settings>,
     epoch: &str,
+    history: Option<Arc<dyn History>>,
 ) -> (Arc<ControlPlane>, Watches) {
     let metrics = Arc::new(Metrics::default());
     let namespaces = settings.namespaces.clone();
@@ -331,7 +343,7 @@ fn plane(
             build_sha: "abc".to_owned(),
             build_time: String::new(),
         },
-        history: None,
+        history,
         metrics,
         clock: Arc::new(|| START.parse().unwrap()),
         grpc_address: Some("127.0.0.1:50051".to_owned()),
