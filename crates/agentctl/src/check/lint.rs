@@ -164,15 +164,9 @@ fn decided(kind: Kind, value: &Value) -> Vec<String> {
             })
         }),
         Kind::ApprovalPolicy => with(value, |policy| {
+            let runs = Vec::new();
             invalid(
-                approval_policy::plan(
-                    &approval_policy::Observed {
-                        policy,
-                        runs: Vec::new(),
-                    },
-                    &settings,
-                    now,
-                ),
+                approval_policy::plan(&approval_policy::Observed { policy, runs }, &settings, now),
                 |status| status.common,
             )
         }),
