@@ -66,6 +66,7 @@ generate: need-cargo ## Write the files that are made from others: CRDs, schema,
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-agentctl --lib reference::
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-server --lib openapi::
 	sed -n '/^rules:/,$$p' tests/cluster/role.yaml >charts/agents/files/controllers-role.yaml
+	sed -n '/^rules:/,$$p' tests/cluster/control-plane-role.yaml >charts/agents/files/control-plane-role.yaml
 	scripts/agents/values.py
 
 build: need-cargo ## Build the programs, optimised, into target/release

@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
-# The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with the image of this checkout, controllers as pods, a run that
-# succeeds, an upgrade, and an uninstall that leaves nothing behind that cannot be deleted. Then every values file is shown to the
-# API server. It runs inside a bench: tests/cluster/bench.sh run tests/chart/installed.sh
+# The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with the image of this checkout, both workloads as pods, a run
+# by kubectl and one through the control plane that succeed, an upgrade to another image while runs come and go, and an uninstall
+# that leaves nothing behind that cannot be deleted. Then every values file and every example is shown to the API server. It runs
+# inside a bench: tests/cluster/bench.sh run tests/chart/installed.sh
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# installed HELM: the whole life of a release.
+# installed HELM NAME: the whole life of a release.
 installed() {
     local helm=$1 name=$2 namespace left
     namespace=chart-$name-$RANDOM
     namespaces+=("$namespace")
 
     say "$name: installing"
+    kubectl create namespace "$namespace" >/dev/null
+    refused_without_secret "$helm" "$namespace"
     # --wait is of no use here: it would not see that somebody leads.
-    "$helm" install agents charts/agents --namespace "$namespace" --create-namespace --values "$work/bench.yaml" >"$work/notes"
+    "$helm" install agents charts/agents --namespace "$namespace" --values "$work/bench.yaml" >"$work/notes"
     grep -q 'kubectl -n .* rollout status deployment/agents-controllers' "$work/notes" || die "the notes do not say how to look: $(<"$work/notes")"
-    kubectl -n "$namespace" rollout status deployment/agents-controllers --timeout="$limit"
+    installed_in "$namespace"
 
     say "$name: the smallest example succeeds"
     # The bench has a busybox of its own.
@@ -24,11 +27,11 @@ installed() {
     kubectl -n "$namespace" wait agentrun/minimal --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
     kubectl -n "$namespace" logs job/minimal-job | grep -q 'working on example/adder' || die "the pod did not say what it works on"
 
-    say "$name: an upgrade while a run works"
-    start_run "$namespace" long 15
-    "$helm" upgrade agents charts/agents --namespace "$namespace" --reuse-values --set logging.level=debug --set controller.queue.cluster=0 >/dev/null
-    kubectl -n "$namespace" rollout status deployment/agents-controllers --timeout="$limit"
-    succeeds "$namespace" long
+    say "$name: the control plane takes a run, once for each key, from those who may start one"
+    through_the_control_plane "$namespace"
+
+    say "$name: an upgrade to another image while runs come and go"
+    upgraded "$helm" "$namespace"
 
     say "$name: an uninstall while a run works"
     start_run "$namespace" left 3600
@@ -40,10 +43,70 @@ installed() {
     kubectl delete namespace "$namespace" --timeout="$limit"
 }
 
+# refused_without_secret HELM NAMESPACE: a pod would wait for it for ever, so it is told before there is one.
+refused_without_secret() {
+    local secret=(--set database.secretRef.name=nowhere --set database.secretRef.key=uri)
+    ! "$1" install agents charts/agents --namespace "$2" --dry-run=server "${secret[@]}" >/dev/null 2>"$work/said" || die "a Secret that is not there was not missed"
+    grep -q 'there is no such Secret in the namespace' "$work/said" || die "it was refused with other words: $(<"$work/said")"
+    kubectl -n "$2" create secret generic nowhere --from-literal=url=x >/dev/null
+    ! "$1" install agents charts/agents --namespace "$2" --dry-run=server "${secret[@]}" >/dev/null 2>"$work/said" || die "a key that is not there was not missed"
+    grep -q 'which the Secret nowhere does not have: name one of url' "$work/said" || die "it was refused with other words: $(<"$work/said")"
+}
+
+# through_the_control_plane NAMESPACE
+through_the_control_plane() {
+    local viewer submitter body said run patience=$((SECONDS + 30))
+    service=$(service_of "$1")
+    viewer=$(caller "$1" reader viewer) submitter=$(caller "$1" starter submitter)
+    body=$(submission "$1" example/adder)
+    # Rights count a moment after they are given, and what was refused is remembered for some seconds: so those who may look are
+    # asked first.
+    until said=$(ask "$viewer" GET "/v1/agent-runs/minimal?namespace=$1") && [[ "$said" == 200* ]]; do
+        ((SECONDS < patience)) || die "who may look at runs is refused: $said"
+        sleep 0.5
+    done
+    [[ "$said" == *Succeeded* ]] || die "the run is told otherwise than it is: $said"
+    said=$(ask "$viewer" POST /v1/agent-runs first "$body")
+    [[ "$said" == '403 '* && "$said" == *'verb create'* ]] || die "who may only look started a run: $said"
+    said=$(ask bad-token GET "/v1/agent-runs?namespace=$1")
+    [[ "$said" == '401 '* ]] || die "a wrong token was not refused: $said"
+    said=$(ask "$submitter" POST /v1/agent-runs first "$body")
+    [[ "$said" == '201 '* && "$said" == *'"idempotent":false'* ]] || die "the run was not taken: $said"
+    run=$(python3 -c 'import json, sys; print(json.loads(sys.argv[1].partition(" ")[2])["resource"]["metadata"]["name"])' "$said")
+    said=$(ask "$submitter" POST /v1/agent-runs first "$body")
+    [[ "$said" == *'"idempotent":true'* ]] || die "the same key made another run: $said"
+    succeeds "$1" "$run"
+    # Probes and metrics are on a port of their own, for whoever asks.
+    said=$(kubectl get --raw "/api/v1/namespaces/$1/services/agents-metrics:metrics/proxy/metrics")
+    grep -q '^jangar_control_plane_mutations_total{action="agent_run.created",outcome="done"} 1$' <<<"$said" || die "the submission was not counted: $said"
+}
+
+# upgraded HELM NAMESPACE: more runs than may go at once, so that some wait, some work and some end while every pod is replaced, and
+# more that are submitted meanwhile. None is lost, and none is started twice.
+upgraded() {
+    local each before=8 during=6 names submitter
+    for ((each = 1; each <= before; each++)); do
+        sed -e 's|docker.io/library/busybox:.*|jangar.test/busybox:1|' -e "s|^  name: minimal$|  name: load-$each|" charts/agents/examples/minimal.yaml |
+            awk -v RS='---\n' '/kind: AgentRun\n/ { print "---\n" $0 }'
+    done | kubectl -n "$2" apply -f - >/dev/null
+    "$1" upgrade agents charts/agents --namespace "$2" --reuse-values --set image.tag=another --set logging.level=debug >/dev/null
+    submitter=$(kubectl -n "$2" create token starter)
+    for ((each = 1; each <= during; each++)); do
+        [[ "$(ask "$submitter" POST /v1/agent-runs "during-$each" "$(submission "$2" example/adder)")" == 20[01]' '* ]] || die "submission $each was not taken during the upgrade"
+    done
+    installed_in "$2"
+    [[ "$(kubectl -n "$2" get pods -l app.kubernetes.io/part-of=jangar -o jsonpath='{range .items[*]}{.spec.containers[0].image}{"\n"}{end}' | sort -u)" == jangar.test/jangar:another ]] ||
+        die "pods of the old image are left"
+    # minimal, first, and these.
+    names=$(kubectl -n "$2" get agentruns -o name)
+    [[ "$(wc -l <<<"$names")" == $((2 + before + during)) ]] || die "runs were lost or made twice: $names"
+    for each in $names; do succeeds "$2" "${each#*/}"; done
+}
+
 # What the API server says of objects that no schema can say: rules in CEL, names, what contradicts itself.
 dry_run() {
     local values name=$1 helm=$2 kinds named each
-    say "every values file is shown to the API server"
+    say "every values file and every example is shown to the API server"
     namespaces+=("$name")
     kubectl create namespace "$name" >/dev/null
     for values in charts/agents/ci/*-values.yaml; do
@@ -59,9 +122,14 @@ dry_run() {
         kubectl apply --server-side --dry-run=server -f "$work/known.yaml" >"$work/said" || die "the API server refuses what $values renders"
         echo "$values: $(wc -l <"$work/said") objects accepted"
     done
+    kubectl -n "$name" apply --server-side --dry-run=server -f charts/agents/examples >"$work/said" || die "the API server refuses an example"
+    echo "charts/agents/examples: $(wc -l <"$work/said") objects accepted"
 }
 
 prepare
+say "another image"
+python3 tests/chart/another_image.py "$archive" jangar.test/jangar:another "$work/another.tar"
+tests/cluster/bench.sh import "$work/another.tar"
 for major in 3 4; do
     installed "$(scripts/tools.sh "helm$major")" "helm$major"
 done

@@ -19,6 +19,7 @@ impl Copy {
             "scripts",
             "tests/cluster/go",
             "tests/cluster/role.yaml",
+            "tests/cluster/control-plane-role.yaml",
             "docs",
         ] {
             let to = directory.path().join(part);
@@ -185,6 +186,12 @@ fn validation_passes_and_finds_planted_mistakes() {
                 "charts/agents/files/controllers-role.yaml",
                 "verbs: [create]",
                 "verbs: [create, delete]",
+                "run make generate",
+            ),
+            mistake(
+                "charts/agents/files/control-plane-role.yaml",
+                "verbs: [patch]",
+                "verbs: [patch, update]",
                 "run make generate",
             ),
             mistake(

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use jangar_server::metrics::Metrics;
+use prometheus_client::{encoding::text::encode, registry::Registry};
+
 use crate::helm::{find, rendered, root, values_files};
 
 fn names_in(text: &str) -> BTreeSet<String> {
@@ -10,6 +13,24 @@ fn names_in(text: &str) -> BTreeSet<String> {
         .filter(|name| name.starts_with("jangar_"))
         .map(str::to_owned)
         .collect()
+}
+
+/// The metrics of the control plane. One with labels has no line before it is counted, so they are known by their types.
+fn of_the_control_plane() -> BTreeSet<String> {
+    let mut registry = Registry::default();
+    Metrics::register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("the metrics can be written");
+    let each = |line: &str| -> Option<Vec<String>> {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        let endings: &[&str] = match kind {
+            "counter" => &["_total"],
+            "histogram" => &["_count", "_sum", "_bucket"],
+            _ => &[""],
+        };
+        Some(endings.iter().map(|ending| format!("{name}{ending}")).collect())
+    };
+    text.lines().filter_map(each).flatten().collect()
 }
 
 #[test]
@@ -31,6 +52,8 @@ fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
         .collect();
     known.extend(bucket);
     assert!(known.contains("jangar_leader"), "{known:?}");
+    known.extend(of_the_control_plane());
+    assert!(known.contains("jangar_control_plane_database_up"), "{known:?}");
 
     let objects = rendered(&values_files()["high-availability"]);
     for (kind, name) in [("PrometheusRule", "agents"), ("ConfigMap", "agents-dashboard")] {
@@ -39,7 +62,42 @@ fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
         let missing: Vec<&String> = asked.difference(&known).collect();
         assert!(
             missing.is_empty(),
-            "{kind}: {missing:?} is no metric of the controllers"
+            "{kind}: {missing:?} is no metric of either workload"
         );
+    }
+}
+
+#[test]
+fn alerts_are_about_what_is_installed() {
+    let alerts = |values: &str| -> Vec<String> {
+        let objects = rendered(values);
+        let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
+        let rules = rule["spec"]["groups"][0]["rules"].as_array().expect("it has rules");
+        let names = rules.iter().filter_map(|rule| rule["alert"].as_str());
+        names.map(str::to_owned).collect()
+    };
+    let on = "metrics: {prometheusRule: {enabled: true}}";
+    let all = alerts(&format!("{on}\ndatabase: {{secretRef: {{name: db}}}}"));
+    let without_database: Vec<String> = alerts(on);
+    assert!(all.contains(&"JangarDatabaseDown".to_owned()), "{all:?}");
+    assert!(
+        !without_database.contains(&"JangarDatabaseDown".to_owned()),
+        "without a database it never answers"
+    );
+    assert!(without_database.contains(&"JangarApprovalsWaiting".to_owned()));
+    let alone = alerts(&format!("{on}\ncontrolPlane: {{enabled: false}}"));
+    assert!(
+        alone.iter().all(|alert| alert != "JangarApprovalsWaiting"),
+        "nobody counts the gates"
+    );
+}
+
+#[test]
+fn a_time_in_an_alert_is_told_in_seconds_where_it_is_compared() {
+    for (time, seconds) in [("4h", "14400"), ("90m", "5400"), ("30s", "30"), ("2000ms", "2")] {
+        let values = format!("metrics: {{prometheusRule: {{enabled: true, approvalsWaitFor: {time}}}}}");
+        let objects = rendered(&values);
+        let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
+        assert!(rule.to_string().contains(&format!("> 0)) > {seconds}\"")), "{rule}");
     }
 }
