@@ -17,7 +17,8 @@ installed() {
     kubectl create namespace "$namespace" >/dev/null
     refused_without_secret "$helm" "$namespace"
     # --wait is of no use here: it would not see that somebody leads.
-    "$helm" install agents charts/agents --namespace "$namespace" --values "$work/bench.yaml" >"$work/notes"
+    kubectl -n "$namespace" create secret generic history --from-literal=uri="$database" >/dev/null
+    "$helm" install agents charts/agents --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
     grep -q 'kubectl -n .* rollout status deployment/agents-controllers' "$work/notes" || die "the notes do not say how to look: $(<"$work/notes")"
     installed_in "$namespace"
 
@@ -29,6 +30,10 @@ installed() {
 
     say "$name: the control plane takes a run, once for each key, from those who may start one"
     through_the_control_plane "$namespace"
+
+    say "$name: a gate is opened by those who may, and the account of the control plane had the rights it needs and no others"
+    a_gate_is_opened "$namespace"
+    all_rights_are_used "$namespace"
 
     say "$name: an upgrade to another image while runs come and go"
     upgraded "$helm" "$namespace"
@@ -81,6 +86,43 @@ through_the_control_plane() {
     grep -q '^jangar_control_plane_mutations_total{action="agent_run.created",outcome="done"} 1$' <<<"$said" || die "the submission was not counted: $said"
 }
 
+# a_gate_is_opened NAMESPACE: by two accounts, because one who has decided does not count twice.
+a_gate_is_opened() {
+    local each token said digest patience=$((SECONDS + 60))
+    sed "s|name: release-managers\$|name: system:serviceaccounts:$1|; s|policyRef: .*|policyRef: managers|; /^kind: ApprovalPolicy/,/^spec:/s|name: .*|name: managers|" \
+        charts/agents/examples/release-with-gate.yaml | kubectl -n "$1" apply -f - >/dev/null
+    kubectl -n "$1" wait orchestrationrun/release-1 --for=jsonpath='{.status.stepStatuses[0].phase}'=Running --timeout="$limit"
+    digest=$(kubectl -n "$1" get orchestrationrun release-1 -o jsonpath='{.status.stepStatuses[0].waitsFor.digest}')
+    token=$(kubectl -n "$1" create token starter)
+    said=$(ask "$token" POST "/v1/approvals/$1/release-1/ask/approve" none "{\"digest\":\"$digest\"}")
+    [[ "$said" == '403 '* && "$said" == *'verb approve'* ]] || die "who may start runs may also decide: $said"
+    for each in one two; do
+        token=$(caller "$1" "approver-$each" approver)
+        until said=$(ask "$token" GET "/v1/approvals?namespace=$1") && [[ "$said" == *"$digest"* ]]; do
+            ((SECONDS < patience)) || die "who may decide does not see what waits: $said"
+            sleep 0.5
+        done
+        said=$(ask "$token" POST "/v1/approvals/$1/release-1/ask/approve" none "{\"digest\":\"$digest\"}")
+        [[ "$said" == '200 '* ]] || die "the decision was not taken: $said"
+    done
+    kubectl -n "$1" wait orchestrationrun/release-1 --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
+}
+
+# all_rights_are_used NAMESPACE: after what only happens now and then: a look at who leads, and at objects that are not in a cache.
+all_rights_are_used() {
+    local token kind kinds said
+    token=$(kubectl -n "$1" create token reader)
+    said=$(ask "$token" GET "/api/agents/control-plane/status?namespace=$1")
+    [[ "$said" == '200 '* && "$said" == *'"holder":"agents-controllers-'* ]] || die "the status does not say who leads: $said"
+    mapfile -t kinds < <(sed -n 's/^    kind: //p' charts/agents/crds/*.yaml)
+    for kind in "${kinds[@]}"; do
+        said=$(ask "$token" GET "/api/agents/control-plane/resource?kind=$kind&name=nowhere&namespace=$1")
+        [[ "$said" == '404 '* ]] || die "$kind nowhere is told to be there: $said"
+    done
+    kubectl -n "$1" get role agents-control-plane agents-control-plane-lease -o json |
+        python3 tests/chart/rights.py "$JANGAR_TEST_CLUSTER/audit.log" "system:serviceaccount:$1:agents-control-plane" "$1"
+}
+
 # upgraded HELM NAMESPACE: more runs than may go at once, so that some wait, some work and some end while every pod is replaced, and
 # more that are submitted meanwhile. None is lost, and none is started twice.
 upgraded() {
@@ -130,6 +172,8 @@ prepare
 say "another image"
 python3 tests/chart/another_image.py "$archive" jangar.test/jangar:another "$work/another.tar"
 tests/cluster/bench.sh import "$work/another.tar"
+say "a database"
+start_postgres
 for major in 3 4; do
     installed "$(scripts/tools.sh "helm$major")" "helm$major"
 done

@@ -66,6 +66,30 @@ prepare() {
     kubectl wait crd --all --for=condition=Established --timeout="$limit" >/dev/null
 }
 
+# start_postgres: a database in the network of the bench; sets `database` to its address as pods reach it. There is no DNS, so it is
+# one of the node.
+start_postgres() {
+    local programs address as=() directory=$work/postgres port=15432 patience=$((SECONDS + 60))
+    programs=$(scripts/tools.sh postgres)
+    mkdir "$directory"
+    # It does not run as root.
+    if ((EUID == 0)); then
+        as=(setpriv --reuid=nobody --regid=nogroup --clear-groups)
+        chmod 711 "$work"
+        chown nobody "$directory"
+    fi
+    "${as[@]}" "$programs/initdb" --username=jangar --auth=trust --encoding=UTF8 --no-locale --no-sync "$directory/data" >/dev/null
+    echo 'host all all all trust' >>"$directory/data/pg_hba.conf"
+    "${as[@]}" "$programs/postgres" -D "$directory/data" -p "$port" -c listen_addresses='*' -c unix_socket_directories="$directory" -c fsync=off >"$work/postgres.log" 2>&1 &
+    processes+=($!)
+    until "$programs/pg_isready" --quiet --host=127.0.0.1 --port="$port"; do
+        ((SECONDS < patience)) || die "Postgres does not start: $(<"$work/postgres.log")"
+        sleep 0.2
+    done
+    address=$(kubectl get node -l jangar.test/node=real -o jsonpath='{.items[0].status.addresses[?(@.type=="InternalIP")].address}')
+    database="postgres://jangar@$address:$port/postgres?sslmode=disable"
+}
+
 # installed_in NAMESPACE: both workloads are there.
 installed_in() {
     local each
