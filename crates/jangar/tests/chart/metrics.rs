@@ -72,7 +72,9 @@ fn alerts_are_about_what_is_installed() {
     let alerts = |values: &str| -> Vec<String> {
         let objects = rendered(values);
         let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
-        let rules = rule["spec"]["groups"][0]["rules"].as_array().expect("it has rules");
+        let rules = rule["spec"]["groups"][0]["rules"]
+            .as_array()
+            .expect("it has rules");
         let names = rules.iter().filter_map(|rule| rule["alert"].as_str());
         names.map(str::to_owned).collect()
     };
@@ -98,6 +100,9 @@ fn a_time_in_an_alert_is_told_in_seconds_where_it_is_compared() {
         let values = format!("metrics: {{prometheusRule: {{enabled: true, approvalsWaitFor: {time}}}}}");
         let objects = rendered(&values);
         let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
-        assert!(rule.to_string().contains(&format!("> 0)) > {seconds}\"")), "{rule}");
+        assert!(
+            rule.to_string().contains(&format!("> 0)) > {seconds}\"")),
+            "{rule}"
+        );
     }
 }

@@ -134,7 +134,8 @@ fn rights_in_the_cluster_are_the_same_ones() {
         ("agents-controllers", "role.yaml"),
         ("agents-control-plane", "control-plane-role.yaml"),
     ] {
-        let role = find(&objects, "ClusterRole", &format!("agents-{workload}")).expect("there is a ClusterRole");
+        let role =
+            find(&objects, "ClusterRole", &format!("agents-{workload}")).expect("there is a ClusterRole");
         let lease = find(&objects, "Role", &format!("{workload}-lease"))
             .expect("the Lease is in one namespace all the same");
         let both: BTreeSet<String> = rights(&role["rules"])
@@ -228,7 +229,10 @@ fn roles_for_people_are_aggregated_only_where_that_is_asked_for() {
     let objects = rendered(values);
     let labels = |objects: &[Value]| {
         let role = find(objects, "ClusterRole", "agents-agents-submitter").expect("there is a ClusterRole");
-        let labels = role["metadata"]["labels"].as_object().expect("it has labels").clone();
+        let labels = role["metadata"]["labels"]
+            .as_object()
+            .expect("it has labels")
+            .clone();
         let aggregated = labels.into_iter().map(|(key, _)| key);
         aggregated
             .filter(|key| key.contains("aggregate"))
