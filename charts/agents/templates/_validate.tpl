@@ -29,6 +29,9 @@
 {{- with .Values.limitRange }}{{ if and .enabled (not .limits) }}
 - limitRange.enabled is true and limitRange.limits is empty: add a limit
 {{- end }}{{ end -}}
+{{- with .Values.controlPlane.webhooks }}{{ if and .enabled (not .secrets) }}
+- controlPlane.webhooks.enabled is true and no Secret is named, so no delivery could be known: set controlPlane.webhooks.secrets to those of your ImplementationSources
+{{- end }}{{ end -}}
 {{- with .Values.metrics -}}
 {{- if and .serviceMonitor.enabled (not (and .enabled .service.enabled)) }}
 - metrics.serviceMonitor.enabled needs a Service to read from: set metrics.enabled and metrics.service.enabled to true

@@ -186,6 +186,10 @@ const CONTRADICTIONS: &[Case] = &[
         "database.caSecret.name is set and there is no database",
     ),
     (
+        "controlPlane: {webhooks: {enabled: true}}",
+        "so no delivery could be known: set controlPlane.webhooks.secrets",
+    ),
+    (
         "rbac: {userRoles: {create: true, aggregate: true}}",
         "rbac.userRoles.aggregate needs ClusterRoles: set rbac.clusterScoped to true",
     ),

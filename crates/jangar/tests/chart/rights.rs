@@ -185,6 +185,25 @@ fn a_control_plane_that_does_the_work_of_controllers_has_the_rights_of_both() {
     bound_to(&objects, "agents-sa", &CONTROL_PLANE);
 }
 
+/// A Secret that is not named cannot be read, whatever a source says.
+#[test]
+fn webhooks_bring_the_rights_they_need_and_no_other_secrets() {
+    let objects = rendered("controlPlane: {webhooks: {enabled: true, secrets: [forge]}}");
+    let with = bound_to(&objects, "agents-control-plane", &CONTROL_PLANE);
+    let without = role_of("control-plane-role.yaml");
+    let more: Vec<&str> = with.difference(&without).map(String::as_str).collect();
+    assert_eq!(
+        more,
+        [
+            "create agents.proompteng.ai/implementationspecs []",
+            r#"get /secrets ["forge"]"#,
+            "patch agents.proompteng.ai/implementationsources/status []",
+            "patch agents.proompteng.ai/implementationspecs []",
+            "patch agents.proompteng.ai/implementationspecs/status []",
+        ]
+    );
+}
+
 #[test]
 fn without_a_control_plane_there_are_no_rights_for_one() {
     let objects = rendered("controlPlane: {enabled: false}");
