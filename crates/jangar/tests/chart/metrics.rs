@@ -2,9 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use jangar_server::metrics::Metrics;
-use prometheus_client::{encoding::text::encode, registry::Registry};
-
 use crate::helm::{find, rendered, root, values_files};
 
 fn names_in(text: &str) -> BTreeSet<String> {
@@ -15,22 +12,23 @@ fn names_in(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The metrics of the control plane. One with labels has no line before it is counted, so they are known by their types.
+/// The metrics of the control plane, as it registers them. One with labels has no line before it is counted, so that they are read
+/// off the code, each with every ending that it may have.
 fn of_the_control_plane() -> BTreeSet<String> {
-    let mut registry = Registry::default();
-    Metrics::register(&mut registry);
-    let mut text = String::new();
-    encode(&mut text, &registry).expect("the metrics can be written");
-    let each = |line: &str| -> Option<Vec<String>> {
-        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
-        let endings: &[&str] = match kind {
-            "counter" => &["_total"],
-            "histogram" => &["_count", "_sum", "_bucket"],
-            _ => &[""],
+    let code = std::fs::read_to_string(root().join("crates/server/src/metrics.rs")).expect("there is code");
+    let each = |call: &str| -> Option<String> {
+        let name = call.split('"').nth(1)?;
+        let unit = if call.starts_with("_with_unit") {
+            "_seconds"
+        } else {
+            ""
         };
-        Some(endings.iter().map(|ending| format!("{name}{ending}")).collect())
+        Some(format!("jangar_control_plane_{name}{unit}"))
     };
-    text.lines().filter_map(each).flatten().collect()
+    let names = code.split("registry.register").skip(1).filter_map(each);
+    let endings =
+        |name: String| ["", "_total", "_count", "_sum", "_bucket"].map(|ending| format!("{name}{ending}"));
+    names.flat_map(endings).collect()
 }
 
 #[test]
