@@ -11,7 +11,7 @@
 # what has changed since the last build, so there is no cache here beside its own. JANGAR_IMAGE_TARGETS names the targets of rustc that
 # the images are for, this machine's if there are none. Beside each archive its list of parts is written, as CycloneDX.
 #
-# The same sources, with the same compiler, make the same images: no path of this machine and no time goes into them.
+# The same programs make the same images: no time and no owner goes into them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -27,7 +27,7 @@ die() { say "$*" && exit 1; }
 "$root/scripts/tools.sh" need python3
 host=$(rustc -vV | sed -n 's/^host: //p')
 read -ra targets <<<"${JANGAR_IMAGE_TARGETS:-$host}"
-cargo_home=${CARGO_HOME:-$HOME/.cargo} target_directory=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
+target_directory=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
 
 # architecture_of TARGET: as OCI calls it.
 architecture_of() {
@@ -40,12 +40,11 @@ architecture_of() {
 
 # build TARGET: makes the programs for it, and sets `built` to where they are.
 build() {
-    local linker=CARGO_TARGET_${1//-/_}_LINKER maps=("$cargo_home=/cargo" "$target_directory=/target" "$root=/jangar")
+    local linker=CARGO_TARGET_${1//-/_}_LINKER
     [[ -d "$(rustc --print target-libdir --target "$1")" ]] ||
         die "rustc cannot build for $1: rustup target add $1, and name a linker for it in ${linker^^}"
-    # With --target the flags are for the programs alone: procedural macros, which run in the compiler, cannot be static.
-    (cd "$root" && RUSTFLAGS="-C target-feature=+crt-static ${maps[*]/#/--remap-path-prefix=}" CFLAGS="${CFLAGS:-} ${maps[*]/#/-ffile-prefix-map=}" \
-        CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_RELEASE_STRIP=symbols \
+    # With --target the flag is for the programs alone: procedural macros, which run in the compiler, cannot be static.
+    (cd "$root" && RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_RELEASE_STRIP=symbols \
         cargo build --locked --profile "$profile" --target "$1" --package jangar --package agent-runner --bins) >&2
     built=$target_directory/$1/$profile
     [[ "$profile" != dev ]] || built=${built%/dev}/debug
