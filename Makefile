@@ -21,7 +21,7 @@ help: # Print the targets
 	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, postgres-tests, temporal-tests, kubectl-tests, chart-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
-	cargo build --locked --release --package jangar --bins
+	cargo build --locked --release --package jangar --package jangar-agentctl --bins
 	cargo run --locked --release --package jangar -- demo
 
 test: need-cargo ## Run everything that must hold, install what that needs, and say how long each suite took
@@ -39,11 +39,10 @@ bench: need-cargo ## Measure kubelite, runs and history, and print the settings 
 	postgres=$$(scripts/tools.sh postgres) && JANGAR_TEST_POSTGRES="$$postgres" cargo bench --locked --package jangar-store --bench history
 	@$(MAKE) --no-print-directory bench-cluster
 
-# Jangar as it is shipped; the program that measures it shares what was compiled for the benchmarks before it.
+# Jangar as it is shipped, and the program that measures it, built together so that they share what is compiled.
 # BENCH_FLAGS=--help tells what can be asked for.
 bench-cluster: need-cargo ## Measure Jangar beside Argo Workflows on a real Kubernetes: docs/benchmarks
-	cargo build --locked --release --package jangar --bin jangar
-	cargo build --locked --profile bench --package jangar --package jangar-bench --bin jangar-bench
+	cargo build --locked --release --package jangar --package jangar-bench --bin jangar --bin jangar-bench
 	argo=$$(scripts/tools.sh argo-workflows) && \
 	tests/cluster/bench.sh run $(CURDIR)/target/release/jangar-bench \
 		--jangar $(CURDIR)/target/release/jangar --argo "$$argo" \

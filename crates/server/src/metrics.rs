@@ -65,6 +65,21 @@ label_values! {
         Audit = "audit",
         Stream = "stream_behind",
         History = "history",
+        Webhook = "webhook_status",
+    }
+}
+
+label_values! {
+    /// What came of a delivery of a webhook, for one source.
+    Webhook {
+        Synced = "synced",
+        Outdated = "outdated",
+        Deduplicated = "deduplicated",
+        Ignored = "ignored",
+        Refused = "refused",
+        Retried = "retried",
+        Failed = "failed",
+        Full = "queue_full",
     }
 }
 
@@ -114,6 +129,12 @@ struct MutationLabels {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WebhookLabels {
+    provider: &'static str,
+    outcome: Webhook,
+}
+
 /// The counters of one control plane.
 #[derive(Debug)]
 pub struct Metrics {
@@ -129,6 +150,7 @@ pub struct Metrics {
     oldest_approval: Gauge,
     losses: Family<LossLabels, Counter>,
     mutations: Family<MutationLabels, Counter>,
+    webhooks: Family<WebhookLabels, Counter>,
     database_up: Gauge,
 }
 
@@ -147,6 +169,7 @@ impl Default for Metrics {
             oldest_approval: Gauge::default(),
             losses: Family::default(),
             mutations: Family::default(),
+            webhooks: Family::default(),
             database_up: Gauge::default(),
         }
     }
@@ -190,6 +213,7 @@ impl Metrics {
         );
         registry.register("losses", "What was promised and is not there", all.losses.clone());
         registry.register("mutations", "What was changed for callers", all.mutations.clone());
+        registry.register("webhooks", "Deliveries of webhooks", all.webhooks.clone());
         registry.register(
             "database_up",
             "Whether the database answered when last asked; 0 without one",
@@ -261,6 +285,12 @@ impl Metrics {
     pub(crate) fn mutation(&self, action: &'static str, outcome: &'static str) {
         self.mutations
             .get_or_create(&MutationLabels { action, outcome })
+            .inc();
+    }
+
+    pub(crate) fn webhook(&self, provider: &'static str, outcome: Webhook) {
+        self.webhooks
+            .get_or_create(&WebhookLabels { provider, outcome })
             .inc();
     }
 

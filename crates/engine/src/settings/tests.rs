@@ -153,6 +153,10 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_GRPC_ADDRESS", "0.0.0.0:50053"),
     ("JANGAR_PROMETHEUS_METRICS_ENABLED", "no"),
     ("JANGAR_PROMETHEUS_METRICS_PATH", "/internal/metrics"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE", "12"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS", "0"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_DELAY_SECONDS", "13"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_ATTEMPTS", "14"),
 ];
 
 fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
@@ -360,6 +364,12 @@ fn every_variable_is_read() {
             grpc_address: Some("0.0.0.0:50053".parse().expect("an address")),
             metrics_enabled: false,
             metrics_path: "/internal/metrics".to_owned(),
+        },
+        webhooks: WebhookSettings {
+            queue_size: 12,
+            pause_first: Duration::ZERO,
+            pause_most: Duration::from_secs(13),
+            attempts: 14,
         },
         safeguards: Safeguards::default(),
     };

@@ -6,12 +6,14 @@ mod answer;
 mod approvals;
 mod control_plane;
 mod extract;
+mod memories;
 mod objects;
 pub mod openapi;
 mod routes;
 mod runs;
 mod serve;
 mod sse;
+mod webhooks;
 
 use std::{
     sync::Arc,

@@ -1,10 +1,13 @@
 //! What callers can do, whatever protocol they speak. HTTP and gRPC only translate.
 
 pub mod approvals;
+pub mod create;
 pub mod cursor;
 pub mod explain;
+mod gates;
 pub mod logs;
 pub mod objects;
+pub mod pods;
 pub mod policy;
 pub mod runs;
 pub mod status;
@@ -21,9 +24,10 @@ use tokio::sync::Semaphore;
 use crate::{
     access::{Gatekeeper, Identity},
     audit::{Audit, Deed, Entry, Outcome, detail},
-    history::History,
+    history::{History, Pulse},
     metrics::Metrics,
     refusal::Refusal,
+    webhooks::Webhooks,
     world::World,
 };
 
@@ -56,7 +60,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Parts {
     pub world: Arc<World>,
     pub gatekeeper: Gatekeeper,
-    /// The account of the control plane itself: reads, and writes approvals.
+    /// The account of the control plane itself: reads, and writes approvals and what webhooks bring.
     pub own: Client,
     pub settings: Arc<Settings>,
     pub about: About,
@@ -77,15 +81,17 @@ impl std::fmt::Debug for Parts {
 pub struct ControlPlane {
     pub world: Arc<World>,
     pub(crate) gatekeeper: Gatekeeper,
-    own: Client,
+    pub(crate) own: Client,
     pub(crate) settings: Arc<Settings>,
     pub(crate) about: About,
     history: Option<Arc<dyn History>>,
-    audit: Audit,
+    pulse: Option<Pulse>,
+    pub(crate) audit: Audit,
     pub(crate) metrics: Arc<Metrics>,
     clock: Clock,
     grpc_address: Option<String>,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl std::fmt::Debug for ControlPlane {
@@ -109,12 +115,16 @@ impl ControlPlane {
             grpc_address,
         } = parts;
         Arc::new(Self {
+            webhooks: Webhooks::new(&settings.webhooks),
             world,
             gatekeeper,
             own,
             settings,
             about,
             audit: Audit::new(history.clone(), Arc::clone(&metrics)),
+            pulse: history
+                .as_ref()
+                .map(|history| Pulse::start(Arc::clone(history), Arc::clone(&metrics))),
             history,
             metrics,
             clock,
@@ -135,6 +145,11 @@ impl ControlPlane {
     /// What is missing before requests can be answered from the caches; nothing: ready.
     pub fn missing(&self) -> Vec<String> {
         self.world.missing()
+    }
+
+    /// Whether there should be a history, and its database did not answer when it was asked last.
+    pub fn history_is_away(&self) -> bool {
+        self.pulse.as_ref().and_then(Pulse::trouble).is_some()
     }
 
     /// Does something for a caller, and records it.

@@ -3,7 +3,7 @@
 //! The name of the run is made from namespace, agent and key, and the run is created, never updated. So the API server alone
 //! decides who was first, however many replicas are asked at the same moment and wherever one of them dies.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, time::Duration};
 
 use jangar_api::{
     Kind,
@@ -18,7 +18,10 @@ use jangar_api::{
     budgets::Budget,
     labels,
     names::{DnsLabel, label_value},
-    orchestration::orchestration_run::{OrchestrationRun, OrchestrationRunSpec},
+    orchestration::{
+        Orchestration,
+        orchestration_run::{OrchestrationRun, OrchestrationRunSpec},
+    },
     refs::LocalRef,
     security::SecretBinding,
     values::Int32,
@@ -31,6 +34,7 @@ use kube::{Api, api::DynamicObject};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{Caller, ControlPlane, live, objects::checked_name, policy, runs::record};
 use crate::{
@@ -45,6 +49,9 @@ use crate::{
 const KEY_MAX_BYTES: usize = 256;
 /// When a client that was told that the queue is full may try again.
 const QUEUE_RETRY_SECONDS: u32 = 15;
+/// How long a submission waits for the database. The API server keeps runs from being made twice; history only remembers the keys of
+/// those that are gone.
+const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a submission has to keep to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -267,7 +274,7 @@ impl ControlPlane {
         if let Some(before) = self.made_before(&draft).await? {
             return Ok(before);
         }
-        let _: Value = self
+        let definition: Orchestration = self
             .referred(
                 Kind::Orchestration,
                 "orchestrationRef.name",
@@ -275,6 +282,7 @@ impl ControlPlane {
                 &orchestration,
             )
             .await?;
+        self.check_gates(&namespace, &definition.spec).await?;
         self.check_budget(&namespace, policy.budget_ref.as_deref())
             .await?;
         self.create_run(caller, draft).await
@@ -413,24 +421,24 @@ impl ControlPlane {
             return Ok(None);
         };
         let now = self.now();
-        let found = history
-            .key(draft.kind, &draft.namespace, &draft.subject, &draft.key, now)
-            .await;
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                // A run that is in the cluster is still made only once. One that is gone from it would be made again.
-                self.metrics.loss(Loss::History);
-                tracing::warn!(%error, "the history cannot tell whether a key was used before");
-                None
+        let asking = async {
+            let key = history
+                .key(draft.kind, &draft.namespace, &draft.subject, &draft.key, now)
+                .await?;
+            match key {
+                Some(key) => history.run(&key.run_uid).await,
+                None => Ok(None),
             }
         };
-        let Some(key) = found else { return Ok(None) };
-        match history.run(&key.run_uid).await {
-            Ok(Some(document)) => Ok(Some(Submitted::of(draft.kind, document, true))),
-            // The key is older than the cache, or than what is kept of the run.
-            Ok(None) | Err(_) => Ok(None),
-        }
+        let error = match timeout(HISTORY_PATIENCE, asking).await {
+            Ok(Ok(found)) => return Ok(found.map(|run| Submitted::of(draft.kind, run.document, true))),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it did not answer in time".to_owned(),
+        };
+        // A run that is in the cluster is still made only once. One that is gone from it is made again.
+        self.metrics.loss(Loss::History);
+        tracing::warn!(error, "the history cannot tell whether a key was used before");
+        Ok(None)
     }
 
     async fn create_run(&self, caller: &Caller, draft: Draft) -> Result<Submitted, Refusal> {
@@ -465,7 +473,7 @@ impl ControlPlane {
     }
 
     async fn remember(&self, draft: &Draft, run: &Object) {
-        let Some(history) = self.history.as_ref().map(Arc::clone) else {
+        let Some(history) = &self.history else {
             return;
         };
         let key = SubmittedKey {
@@ -476,10 +484,13 @@ impl ControlPlane {
             run_uid: run.uid.clone(),
             run_name: run.name.clone(),
         };
-        if let Err(error) = history.remember(&key, self.now()).await {
-            self.metrics.loss(Loss::History);
-            tracing::warn!(%error, "the key of a run is not remembered after the run is gone");
-        }
+        let error = match timeout(HISTORY_PATIENCE, history.remember(&key, self.now())).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it did not answer in time".to_owned(),
+        };
+        self.metrics.loss(Loss::History);
+        tracing::warn!(error, "the key of a run is not remembered after the run is gone");
     }
 }
 

@@ -5,9 +5,14 @@
 mod access;
 mod approvals;
 mod bad_input;
+mod gates;
 mod grpc;
+mod history;
 mod lists;
+mod memories;
+mod objects;
 mod runs;
 mod stage;
 mod streams;
 mod submission;
+mod webhooks;
