@@ -65,13 +65,16 @@ generate: need-cargo ## Write the files that are made from others: CRDs, schema,
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-agentctl --lib reference::
 	UPDATE_GOLDEN=1 cargo test --locked --quiet --package jangar-server --lib openapi::
 	sed -n '/^rules:/,$$p' tests/cluster/role.yaml >charts/agents/files/controllers-role.yaml
+	sed -n '/^rules:/,$$p' tests/cluster/control-plane-role.yaml >charts/agents/files/control-plane-role.yaml
 	scripts/agents/values.py
 
 build: need-cargo ## Build the programs, optimised, into target/release
 	cargo build --locked --release --workspace --exclude jangar-bench --bins
 
-image: need-cargo ## Build the image of Jangar as an OCI archive, optimised and static
-	@scripts/image.sh release
+# TARGETS="x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu" makes images for both, where rustc and a linker can.
+image: need-cargo ## Build the images of Jangar and of agent-runner as OCI archives, optimised and static, each with the list of its parts
+	@JANGAR_IMAGE_TARGETS="$(TARGETS)" scripts/image.sh release
+	@tests/image/checked.py release
 
 kubectl: ## Print the path of a kubectl 1.35, built from its Go module if there is none
 	@scripts/tools.sh kubectl
@@ -145,9 +148,10 @@ chart-tests: need-cargo
 cluster:
 	@tests/cluster/bench.sh build
 
-# The image that the tests give to the real node. It need not be fast, so it is quick to build.
+# The image that the tests give to the real node. It need not be fast, so it is quick to build. What holds of it holds of a release.
 cluster-image: need-cargo
 	@scripts/image.sh dev
+	@tests/image/checked.py dev
 
 # Bad input of the scripts themselves.
 refusals:
@@ -158,7 +162,7 @@ refusals:
 cluster-tests: need-cargo cluster cluster-image
 	cargo test --locked --workspace --test cluster --no-run
 	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
-	tests/cluster/bench.sh run tests/chart/installed.sh
+	postgres=$$(scripts/tools.sh postgres) && JANGAR_TEST_POSTGRES="$$postgres" tests/cluster/bench.sh run tests/chart/installed.sh
 	tests/cluster/bench.sh run tests/chart/delivered.sh
 
 # That kubelite gives the same answers is among `tests`, and that kubectl prints the same on it among `kubectl-tests`. What

@@ -1,39 +1,91 @@
 #!/usr/bin/env bash
-# Builds the image of Jangar: `jangar`, `jangar-pod` and `agent-runner`, linked statically, and nothing else. Prints the path
-# of the OCI archive, which `ctr images import`, `docker load` and `podman load` read. No registry and no daemon is involved.
+# Builds the images of Jangar, linked statically and without a shell, and prints the paths of their OCI archives, which `ctr images
+# import`, `docker load` and `podman load` read. No registry and no daemon is involved.
 #
-#   scripts/image.sh [PROFILE] [NAME]
+#   scripts/image.sh [PROFILE] [REPOSITORY]
+#
+#   REPOSITORY/jangar:PROFILE          both workloads: `jangar`, `jangar-pod` and `agent-runner`
+#   REPOSITORY/agent-runner:PROFILE    what images of agents copy: `agent-runner` alone
 #
 # PROFILE is one of cargo's: release, or dev, which builds in a fraction of the time and is what the tests use. cargo knows
-# what has changed since the last build, so there is no cache here beside its own.
+# what has changed since the last build, so there is no cache here beside its own. JANGAR_IMAGE_TARGETS names the targets of rustc that
+# the images are for, this machine's if there are none. Beside each archive its list of parts is written, as CycloneDX.
+#
+# The same programs make the same images: no time and no owner goes into them.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-profile=${1:-release} name=${2:-jangar.test/jangar:$profile}
+profile=${1:-release} repository=${2:-jangar.test}
+# What a release may weigh, packed: a node that has nothing yet pulls it in a few seconds.
+limit_megabytes=40
 
 say() { printf 'image: %s\n' "$*" >&2; }
+die() { say "$*" && exit 1; }
 
-[[ "$(uname -s)" == Linux ]] || { say "the image is one for Linux, and is built on Linux only" && exit 1; }
+[[ "$(uname -s)" == Linux ]] || die "the image is one for Linux, and is built on Linux only"
 "$root/scripts/tools.sh" need cargo
+"$root/scripts/tools.sh" need python3
 host=$(rustc -vV | sed -n 's/^host: //p')
+read -ra targets <<<"${JANGAR_IMAGE_TARGETS:-$host}"
+target_directory=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
 
-# With --target the flag is for the programs alone: procedural macros, which run in the compiler, cannot be static.
-(cd "$root" && RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_RELEASE_STRIP=symbols \
-    cargo build --locked --profile "$profile" --target "$host" --package jangar --package agent-runner --bins) >&2
-built=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")/$host/$profile
-[[ "$profile" != dev ]] || built=${built%/dev}/debug
+# architecture_of TARGET: as OCI calls it.
+architecture_of() {
+    case $1 in
+        x86_64-*-linux-*) echo amd64 ;;
+        aarch64-*-linux-*) echo arm64 ;;
+        *) die "JANGAR_IMAGE_TARGETS names $1: give x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, or both" ;;
+    esac
+}
 
-files=$(mktemp -d)
-trap 'rm -rf "$files"' EXIT
-mkdir -p "$files"/{bin,etc,tmp}
-chmod 1777 "$files/tmp"
-cp "$built/jangar" "$built/jangar-pod" "$built/agent-runner" "$files/bin"
-for program in "$files"/bin/*; do
-    ! LC_ALL=C grep -qaE '/lib(64)?/ld-(linux|musl)' "$program" || { say "$program is not static" && exit 1; }
+# build TARGET: makes the programs for it, and sets `built` to where they are.
+build() {
+    local linker=CARGO_TARGET_${1//-/_}_LINKER
+    [[ -d "$(rustc --print target-libdir --target "$1")" ]] ||
+        die "rustc cannot build for $1: rustup target add $1, and name a linker for it in ${linker^^}"
+    # With --target the flag is for the programs alone: procedural macros, which run in the compiler, cannot be static.
+    (cd "$root" && RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_RELEASE_STRIP=symbols \
+        cargo build --locked --profile "$profile" --target "$1" --package jangar --package agent-runner --bins) >&2
+    built=$target_directory/$1/$profile
+    [[ "$profile" != dev ]] || built=${built%/dev}/debug
+}
+
+# files DIRECTORY PROGRAM ...: what an image holds.
+files() {
+    local program
+    mkdir -p "$1"/{bin,etc,tmp}
+    chmod 1777 "$1/tmp"
+    for program in "${@:2}"; do
+        ! LC_ALL=C grep -qaE '/lib(64)?/ld-(linux|musl)' "$built/$program" || die "$built/$program is not static"
+        install -m 755 "$built/$program" "$1/bin/$program"
+    done
+    printf 'root:x:0:0:root:/:/bin/false\njangar:x:65532:65532:jangar:/:/bin/false\n' >"$1/etc/passwd"
+    chmod 755 "$1" "$1/bin" "$1/etc"
+    chmod 644 "$1/etc/passwd"
+}
+
+# image NAME PROGRAM PACKAGE ...: packs what `files` has laid out below `$work/NAME`, and writes the list of its parts.
+image() {
+    local name=$1 program=$2 archive=$root/target/image/$1-$profile.tar directories=() target packing=() size
+    for target in "${targets[@]}"; do directories+=("$(architecture_of "$target")=$work/$name/$target"); done
+    # What the tests use is unpacked again at once.
+    [[ "$profile" == dev ]] || packing=(--gzip)
+    "$root/scripts/oci-archive.sh" "${packing[@]}" "$repository/$name:$profile" \
+        "{\"User\":\"65532:65532\",\"Env\":[\"PATH=/bin\"],\"Entrypoint\":[\"/bin/$program\"]}" "$archive" "${directories[@]}"
+    "$root/scripts/sbom.py" "$repository/$name:$profile" "${targets[*]}" "${@:3}" >"${archive%.tar}.cdx.json"
+    size=$(du -m --apparent-size "$archive" | cut -f1)
+    say "$repository/$name:$profile, $size MB"
+    [[ "$profile" == dev ]] || ((size <= limit_megabytes * ${#targets[@]})) || die "$archive has $size MB, and $limit_megabytes MB are allowed for each architecture"
+    echo "$archive"
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for target in "${targets[@]}"; do
+    architecture_of "$target" >/dev/null
+    build "$target"
+    files "$work/jangar/$target" jangar jangar-pod agent-runner
+    files "$work/agent-runner/$target" agent-runner
 done
-printf 'root:x:0:0:root:/:/bin/false\njangar:x:65532:65532:jangar:/:/bin/false\n' >"$files/etc/passwd"
-
-archive=$root/target/image/jangar-$profile.tar
-"$root/scripts/oci-archive.sh" "$files" "$name" '{"User":"65532:65532","Env":["PATH=/bin"],"Entrypoint":["/bin/jangar"]}' "$archive"
-say "$name, $(du -m "$archive" | cut -f1) MB"
-echo "$archive"
+image jangar jangar jangar agent-runner
+image agent-runner agent-runner agent-runner

@@ -13,8 +13,13 @@ say() { printf -- '-- %s\n' "$*"; }
 
 say "generated files"
 scripts/agents/values.py --check
-diff <(sed -n '/^rules:/,$p' tests/cluster/role.yaml) charts/agents/files/controllers-role.yaml ||
-    die "charts/agents/files/controllers-role.yaml is not the Role of tests/cluster/role.yaml: run make generate"
+# same_rules ROLE FILE
+same_rules() {
+    diff <(sed -n '/^rules:/,$p' "tests/cluster/$1") "charts/agents/files/$2" ||
+        die "charts/agents/files/$2 is not the Role of tests/cluster/$1: run make generate"
+}
+same_rules role.yaml controllers-role.yaml
+same_rules control-plane-role.yaml control-plane-role.yaml
 mkdir "$work/crds"
 if [[ -n "${JANGAR:-}" ]]; then
     "$JANGAR" crds --dir "$work/crds"

@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
-# The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with the image of this checkout, controllers as pods, a run that
-# succeeds, an upgrade, and an uninstall that leaves nothing behind that cannot be deleted. Then every values file is shown to the
-# API server. It runs inside a bench: tests/cluster/bench.sh run tests/chart/installed.sh
+# The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with the image of this checkout, both workloads as pods, a run
+# by kubectl and one through the control plane that succeed, an upgrade to another image while runs come and go, and an uninstall
+# that leaves nothing behind that cannot be deleted. Then every values file and every example is shown to the API server. It runs
+# inside a bench: tests/cluster/bench.sh run tests/chart/installed.sh
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# installed HELM: the whole life of a release.
+# installed HELM NAME CHECK ...: the whole life of a release, with these checks in the middle of it.
 installed() {
-    local helm=$1 name=$2 namespace left
+    local helm=$1 name=$2 namespace left check
     namespace=chart-$name-$RANDOM
     namespaces+=("$namespace")
 
     say "$name: installing"
+    kubectl create namespace "$namespace" >/dev/null
+    refused_without_secret "$helm" "$namespace"
     # --wait is of no use here: it would not see that somebody leads.
-    "$helm" install agents charts/agents --namespace "$namespace" --create-namespace --values "$work/bench.yaml" >"$work/notes"
+    kubectl -n "$namespace" create secret generic history --from-literal=uri="$database" >/dev/null
+    "$helm" install agents charts/agents --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
     grep -q 'kubectl -n .* rollout status deployment/agents-controllers' "$work/notes" || die "the notes do not say how to look: $(<"$work/notes")"
-    kubectl -n "$namespace" rollout status deployment/agents-controllers --timeout="$limit"
+    installed_in "$namespace"
 
     say "$name: the smallest example succeeds"
     # The bench has a busybox of its own.
@@ -24,11 +28,13 @@ installed() {
     kubectl -n "$namespace" wait agentrun/minimal --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
     kubectl -n "$namespace" logs job/minimal-job | grep -q 'working on example/adder' || die "the pod did not say what it works on"
 
-    say "$name: an upgrade while a run works"
-    start_run "$namespace" long 15
-    "$helm" upgrade agents charts/agents --namespace "$namespace" --reuse-values --set logging.level=debug --set controller.queue.cluster=0 >/dev/null
-    kubectl -n "$namespace" rollout status deployment/agents-controllers --timeout="$limit"
-    succeeds "$namespace" long
+    say "$name: the control plane takes a run, once for each key, from those who may start one"
+    through_the_control_plane "$namespace"
+
+    for check in "${@:3}"; do
+        say "$name: ${check//_/ }"
+        "$check" "$namespace" "$helm"
+    done
 
     say "$name: an uninstall while a run works"
     start_run "$namespace" left 3600
@@ -40,10 +46,115 @@ installed() {
     kubectl delete namespace "$namespace" --timeout="$limit"
 }
 
+# refused_without_secret HELM NAMESPACE: a pod would wait for it for ever, so it is told before there is one.
+refused_without_secret() {
+    local secret=(--set database.secretRef.name=nowhere --set database.secretRef.key=uri)
+    ! "$1" install agents charts/agents --namespace "$2" --dry-run=server "${secret[@]}" >/dev/null 2>"$work/said" || die "a Secret that is not there was not missed"
+    grep -q 'there is no such Secret in the namespace' "$work/said" || die "it was refused with other words: $(<"$work/said")"
+    kubectl -n "$2" create secret generic nowhere --from-literal=url=x >/dev/null
+    ! "$1" install agents charts/agents --namespace "$2" --dry-run=server "${secret[@]}" >/dev/null 2>"$work/said" || die "a key that is not there was not missed"
+    grep -q 'which the Secret nowhere does not have: name one of url' "$work/said" || die "it was refused with other words: $(<"$work/said")"
+}
+
+# through_the_control_plane NAMESPACE
+through_the_control_plane() {
+    local viewer submitter body said run patience=$((SECONDS + 30))
+    service=$(service_of "$1")
+    viewer=$(caller "$1" reader viewer) submitter=$(caller "$1" starter submitter)
+    body=$(submission "$1" example/adder)
+    # Rights count a moment after they are given, and what was refused is remembered for some seconds: so those who may look are
+    # asked first.
+    until said=$(ask "$viewer" GET "/v1/agent-runs/minimal?namespace=$1") && [[ "$said" == 200* ]]; do
+        ((SECONDS < patience)) || die "who may look at runs is refused: $said"
+        sleep 0.5
+    done
+    [[ "$said" == *Succeeded* ]] || die "the run is told otherwise than it is: $said"
+    said=$(ask "$viewer" POST /v1/agent-runs first "$body")
+    [[ "$said" == '403 '* && "$said" == *'verb create'* ]] || die "who may only look started a run: $said"
+    said=$(ask bad-token GET "/v1/agent-runs?namespace=$1")
+    [[ "$said" == '401 '* ]] || die "a wrong token was not refused: $said"
+    said=$(ask "$submitter" POST /v1/agent-runs first "$body")
+    [[ "$said" == '201 '* && "$said" == *'"idempotent":false'* ]] || die "the run was not taken: $said"
+    run=$(python3 -c 'import json, sys; print(json.loads(sys.argv[1].partition(" ")[2])["resource"]["metadata"]["name"])' "$said")
+    said=$(ask "$submitter" POST /v1/agent-runs first "$body")
+    [[ "$said" == *'"idempotent":true'* ]] || die "the same key made another run: $said"
+    succeeds "$1" "$run"
+    # Probes and metrics are on a port of their own, for whoever asks.
+    said=$(kubectl get --raw "/api/v1/namespaces/$1/services/agents-metrics:metrics/proxy/metrics")
+    grep -q '^jangar_control_plane_mutations_total{action="agent_run.created",outcome="done"} 1$' <<<"$said" || die "the submission was not counted: $said"
+}
+
+# a_gate_is_opened NAMESPACE: by two accounts, because one who has decided does not count twice.
+a_gate_is_opened() {
+    local each token said digest patience=$((SECONDS + 60))
+    sed "s|name: release-managers\$|name: system:serviceaccounts:$1|; s|policyRef: .*|policyRef: managers|; /^kind: ApprovalPolicy/,/^spec:/s|name: .*|name: managers|" \
+        charts/agents/examples/release-with-gate.yaml | kubectl -n "$1" apply -f - >/dev/null
+    kubectl -n "$1" wait orchestrationrun/release-1 --for=jsonpath='{.status.stepStatuses[0].phase}'=Running --timeout="$limit"
+    digest=$(kubectl -n "$1" get orchestrationrun release-1 -o jsonpath='{.status.stepStatuses[0].waitsFor.digest}')
+    token=$(kubectl -n "$1" create token starter)
+    said=$(ask "$token" POST "/v1/approvals/$1/release-1/ask/approve" none "{\"digest\":\"$digest\"}")
+    [[ "$said" == '403 '* && "$said" == *'verb approve'* ]] || die "who may start runs may also decide: $said"
+    for each in one two; do
+        token=$(caller "$1" "approver-$each" approver)
+        until said=$(ask "$token" GET "/v1/approvals?namespace=$1") && [[ "$said" == *"$digest"* ]]; do
+            ((SECONDS < patience)) || die "who may decide does not see what waits: $said"
+            sleep 0.5
+        done
+        said=$(ask "$token" POST "/v1/approvals/$1/release-1/ask/approve" none "{\"digest\":\"$digest\"}")
+        [[ "$said" == '200 '* ]] || die "the decision was not taken: $said"
+    done
+    kubectl -n "$1" wait orchestrationrun/release-1 --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
+}
+
+# all_rights_are_used NAMESPACE: after what only happens now and then: a look at who leads, and at objects that are not in a cache.
+all_rights_are_used() {
+    local token kind kinds said
+    token=$(kubectl -n "$1" create token reader)
+    said=$(ask "$token" GET "/api/agents/control-plane/status?namespace=$1")
+    [[ "$said" == '200 '* && "$said" == *'"holder":"agents-controllers-'* ]] || die "the status does not say who leads: $said"
+    mapfile -t kinds < <(sed -n 's/^    kind: //p' charts/agents/crds/*.yaml)
+    for kind in "${kinds[@]}"; do
+        said=$(ask "$token" GET "/api/agents/control-plane/resource?kind=$kind&name=nowhere&namespace=$1")
+        [[ "$said" == '404 '* ]] || die "$kind nowhere is told to be there: $said"
+    done
+    kubectl -n "$1" get role agents-control-plane agents-control-plane-lease -o json |
+        python3 tests/chart/rights.py "$JANGAR_TEST_CLUSTER/audit.log" "system:serviceaccount:$1:agents-control-plane" "$1"
+}
+
+# an_upgrade_while_a_run_works NAMESPACE HELM
+an_upgrade_while_a_run_works() {
+    start_run "$1" long 15
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set logging.level=debug --set controller.queue.cluster=0 >/dev/null
+    installed_in "$1"
+    succeeds "$1" long
+}
+
+# another_image_while_runs_come_and_go NAMESPACE HELM: more runs than may go at once, so that some wait, some work and some end while every pod is replaced, and
+# more that are submitted meanwhile. None is lost, and none is started twice.
+another_image_while_runs_come_and_go() {
+    local each before=8 during=6 names submitter
+    for ((each = 1; each <= before; each++)); do
+        sed -e 's|docker.io/library/busybox:.*|jangar.test/busybox:1|' -e "s|^  name: minimal$|  name: load-$each|" charts/agents/examples/minimal.yaml |
+            awk -v RS='---\n' '/kind: AgentRun\n/ { print "---\n" $0 }'
+    done | kubectl -n "$1" apply -f - >/dev/null
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set image.tag=another --set logging.level=debug >/dev/null
+    submitter=$(kubectl -n "$1" create token starter)
+    for ((each = 1; each <= during; each++)); do
+        [[ "$(ask "$submitter" POST /v1/agent-runs "during-$each" "$(submission "$1" example/adder)")" == 20[01]' '* ]] || die "submission $each was not taken during the upgrade"
+    done
+    installed_in "$1"
+    [[ "$(kubectl -n "$1" get pods -l app.kubernetes.io/part-of=jangar -o go-template='{{range .items}}{{if not .metadata.deletionTimestamp}}{{(index .spec.containers 0).image}}{{"\n"}}{{end}}{{end}}' | sort -u)" == jangar.test/jangar:another ]] ||
+        die "pods of the old image are left"
+    # minimal, first, and these.
+    names=$(kubectl -n "$1" get agentruns -o name)
+    [[ "$(wc -l <<<"$names")" == $((2 + before + during)) ]] || die "runs were lost or made twice: $names"
+    for each in $names; do succeeds "$1" "${each#*/}"; done
+}
+
 # What the API server says of objects that no schema can say: rules in CEL, names, what contradicts itself.
 dry_run() {
     local values name=$1 helm=$2 kinds named each
-    say "every values file is shown to the API server"
+    say "every values file and every example is shown to the API server"
     namespaces+=("$name")
     kubectl create namespace "$name" >/dev/null
     for values in charts/agents/ci/*-values.yaml; do
@@ -59,11 +170,23 @@ dry_run() {
         kubectl apply --server-side --dry-run=server -f "$work/known.yaml" >"$work/said" || die "the API server refuses what $values renders"
         echo "$values: $(wc -l <"$work/said") objects accepted"
     done
+    kubectl -n "$name" apply --server-side --dry-run=server -f charts/agents/examples >"$work/said" || die "the API server refuses an example"
+    echo "charts/agents/examples: $(wc -l <"$work/said") objects accepted"
 }
 
 prepare
+say "another image"
+python3 tests/chart/another_image.py "$archive" jangar.test/jangar:another "$work/another.tar"
+tests/cluster/bench.sh import "$work/another.tar"
+say "a database"
+start_postgres
 for major in 3 4; do
-    installed "$(scripts/tools.sh "helm$major")" "helm$major"
+    # What does not depend on Helm is checked once.
+    case $major in
+        3) checks=(a_gate_is_opened all_rights_are_used an_upgrade_while_a_run_works) ;;
+        4) checks=(another_image_while_runs_come_and_go) ;;
+    esac
+    installed "$(scripts/tools.sh "helm$major")" "helm$major" "${checks[@]}"
 done
 dry_run "chart-dry-$RANDOM" "$(scripts/tools.sh helm3)"
 say "all is well"

@@ -12,6 +12,8 @@ work=$(mktemp -d)
 # Namespaces that are removed at the end, and processes that are ended then.
 namespaces=() processes=()
 step=beginning
+# The address of the control plane that `ask` asks.
+service=
 trap told EXIT
 
 # What is known when something failed, and the way back.
@@ -45,6 +47,7 @@ cat >"$work/bench.yaml" <<'YAML'
 image: {repository: jangar.test/jangar, tag: dev, pullPolicy: Never}
 nodeSelector: {jangar.test/node: real}
 controllers: {replicaCount: 2}
+rbac: {userRoles: {create: true}}
 podDisruptionBudget: {enabled: true}
 networkPolicy: {enabled: true}
 # Ready as soon as can be: the tests wait for it.
@@ -61,6 +64,55 @@ prepare() {
     tests/cluster/bench.sh import "$archive"
     kubectl apply --server-side --force-conflicts -f charts/agents/crds >/dev/null
     kubectl wait crd --all --for=condition=Established --timeout="$limit" >/dev/null
+}
+
+# start_postgres: a database in the network of the bench; sets `database` to its address as pods reach it. There is no DNS, so it is
+# one of the node.
+start_postgres() {
+    local programs address as=() directory=$work/postgres port=15432 patience=$((SECONDS + 60))
+    programs=$(scripts/tools.sh postgres)
+    mkdir "$directory"
+    # It does not run as root.
+    if ((EUID == 0)); then
+        as=(setpriv --reuid=nobody --regid=nogroup --clear-groups)
+        chmod 711 "$work"
+        chown nobody "$directory"
+    fi
+    "${as[@]}" "$programs/initdb" --username=jangar --auth=trust --encoding=UTF8 --no-locale --no-sync "$directory/data" >/dev/null
+    echo 'host all all all trust' >>"$directory/data/pg_hba.conf"
+    "${as[@]}" "$programs/postgres" -D "$directory/data" -p "$port" -c listen_addresses='*' -c unix_socket_directories="$directory" -c fsync=off >"$work/postgres.log" 2>&1 &
+    processes+=($!)
+    until "$programs/pg_isready" --quiet --host=127.0.0.1 --port="$port"; do
+        ((SECONDS < patience)) || die "Postgres does not start: $(<"$work/postgres.log")"
+        sleep 0.2
+    done
+    address=$(kubectl get node -l jangar.test/node=real -o jsonpath='{.items[0].status.addresses[?(@.type=="InternalIP")].address}')
+    database="postgres://jangar@$address:$port/postgres?sslmode=disable"
+}
+
+# installed_in NAMESPACE: both workloads are there.
+installed_in() {
+    local each
+    for each in agents agents-controllers; do kubectl -n "$1" rollout status "deployment/$each" --timeout="$limit"; done
+}
+
+# caller NAMESPACE NAME ROLE: makes an account that may do what a role for people says, and prints a token of it.
+caller() {
+    kubectl -n "$1" create serviceaccount "$2" >/dev/null
+    kubectl -n "$1" create rolebinding "$2" --role="agents-$3" --serviceaccount="$1:$2" >/dev/null
+    kubectl -n "$1" create token "$2"
+}
+
+# ask TOKEN METHOD PATH [KEY BODY]: asks the control plane of `$service`, which is its address; prints the code and the body. The
+# network of the bench has the addresses of Services.
+ask() { python3 tests/chart/call.py "$1" "$2" "http://$service$3" "${@:4}"; }
+
+# service_of NAMESPACE: the address of its control plane.
+service_of() { kubectl -n "$1" get service agents -o jsonpath='{.spec.clusterIP}:{.spec.ports[0].port}'; }
+
+# submission NAMESPACE SCRIPT: a run of the agent `minimal`, as the control plane takes it.
+submission() {
+    printf '{"agentRef":{"name":"minimal"},"namespace":"%s","runtime":{"type":"job"},"implementation":{"text":"Say it."},"parameters":{"repository":"%s"},"workload":{"image":"jangar.test/busybox:1"}}' "$1" "$2"
 }
 
 # start_run NAMESPACE NAME SECONDS: the smallest example under another name, which takes its time. The bench has a busybox of its own.

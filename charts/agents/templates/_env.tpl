@@ -126,7 +126,7 @@ one below counts.
 {{- end -}}
 {{- /* Where the controllers are, and the key with them. */ -}}
 {{- with $controller.customRuntime -}}
-{{- if and .callbackUrl (or (eq $.component "controllers") (not $values.controllers.enabled)) -}}
+{{- if and .callbackUrl (include "agents.hasControllers" $) -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL" "value" .callbackUrl) -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_CALLBACK_LISTEN" "value" "0.0.0.0:8081") -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_KEY_FILE" "value" "/etc/jangar/custom-runtime/key") -}}
@@ -134,14 +134,6 @@ one below counts.
 {{- include "agents.env.unlessEmpty" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_ALLOWED_ENDPOINTS" "value" .allowedEndpoints) -}}
 {{- include "agents.env.unlessEmpty" (dict "map" $map "name" "JANGAR_CUSTOM_RUNTIME_OPEN_NETWORKS" "value" .openNetworks) -}}
 {{- end -}}
-{{- end -}}
-{{- if eq .component "controlPlane" -}}
-{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_PROMETHEUS_METRICS_ENABLED" "value" $values.metrics.enabled) -}}
-{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_PROMETHEUS_METRICS_PATH" "value" $values.metrics.path) -}}
-{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_GRPC_ENABLED" "value" $values.grpc.enabled) -}}
-{{- if $values.grpc.enabled -}}
-{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_GRPC_HOST" "value" "0.0.0.0") -}}
-{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_GRPC_PORT" "value" $values.grpc.port) -}}
 {{- end -}}
 {{- with $values.database -}}
 {{- if .createSecret.enabled -}}
@@ -155,18 +147,27 @@ one below counts.
 {{- include "agents.env.plain" (dict "map" $map "name" "PGSSLROOTCERT" "value" (printf "/etc/jangar/ca/%s" .caSecret.key)) -}}
 {{- end -}}
 {{- end -}}
+{{- if eq .component "controlPlane" -}}
+{{- if $values.controlPlane.tls.secret.name -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_TLS_CERT_FILE" "value" "/etc/jangar/tls/tls.crt") -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_TLS_KEY_FILE" "value" "/etc/jangar/tls/tls.key") -}}
+{{- end -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_PROMETHEUS_METRICS_ENABLED" "value" $values.metrics.enabled) -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_PROMETHEUS_METRICS_PATH" "value" $values.metrics.path) -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_GRPC_ENABLED" "value" $values.grpc.enabled) -}}
+{{- if $values.grpc.enabled -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_GRPC_HOST" "value" "0.0.0.0") -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_GRPC_PORT" "value" $values.grpc.port) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* What a workload is, whatever `env.vars` says for both. */ -}}
+{{- /* What a workload is, whatever `env.vars` says for both. Whether the control plane runs controllers is one of its arguments: the
+variables tell it what is looked after at all, so that its status is true. */ -}}
 {{- define "agents.env.role" -}}
 {{- if eq .component "controllers" -}}
 {{- range $name, $value := dict "JANGAR_MIGRATIONS" "skip" "JANGAR_GRPC_ENABLED" "0" "JANGAR_CONTROL_PLANE_CACHE_ENABLED" "0" -}}
 {{- include "agents.env.plain" (dict "map" $.map "name" $name "value" $value) -}}
-{{- end -}}
-{{- else if .root.Values.controllers.enabled -}}
-{{- range list "JANGAR_AGENTS_CONTROLLER_ENABLED" "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED" "JANGAR_SUPPORTING_CONTROLLER_ENABLED" "JANGAR_PRIMITIVES_RECONCILER" -}}
-{{- include "agents.env.plain" (dict "map" $.map "name" . "value" "0") -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -197,7 +198,7 @@ one below counts.
 {{- end -}}
 {{- $_ := set $map "JANGAR_POD_NAMESPACE" (dict "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.namespace"))) -}}
 {{- $_ := set $map "JANGAR_POD_UID" (dict "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.uid"))) -}}
-{{- if eq .component "controllers" -}}
+{{- if include "agents.hasControllers" . -}}
 {{- $_ := set $map "JANGAR_ROLLOUT_ROLE_FILE" (dict "value" "/etc/jangar/pod/rollout-role") -}}
 {{- end -}}
 {{- $map | toJson -}}

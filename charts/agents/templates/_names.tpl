@@ -57,6 +57,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- dict "list" $list | toJson -}}
 {{- end -}}
 
+{{- /* Whether the controllers run in the pods of a component. */ -}}
+{{- define "agents.hasControllers" -}}
+{{- if or (eq .component "controllers") (not .root.Values.controllers.enabled) -}}yes{{- end -}}
+{{- end -}}
+
 {{- /* REPOSITORY[:TAG][@DIGEST] of an image given as repository, tag and digest. */ -}}
 {{- define "agents.imageReference" -}}
 {{- .repository }}{{ with .tag }}:{{ . }}{{ end }}{{ with .digest }}@{{ . }}{{ end -}}
@@ -94,7 +99,7 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{- /* A control plane beside controllers needs none of their rights, and gets an account without any. */ -}}
+{{- /* A control plane beside controllers needs none of their rights to write, and gets an account of its own. */ -}}
 {{- define "agents.componentServiceAccountName" -}}
 {{- if and (eq .component "controlPlane") .root.Values.controllers.enabled .root.Values.serviceAccount.create -}}
 {{- include "agents.fullname" .root }}-control-plane
@@ -158,6 +163,13 @@ imagePullSecrets:
 {{- else -}}
 {{- int64 .root.Values.controlPlane.replicaCount -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* A duration of one unit in seconds, for expressions that cannot have a unit. */ -}}
+{{- define "agents.seconds" -}}
+{{- $unit := regexFind "[a-z]+$" . -}}
+{{- $number := regexFind "^[0-9]+" . | int64 -}}
+{{- if eq $unit "ms" }}{{ div $number 1000 }}{{ else }}{{ mul $number (get (dict "s" 1 "m" 60 "h" 3600) $unit) }}{{ end -}}
 {{- end -}}
 
 {{- /* Whether a real API server is asked, and it lacks a kind. Without one, only groups and versions are known, never kinds. */ -}}

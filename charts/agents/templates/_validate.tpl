@@ -11,7 +11,7 @@
 
 {{- define "agents.wrong.workloads" -}}
 {{- if not (or .Values.controlPlane.enabled .Values.controllers.enabled) }}
-- controlPlane.enabled and controllers.enabled are both false, so nothing would run: set controllers.enabled to true
+- controlPlane.enabled and controllers.enabled are both false, so nothing would run: set one of them to true
 {{- end -}}
 {{- range $name, $scaled := dict "autoscaling" .Values.autoscaling "controllers.autoscaling" .Values.controllers.autoscaling -}}
 {{- if and $scaled.enabled (gt (int64 $scaled.minReplicas) (int64 $scaled.maxReplicas)) }}
@@ -28,6 +28,9 @@
 {{- end }}{{ end -}}
 {{- with .Values.limitRange }}{{ if and .enabled (not .limits) }}
 - limitRange.enabled is true and limitRange.limits is empty: add a limit
+{{- end }}{{ end -}}
+{{- with .Values.controlPlane.webhooks }}{{ if and .enabled (not .secrets) }}
+- controlPlane.webhooks.enabled is true and no Secret is named, so no delivery could be known: set controlPlane.webhooks.secrets to those of your ImplementationSources
 {{- end }}{{ end -}}
 {{- with .Values.metrics -}}
 {{- if and .serviceMonitor.enabled (not (and .enabled .service.enabled)) }}
@@ -57,6 +60,12 @@
 - {{ $name }}.namespaces has * beside other names, which say nothing then: keep one or the other
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.rbac.userRoles.aggregate (not .Values.rbac.clusterScoped) }}
+- rbac.userRoles.aggregate needs ClusterRoles: set rbac.clusterScoped to true, or bind the Roles yourself
+{{- end -}}
+{{- if and .Values.rbac.userRoles.aggregate (not .Values.rbac.userRoles.create) }}
+- rbac.userRoles.aggregate is true and no such role is made: set rbac.userRoles.create to true
 {{- end -}}
 {{- with .Values.controller.leaderElection -}}
 {{- if not (and (lt (int64 .retryPeriodSeconds) (int64 .renewDeadlineSeconds)) (lt (int64 .renewDeadlineSeconds) (int64 .leaseDurationSeconds))) }}
@@ -109,9 +118,30 @@
 - database.url and database.secretRef.name both say where the database is: set one of them
 {{- end -}}
 {{- end -}}
-{{- if .Values.controlPlane.enabled -}}
-{{- if not (hasKey (include "agents.env.map" (dict "root" . "component" "controlPlane") | fromJson) "DATABASE_URL") }}
-- controlPlane.enabled is true and there is no database: set database.secretRef.name to a Secret with its address, or database.url
+{{- $controllers := include "agents.env.map" (dict "root" . "component" "controllers") | fromJson -}}
+{{- if hasKey $controllers "DATABASE_URL" -}}
+{{- if and (not .Values.controlPlane.enabled) (eq (dig "JANGAR_MIGRATIONS" "value" "" $controllers) "skip") }}
+- there is a database and controlPlane.enabled is false, so nobody would make its tables: set controllers.env.vars.JANGAR_MIGRATIONS to auto
+{{- end -}}
+{{- else if .Values.database.caSecret.name }}
+- database.caSecret.name is set and there is no database: set database.secretRef.name to a Secret with its address, or database.url
+{{- end -}}
+{{- include "agents.wrong.databaseSecret" . -}}
+{{- end -}}
+
+{{- /* A Secret that a pod needs and that is not there would only be seen later, in a pod that does not start. Where no cluster is asked,
+nothing is found at all; the account that every namespace has tells that apart. With another namespace than the release's, whoever
+installs may not be allowed to look. */ -}}
+{{- define "agents.wrong.databaseSecret" -}}
+{{- $namespace := .Release.Namespace -}}
+{{- if and .Values.database.secretRef.name (eq $namespace (include "agents.namespace" .)) (lookup "v1" "ServiceAccount" $namespace "default") -}}
+{{- with .Values.database.secretRef -}}
+{{- $secret := lookup "v1" "Secret" $namespace .name -}}
+{{- if not $secret }}
+- database.secretRef.name is {{ .name }}, and there is no such Secret in the namespace {{ $namespace }}: create it first, with the address of the database under the key {{ default "url" .key }}
+{{- else if not (hasKey (default dict $secret.data) (default "url" .key)) }}
+- database.secretRef.key is {{ default "url" .key }}, which the Secret {{ .name }} does not have: name one of {{ keys (default dict $secret.data) | sortAlpha | join ", " }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -75,8 +75,10 @@ spec:
 {{- $values := .root.Values -}}
 {{- $own := index $values .component -}}
 {{- $controllers := eq .component "controllers" -}}
-{{- $callbacks := and $values.controller.customRuntime.callbackUrl (or $controllers (not $values.controllers.enabled)) -}}
-{{- $ca := and $values.database.caSecret.name (not $controllers) -}}
+{{- $leads := include "agents.hasControllers" . -}}
+{{- $callbacks := and $values.controller.customRuntime.callbackUrl $leads -}}
+{{- $ca := $values.database.caSecret.name -}}
+{{- $tls := ternary "" $values.controlPlane.tls.secret.name $controllers -}}
 metadata:
   {{- with $values.podAnnotations }}
   annotations:
@@ -102,7 +104,11 @@ spec:
   - name: {{ include "agents.name" .root }}{{ if $controllers }}-controllers{{ end }}
     image: {{ include "agents.image" . | quote }}
     imagePullPolicy: {{ include "agents.pullPolicy" . }}
-    args: [{{ ternary "controllers" "control-plane" $controllers }}, --listen, "0.0.0.0:8080"]
+    {{- if $controllers }}
+    args: [controllers, --listen, "0.0.0.0:8080"]
+    {{- else }}
+    args: [control-plane, --listen, "0.0.0.0:8080", --probes-listen, "0.0.0.0:8082"{{ if $leads }}, --with-controllers{{ end }}]
+    {{- end }}
     {{- with $values.containerSecurityContext }}
     securityContext:
       {{- toYaml . | nindent 6 }}
@@ -111,9 +117,15 @@ spec:
     - name: http
       containerPort: 8080
       protocol: TCP
-    {{- if and $values.grpc.enabled (not $controllers) }}
+    {{- if not $controllers }}
+    {{- if $values.grpc.enabled }}
     - name: grpc
       containerPort: {{ int64 $values.grpc.port }}
+      protocol: TCP
+    {{- end }}
+    # Nobody is asked for a token here, and requests of callers cannot take its place.
+    - name: probes
+      containerPort: 8082
       protocol: TCP
     {{- end }}
     {{- if $callbacks }}
@@ -139,7 +151,7 @@ spec:
     {{ $name }}:
       httpGet:
         path: {{ $probe.path }}
-        port: http
+        port: {{ ternary "http" "probes" $controllers }}
       initialDelaySeconds: {{ int64 $probe.initialDelaySeconds }}
       periodSeconds: {{ int64 $probe.periodSeconds }}
       timeoutSeconds: {{ int64 $probe.timeoutSeconds }}
@@ -150,9 +162,9 @@ spec:
     resources:
       {{- toYaml . | nindent 6 }}
     {{- end }}
-    {{- if or $controllers $callbacks $ca $values.extraVolumeMounts }}
+    {{- if or $leads $ca $tls $values.extraVolumeMounts }}
     volumeMounts:
-    {{- if $controllers }}
+    {{- if $leads }}
     - name: pod
       mountPath: /etc/jangar/pod
       readOnly: true
@@ -167,13 +179,18 @@ spec:
       mountPath: /etc/jangar/ca
       readOnly: true
     {{- end }}
+    {{- if $tls }}
+    - name: tls
+      mountPath: /etc/jangar/tls
+      readOnly: true
+    {{- end }}
     {{- with $values.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
     {{- end }}
-  {{- if or $controllers $callbacks $ca $values.extraVolumes }}
+  {{- if or $leads $ca $tls $values.extraVolumes }}
   volumes:
-  {{- if $controllers }}
+  {{- if $leads }}
   # A variable would keep the role that the pod began with; a file follows it.
   - name: pod
     downwardAPI:
@@ -197,6 +214,11 @@ spec:
       items:
       - key: {{ $values.database.caSecret.key }}
         path: {{ $values.database.caSecret.key }}
+  {{- end }}
+  {{- if $tls }}
+  - name: tls
+    secret:
+      secretName: {{ $tls }}
   {{- end }}
   {{- range $values.extraVolumes }}
   - name: {{ .name }}

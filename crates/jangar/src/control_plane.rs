@@ -3,6 +3,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -34,6 +35,8 @@ pub(crate) const NOT_FILLED: &str =
     "the caches of the control plane are not filled yet; its own /ready says which";
 /// Where `jangar up` answers HTTP, if nobody else does.
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
+/// How often the database is asked whether it answers: what is told of it is no older than this.
+const DATABASE_ASKED_EVERY: Duration = Duration::from_secs(15);
 /// Whoever guesses a token has to guess at least this much.
 const TOKEN_MIN_CHARS: usize = 16;
 
@@ -139,6 +142,7 @@ pub(crate) struct Running {
     http: Serving,
     grpc: Option<Serving>,
     filling: JoinHandle<()>,
+    asking: JoinHandle<()>,
     _watches: Watches,
 }
 
@@ -157,6 +161,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.filling.abort();
+        self.asking.abort();
     }
 }
 
@@ -198,6 +203,7 @@ pub(crate) async fn start(
         clock: Arc::new(jiff::Timestamp::now),
         grpc_address,
     });
+    let asking = tokio::spawn(ask_database(Arc::clone(&plane)));
     let readiness = instruments.readiness.clone();
     let filling = tokio::spawn(async move {
         world.complete().await;
@@ -222,8 +228,16 @@ pub(crate) async fn start(
         http: http::serve(listeners.http, http::router(plane, Arc::new(text)))?,
         grpc,
         filling,
+        asking,
         _watches: watches,
     })
+}
+
+/// Asks the database from time to time, if there is one, so that the metric about it is true without anybody who asks for the status.
+async fn ask_database(plane: Arc<ControlPlane>) {
+    while plane.database().await.configured {
+        tokio::time::sleep(DATABASE_ASKED_EVERY).await;
+    }
 }
 
 /// The break-glass token. It is a secret, so that nothing repeats it.

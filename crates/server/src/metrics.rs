@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use jangar_api::Kind;
+use jiff::Timestamp;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::Registry,
+    registry::{Registry, Unit},
 };
 
 /// From what a look into a cache takes to the longest that a request may.
@@ -145,6 +146,8 @@ pub struct Metrics {
     watch_events: Family<WatchLabels, Counter>,
     objects: Family<KindLabels, Gauge>,
     waiting: Gauge,
+    approvals: Gauge,
+    oldest_approval: Gauge,
     losses: Family<LossLabels, Counter>,
     mutations: Family<MutationLabels, Counter>,
     webhooks: Family<WebhookLabels, Counter>,
@@ -162,6 +165,8 @@ impl Default for Metrics {
             watch_events: Family::default(),
             objects: Family::default(),
             waiting: Gauge::default(),
+            approvals: Gauge::default(),
+            oldest_approval: Gauge::default(),
             losses: Family::default(),
             mutations: Family::default(),
             webhooks: Family::default(),
@@ -194,6 +199,17 @@ impl Metrics {
             "waiting_runs",
             "AgentRuns that wait for their turn",
             all.waiting.clone(),
+        );
+        registry.register(
+            "waiting_approvals",
+            "Gates that wait for people",
+            all.approvals.clone(),
+        );
+        registry.register_with_unit(
+            "oldest_approval_timestamp",
+            "Since when the gate waits that has waited longest, in seconds since 1970; 0 without one",
+            Unit::Seconds,
+            all.oldest_approval.clone(),
         );
         registry.register("losses", "What was promised and is not there", all.losses.clone());
         registry.register("mutations", "What was changed for callers", all.mutations.clone());
@@ -254,6 +270,12 @@ impl Metrics {
 
     pub(crate) fn waiting(&self, count: usize) {
         self.waiting.set(whole(count));
+    }
+
+    /// So many gates wait, the first of them since then.
+    pub(crate) fn approvals(&self, waiting: usize, oldest: Option<Timestamp>) {
+        self.approvals.set(whole(waiting));
+        self.oldest_approval.set(oldest.map_or(0, Timestamp::as_second));
     }
 
     pub(crate) fn loss(&self, what: Loss) {

@@ -75,9 +75,9 @@ images() {
     cp "$busybox" "$files/bin/busybox"
     for each in $("$busybox" --list); do [[ "$each" == busybox ]] || ln -s busybox "$files/bin/$each"; done
     printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n' >"$files/etc/passwd"
-    "$root/scripts/oci-archive.sh" "$files" "$busybox_image" '{"Env":["PATH=/bin"],"Cmd":["/bin/sh"]}' "$1/node/images/busybox.tar"
+    "$root/scripts/oci-archive.sh" "$busybox_image" '{"Env":["PATH=/bin"],"Cmd":["/bin/sh"]}' "$1/node/images/busybox.tar" "$files"
     # It only has to be there, and to end when it is killed.
-    "$root/scripts/oci-archive.sh" "$files" "$pause_image" '{"Entrypoint":["/bin/sleep","2147483647"]}' "$1/node/images/pause.tar"
+    "$root/scripts/oci-archive.sh" "$pause_image" '{"Entrypoint":["/bin/sleep","2147483647"]}' "$1/node/images/pause.tar" "$files"
 }
 
 if [[ ! -d "$directory" ]]; then

@@ -203,8 +203,8 @@ fn rows() -> Vec<Row> {
         ("grpc.enabled", json!(true), "JANGAR_GRPC_ENABLED", "true", ControlPlane),
         ("grpc.enabled", json!(true), "JANGAR_GRPC_HOST", "0.0.0.0", ControlPlane),
         ("grpc.port", json!(50_052), "JANGAR_GRPC_PORT", "50052", ControlPlane),
-        ("database.url", json!("postgres://db"), "DATABASE_URL", "postgres://db", ControlPlane),
-        ("database.caSecret.name", json!("ca"), "PGSSLROOTCERT", "/etc/jangar/ca/ca.crt", ControlPlane),
+        ("database.url", json!("postgres://db"), "DATABASE_URL", "postgres://db", Both),
+        ("database.caSecret.name", json!("ca"), "PGSSLROOTCERT", "/etc/jangar/ca/ca.crt", Both),
     ]
 }
 
@@ -233,7 +233,6 @@ fn each_value_reaches_its_variable_in_every_workload_that_reads_it() {
     ];
     for (workload, kind) in workloads {
         let variables = variables(&values, workload);
-        // Beside controllers a control plane does none of their work, whatever the values say.
         for (path, _, name, text, reach) in rows() {
             let expected = (reach == For::Both || reach == kind).then_some(text);
             let found = variables.get(name).and_then(Option::as_deref);
@@ -288,10 +287,8 @@ fn the_narrower_source_of_a_variable_wins() {
             ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "7"),
             ("EXTRA", "extra"),
             ("JANGAR_MIGRATIONS", "auto"),
-            ("JANGAR_AGENTS_CONTROLLER_ENABLED", "0"),
-            ("JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "0"),
-            ("JANGAR_SUPPORTING_CONTROLLER_ENABLED", "0"),
-            ("JANGAR_PRIMITIVES_RECONCILER", "0"),
+            // Its status tells what is looked after, here or elsewhere.
+            ("JANGAR_AGENTS_CONTROLLER_ENABLED", "1"),
         ],
     );
     expect(
@@ -326,16 +323,20 @@ fn only_their_own_map_lifts_what_controllers_are_given() {
 
 #[test]
 fn without_controllers_the_control_plane_does_their_work() {
-    let values = json!({"controlPlane": {"enabled": true}, "controllers": {"enabled": false}, "database": {"url": "x"}});
+    let custom = json!({"callbackUrl": "https://jangar.example.com", "keySecret": {"name": "k"}});
+    let values = json!({"controllers": {"enabled": false}, "controller": {"customRuntime": custom}});
     let variables = variables(&values, "agents");
-    for name in [
-        "JANGAR_AGENTS_CONTROLLER_ENABLED",
-        "JANGAR_ORCHESTRATION_CONTROLLER_ENABLED",
-        "JANGAR_SUPPORTING_CONTROLLER_ENABLED",
+    for (name, text) in [
+        ("JANGAR_AGENTS_CONTROLLER_ENABLED", "1"),
+        ("JANGAR_ORCHESTRATION_CONTROLLER_ENABLED", "1"),
+        ("JANGAR_SUPPORTING_CONTROLLER_ENABLED", "1"),
+        ("JANGAR_ROLLOUT_ROLE_FILE", "/etc/jangar/pod/rollout-role"),
+        ("JANGAR_CUSTOM_RUNTIME_CALLBACK_URL", "https://jangar.example.com"),
+        ("JANGAR_GRPC_ENABLED", "true"),
+        ("JANGAR_MIGRATIONS", "auto"),
     ] {
-        assert_eq!(variables[name].as_deref(), Some("1"), "{name}");
+        assert_eq!(variables[name].as_deref(), Some(text), "{name}");
     }
-    assert!(!variables.contains_key("JANGAR_PRIMITIVES_RECONCILER"));
 }
 
 /// The program reads what the chart writes: every value is legal to it, and no name is foreign.
@@ -380,16 +381,12 @@ const BY_VARIABLE: &[&str] = &[
     "TEMPORAL_TLS_SERVER_NAME",
 ];
 
-/// What the chart sets for parts that are not built yet. Nobody reads these today.
+/// What the chart sets because the seeds name it, or for parts that are not built yet. Nobody reads these today.
 const NOT_BUILT: &[&str] = &[
-    // The control plane.
-    "DATABASE_URL",
+    // Names of the control plane that the seeds give, and that ours has no use for: it always has caches, and no account to name.
     "JANGAR_CONTROL_PLANE_CACHE_ENABLED",
-    "JANGAR_MIGRATIONS",
     "JANGAR_PRIMITIVES_NAMESPACES",
-    "JANGAR_PRIMITIVES_RECONCILER",
     "JANGAR_SERVICE_ACCOUNT_NAME",
-    "PGSSLROOTCERT",
     // The other controllers.
     "JANGAR_SCHEDULE_RUNNER_IMAGE",
     "JANGAR_SCHEDULE_SERVICE_ACCOUNT",
@@ -397,8 +394,11 @@ const NOT_BUILT: &[&str] = &[
     "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES",
 ];
 
-/// What is read by something else than the table of settings: the log, the name of the process, the client of Kubernetes.
+/// What is read by something else than the table of settings: the history, the log, the name of the process, the client of Kubernetes.
 const READ_ELSEWHERE: &[&str] = &[
+    "DATABASE_URL",
+    "PGSSLROOTCERT",
+    "JANGAR_MIGRATIONS",
     "JANGAR_LOG",
     "JANGAR_POD_UID",
     "KUBERNETES_SERVICE_HOST",

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use crate::helm::{Helm, objects, program, root, run};
+use crate::helm::{Helm, find, objects, program, root, run};
 
 /// A copy of what the scripts look at, to plant mistakes in.
 struct Copy(tempfile::TempDir);
@@ -19,6 +19,7 @@ impl Copy {
             "scripts",
             "tests/cluster/go",
             "tests/cluster/role.yaml",
+            "tests/cluster/control-plane-role.yaml",
             "docs",
         ] {
             let to = directory.path().join(part);
@@ -188,6 +189,12 @@ fn validation_passes_and_finds_planted_mistakes() {
                 "run make generate",
             ),
             mistake(
+                "charts/agents/files/control-plane-role.yaml",
+                "verbs: [patch]",
+                "verbs: [patch, update]",
+                "run make generate",
+            ),
+            mistake(
                 "charts/agents/crds/signals.proompteng.ai_signals.yaml",
                 "kind: Signal",
                 "kind: Signals",
@@ -232,6 +239,58 @@ fn kustomize_renders_what_helm_does() {
     let [kustomize, helm] = [by_name(&kustomize), by_name(&helm)];
     assert!(helm.len() > 10);
     assert_eq!(kustomize, helm);
+}
+
+/// `kubectl rollout status` in the validation of the seeds is about these.
+#[test]
+fn the_workloads_that_the_seeds_name_are_there() {
+    for (application, workloads) in [
+        ("agents", ["agents", "agents-controllers"]),
+        ("jangar", ["jangar", "jangar-controllers"]),
+    ] {
+        let mut command = Command::new(program("JANGAR_TEST_KUSTOMIZE"));
+        command.args(["build", "--enable-helm", "--helm-command"]);
+        command
+            .arg(program("JANGAR_TEST_HELM3"))
+            .arg(format!("argocd/applications/{application}"));
+        let rendered = objects(&run(&mut command, "").unwrap_or_else(|error| panic!("{error}")));
+        for workload in workloads {
+            let found = find(&rendered, "Deployment", workload).unwrap_or_else(|| panic!("no {workload}"));
+            assert_eq!(found["metadata"]["namespace"], application);
+        }
+    }
+}
+
+/// Paths that the seeds name, or that took the place of one: docs/seeds.md.
+#[test]
+fn what_the_seeds_point_to_is_there() {
+    for path in [
+        "argocd/applications/agents/application.yaml",
+        "argocd/applications/agents/codex-agent-system-prompt-configmap.yaml",
+        "argocd/applications/agents/codex-agent.yaml",
+        "argocd/applications/agents/codex-agentprovider.yaml",
+        "argocd/applications/agents/codex-secretbinding.yaml",
+        "argocd/applications/agents/codex-versioncontrolprovider.yaml",
+        "argocd/applications/agents/kustomization.yaml",
+        "argocd/applications/agents/sample-approvalpolicy.yaml",
+        "argocd/applications/agents/sample-budget.yaml",
+        "argocd/applications/agents/sample-signal.yaml",
+        "argocd/applications/agents/values.yaml",
+        "argocd/applications/agents-ci/kustomization.yaml",
+        "argocd/applications/jangar/kustomization.yaml",
+        "argocd/applicationsets/product.yaml",
+        "charts/agents/crds/orchestration.proompteng.ai_orchestrations.yaml",
+        "charts/agents/templates/deployment.yaml",
+        "charts/agents/templates/deployment-controllers.yaml",
+        "charts/agents/values.schema.json",
+        "scripts/agents/validate-agents.sh",
+        "scripts/argo-lint.sh",
+        "scripts/kubeconform.sh",
+    ] {
+        assert!(root().join(path).is_file(), "{path}");
+    }
+    let readme = std::fs::read_to_string(root().join("charts/agents/README.md")).expect("there is a README");
+    assert!(readme.contains("(../../docs/scheduling.md)"));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 mod delivery;
 mod env;
+mod examples;
 mod gitops;
 mod helm;
 mod metrics;

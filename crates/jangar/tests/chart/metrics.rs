@@ -12,6 +12,25 @@ fn names_in(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The metrics of the control plane, as it registers them. One with labels has no line before it is counted, so that they are read
+/// off the code, each with every ending that it may have.
+fn of_the_control_plane() -> BTreeSet<String> {
+    let code = std::fs::read_to_string(root().join("crates/server/src/metrics.rs")).expect("there is code");
+    let each = |call: &str| -> Option<String> {
+        let name = call.split('"').nth(1)?;
+        let unit = if call.starts_with("_with_unit") {
+            "_seconds"
+        } else {
+            ""
+        };
+        Some(format!("jangar_control_plane_{name}{unit}"))
+    };
+    let names = code.split("registry.register").skip(1).filter_map(each);
+    let endings =
+        |name: String| ["", "_total", "_count", "_sum", "_bucket"].map(|ending| format!("{name}{ending}"));
+    names.flat_map(endings).collect()
+}
+
 #[test]
 fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
     let directory = root().join("crates/controllers/src/metrics/snapshots");
@@ -31,6 +50,8 @@ fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
         .collect();
     known.extend(bucket);
     assert!(known.contains("jangar_leader"), "{known:?}");
+    known.extend(of_the_control_plane());
+    assert!(known.contains("jangar_control_plane_database_up"), "{known:?}");
 
     let objects = rendered(&values_files()["high-availability"]);
     for (kind, name) in [("PrometheusRule", "agents"), ("ConfigMap", "agents-dashboard")] {
@@ -39,7 +60,47 @@ fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
         let missing: Vec<&String> = asked.difference(&known).collect();
         assert!(
             missing.is_empty(),
-            "{kind}: {missing:?} is no metric of the controllers"
+            "{kind}: {missing:?} is no metric of either workload"
+        );
+    }
+}
+
+#[test]
+fn alerts_are_about_what_is_installed() {
+    let alerts = |values: &str| -> Vec<String> {
+        let objects = rendered(values);
+        let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
+        let rules = rule["spec"]["groups"][0]["rules"]
+            .as_array()
+            .expect("it has rules");
+        let names = rules.iter().filter_map(|rule| rule["alert"].as_str());
+        names.map(str::to_owned).collect()
+    };
+    let on = "metrics: {prometheusRule: {enabled: true}}";
+    let all = alerts(&format!("{on}\ndatabase: {{secretRef: {{name: db}}}}"));
+    let without_database: Vec<String> = alerts(on);
+    assert!(all.contains(&"JangarDatabaseDown".to_owned()), "{all:?}");
+    assert!(
+        !without_database.contains(&"JangarDatabaseDown".to_owned()),
+        "without a database it never answers"
+    );
+    assert!(without_database.contains(&"JangarApprovalsWaiting".to_owned()));
+    let alone = alerts(&format!("{on}\ncontrolPlane: {{enabled: false}}"));
+    assert!(
+        alone.iter().all(|alert| alert != "JangarApprovalsWaiting"),
+        "nobody counts the gates"
+    );
+}
+
+#[test]
+fn a_time_in_an_alert_is_told_in_seconds_where_it_is_compared() {
+    for (time, seconds) in [("4h", "14400"), ("90m", "5400"), ("30s", "30"), ("2000ms", "2")] {
+        let values = format!("metrics: {{prometheusRule: {{enabled: true, approvalsWaitFor: {time}}}}}");
+        let objects = rendered(&values);
+        let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
+        assert!(
+            rule.to_string().contains(&format!("> 0)) > {seconds}\"")),
+            "{rule}"
         );
     }
 }

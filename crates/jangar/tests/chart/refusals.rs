@@ -52,6 +52,31 @@ const SCHEMA: &[Case] = &[
         "controller: {defaultWorkload: {topologySpreadConstraints: [zone]}}",
         "at '/controller/defaultWorkload/topologySpreadConstraints/0': got string, want object",
     ),
+    (
+        "controlPlane: {enabled: 'yes'}",
+        "at '/controlPlane/enabled': got string, want boolean",
+    ),
+    (
+        "controlPlane: {replicaCount: 0}",
+        "at '/controlPlane/replicaCount': minimum",
+    ),
+    (
+        "controlPlane: {port: 8080}",
+        "at '/controlPlane': additional properties 'port' not allowed",
+    ),
+    (
+        "controlPlane: {env: {vars: {A: {b: c}}}}",
+        "at '/controlPlane/env/vars/A': got object",
+    ),
+    (
+        "rbac: {userRoles: {create: [viewer]}}",
+        "at '/rbac/userRoles/create': got array, want boolean",
+    ),
+    (
+        "metrics: {prometheusRule: {approvalsWaitFor: soon}}",
+        "at '/metrics/prometheusRule/approvalsWaitFor'",
+    ),
+    ("service: {type: ExternalName}", "at '/service/type'"),
     ("grpc: {serviceType: LoadBalancer}", "at '/grpc/serviceType'"),
     ("grpc: {port: 70000}", "at '/grpc/port': maximum"),
     ("image: {pullPolicy: Sometimes}", "at '/image/pullPolicy'"),
@@ -101,8 +126,8 @@ const SCHEMA: &[Case] = &[
 /// What contradicts itself.
 const CONTRADICTIONS: &[Case] = &[
     (
-        "controllers: {enabled: false}",
-        "so nothing would run: set controllers.enabled to true",
+        "controlPlane: {enabled: false}\ncontrollers: {enabled: false}",
+        "so nothing would run: set one of them to true",
     ),
     (
         "controller: {jobTtlSeconds: 77}",
@@ -153,8 +178,28 @@ const CONTRADICTIONS: &[Case] = &[
         "so two pods would both write",
     ),
     (
-        "controlPlane: {enabled: true}",
-        "there is no database: set database.secretRef.name",
+        "controlPlane: {enabled: false}\ndatabase: {secretRef: {name: db}}",
+        "so nobody would make its tables: set controllers.env.vars.JANGAR_MIGRATIONS to auto",
+    ),
+    (
+        "database: {caSecret: {name: ca}}",
+        "database.caSecret.name is set and there is no database",
+    ),
+    (
+        "controlPlane: {webhooks: {enabled: true}}",
+        "so no delivery could be known: set controlPlane.webhooks.secrets",
+    ),
+    (
+        "rbac: {userRoles: {create: true, aggregate: true}}",
+        "rbac.userRoles.aggregate needs ClusterRoles: set rbac.clusterScoped to true",
+    ),
+    (
+        "rbac: {clusterScoped: true, userRoles: {aggregate: true}}",
+        "set rbac.userRoles.create to true",
+    ),
+    (
+        "controlPlane: {env: {vars: {JANGAR_GRPC_PORT: 50052}}}",
+        "use grpc.port",
     ),
     (
         "database: {createSecret: {enabled: true}}",
@@ -283,7 +328,7 @@ fn helm_four_refuses_the_same() {
 fn all_that_is_wrong_is_told_at_once() {
     let said = Helm::Three
         .template(
-            "controller: {namespaces: ['*'], logRetentionSeconds: 60}\ncontrolPlane: {enabled: true}",
+            "controller: {namespaces: ['*'], logRetentionSeconds: 60}\ndatabase: {caSecret: {name: ca}}",
             &[],
         )
         .expect_err("three things are wrong");

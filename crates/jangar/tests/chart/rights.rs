@@ -1,7 +1,9 @@
-//! What the chart lets the controllers do is what the tests on a real cluster run them with.
+//! What the chart lets the workloads do is what the tests on a real cluster run them with, and what callers need is what it grants them.
 
 use std::collections::BTreeSet;
 
+use jangar_api::Kind;
+use jangar_server::plane::approvals::APPROVE_VERB;
 use serde_json::Value;
 
 use crate::helm::{find, rendered, root};
@@ -30,28 +32,62 @@ fn rights(rules: &Value) -> BTreeSet<String> {
     all
 }
 
-fn tested() -> BTreeSet<String> {
-    let text = std::fs::read_to_string(root().join("tests/cluster/role.yaml")).expect("there is a role");
+fn role_of(file: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(root().join("tests/cluster").join(file)).expect("there is a role");
     let role: Value = serde_saphyr::from_str(&text).expect("it is YAML");
     rights(&role["rules"])
 }
 
+/// What the controllers are tested with.
+fn tested() -> BTreeSet<String> {
+    role_of("role.yaml")
+}
+
+/// The rights of Roles by their names, which are all bound to this account.
+fn bound_to(objects: &[Value], account: &str, names: &[&str]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for name in names {
+        let role = find(objects, "Role", name).expect("there is a Role");
+        let binding = find(objects, "RoleBinding", name).expect("it is bound");
+        assert_eq!(binding["roleRef"]["name"], *name);
+        assert_eq!(binding["subjects"][0]["name"], account);
+        found.extend(rights(&role["rules"]));
+    }
+    found
+}
+
+const CONTROLLERS: [&str; 2] = ["agents-controllers", "agents-controllers-lease"];
+const CONTROL_PLANE: [&str; 2] = ["agents-control-plane", "agents-control-plane-lease"];
+
 #[test]
 fn rights_are_those_that_the_tests_run_with() {
     let objects = rendered("{}");
-    let mut found = BTreeSet::new();
-    for name in ["agents-controllers", "agents-controllers-lease"] {
-        let role = find(&objects, "Role", name).expect("there is a Role");
-        let binding = find(&objects, "RoleBinding", name).expect("it is bound");
-        assert_eq!(binding["roleRef"]["name"], name);
-        assert_eq!(binding["subjects"][0]["name"], "agents-sa");
-        found.extend(rights(&role["rules"]));
+    for (account, names, file) in [
+        ("agents-sa", CONTROLLERS, "role.yaml"),
+        ("agents-control-plane", CONTROL_PLANE, "control-plane-role.yaml"),
+    ] {
+        assert_eq!(
+            bound_to(&objects, account, &names),
+            role_of(file),
+            "run `make generate`: charts/agents/files has copies of tests/cluster/{file}"
+        );
     }
-    assert_eq!(
-        found,
-        tested(),
-        "run `make generate`: charts/agents/files/controllers-role.yaml is made from tests/cluster/role.yaml"
-    );
+}
+
+/// It reads every kind, records decisions about gates, and sees who leads: docs/control-plane.md. All else it does with the
+/// tokens of its callers.
+#[test]
+fn the_control_plane_reads_every_kind_and_writes_decisions_alone() {
+    let mut expected = BTreeSet::from([
+        "patch orchestration.proompteng.ai/orchestrationruns/status []".to_owned(),
+        r#"get coordination.k8s.io/leases ["jangar-controller-leader"]"#.to_owned(),
+    ]);
+    for info in Kind::ALL.iter().map(|kind| kind.info()) {
+        for verb in ["get", "list", "watch"] {
+            expected.insert(format!("{verb} {}/{} []", info.group, info.plural));
+        }
+    }
+    assert_eq!(role_of("control-plane-role.yaml"), expected);
 }
 
 #[test]
@@ -77,36 +113,37 @@ fn an_install_for_named_namespaces_has_no_right_in_the_cluster() {
             .iter()
             .all(|object| !object["kind"].as_str().unwrap_or_default().starts_with("Cluster"))
     );
-    let namespaces: Vec<&str> = objects
-        .iter()
-        .filter(|object| object["kind"] == "Role" && object["metadata"]["name"] == "agents-controllers")
-        .filter_map(|object| object["metadata"]["namespace"].as_str())
-        .collect();
-    assert_eq!(namespaces, ["a", "b"]);
-    let lease = find(&objects, "Role", "agents-controllers-lease").expect("there is a Role");
-    assert_eq!(lease["metadata"]["namespace"], "agents");
-    assert!(
-        rights(&lease["rules"]).contains(r#"update coordination.k8s.io/leases ["own"]"#),
-        "{lease}"
-    );
+    for (workload, verb) in [("agents-controllers", "update"), ("agents-control-plane", "get")] {
+        let namespaces: Vec<&str> = objects
+            .iter()
+            .filter(|object| object["kind"] == "Role" && object["metadata"]["name"] == workload)
+            .filter_map(|object| object["metadata"]["namespace"].as_str())
+            .collect();
+        assert_eq!(namespaces, ["a", "b"], "{workload}");
+        let lease = find(&objects, "Role", &format!("{workload}-lease")).expect("there is a Role");
+        assert_eq!(lease["metadata"]["namespace"], "agents");
+        let right = format!(r#"{verb} coordination.k8s.io/leases ["own"]"#);
+        assert!(rights(&lease["rules"]).contains(&right), "{lease}");
+    }
 }
 
 #[test]
 fn rights_in_the_cluster_are_the_same_ones() {
     let objects = rendered("rbac: {clusterScoped: true}\ncontroller: {namespaces: ['*']}");
-    let role = objects
-        .iter()
-        .find(|object| {
-            object["kind"] == "ClusterRole" && object["metadata"]["name"] == "agents-agents-controllers"
-        })
-        .expect("there is a ClusterRole");
-    let lease = find(&objects, "Role", "agents-controllers-lease")
-        .expect("the Lease is in one namespace all the same");
-    let both: BTreeSet<String> = rights(&role["rules"])
-        .into_iter()
-        .chain(rights(&lease["rules"]))
-        .collect();
-    assert_eq!(both, tested());
+    for (workload, file) in [
+        ("agents-controllers", "role.yaml"),
+        ("agents-control-plane", "control-plane-role.yaml"),
+    ] {
+        let role =
+            find(&objects, "ClusterRole", &format!("agents-{workload}")).expect("there is a ClusterRole");
+        let lease = find(&objects, "Role", &format!("{workload}-lease"))
+            .expect("the Lease is in one namespace all the same");
+        let both: BTreeSet<String> = rights(&role["rules"])
+            .into_iter()
+            .chain(rights(&lease["rules"]))
+            .collect();
+        assert_eq!(both, role_of(file), "{workload}");
+    }
 }
 
 /// It does at the end what the controllers did all along, and needs no more for it.
@@ -121,13 +158,112 @@ fn the_uninstall_hook_has_no_right_that_controllers_do_not_have() {
 }
 
 #[test]
-fn a_control_plane_beside_controllers_has_none_of_their_rights() {
-    let objects = rendered("controlPlane: {enabled: true}\ndatabase: {url: x}");
-    let pods = &find(&objects, "Deployment", "agents").expect("there is a control plane")["spec"]["template"]
+fn a_control_plane_beside_controllers_has_an_account_of_its_own() {
+    let objects = rendered("{}");
+    let account = |name: &str| {
+        find(&objects, "Deployment", name).expect("there is a Deployment")["spec"]["template"]["spec"]
+            ["serviceAccountName"]
+            .clone()
+    };
+    assert_eq!(account("agents"), "agents-control-plane");
+    assert_eq!(account("agents-controllers"), "agents-sa");
+    assert!(find(&objects, "ServiceAccount", "agents-control-plane").is_some());
+}
+
+#[test]
+fn a_control_plane_that_does_the_work_of_controllers_has_the_rights_of_both() {
+    let objects = rendered("controllers: {enabled: false}");
+    let pod = &find(&objects, "Deployment", "agents").expect("there is a control plane")["spec"]["template"]
         ["spec"];
-    assert_eq!(pods["serviceAccountName"], "agents-control-plane");
-    let bound = objects.iter().filter(|object| object["kind"] == "RoleBinding");
-    for binding in bound {
-        assert_ne!(binding["subjects"][0]["name"], "agents-control-plane");
+    assert_eq!(pod["serviceAccountName"], "agents-sa");
+    let arguments = pod["containers"][0]["args"].as_array().expect("it has arguments");
+    assert!(
+        arguments.contains(&Value::from("--with-controllers")),
+        "{arguments:?}"
+    );
+    bound_to(&objects, "agents-sa", &CONTROLLERS);
+    bound_to(&objects, "agents-sa", &CONTROL_PLANE);
+}
+
+/// A Secret that is not named cannot be read, whatever a source says.
+#[test]
+fn webhooks_bring_the_rights_they_need_and_no_other_secrets() {
+    let objects = rendered("controlPlane: {webhooks: {enabled: true, secrets: [forge]}}");
+    let with = bound_to(&objects, "agents-control-plane", &CONTROL_PLANE);
+    let without = role_of("control-plane-role.yaml");
+    let more: Vec<&str> = with.difference(&without).map(String::as_str).collect();
+    assert_eq!(
+        more,
+        [
+            "create agents.proompteng.ai/implementationspecs []",
+            r#"get /secrets ["forge"]"#,
+            "patch agents.proompteng.ai/implementationsources/status []",
+            "patch agents.proompteng.ai/implementationspecs []",
+            "patch agents.proompteng.ai/implementationspecs/status []",
+        ]
+    );
+}
+
+#[test]
+fn without_a_control_plane_there_are_no_rights_for_one() {
+    let objects = rendered("controlPlane: {enabled: false}");
+    for kind in ["Role", "RoleBinding", "ServiceAccount"] {
+        assert!(find(&objects, kind, "agents-control-plane").is_none(), "{kind}");
     }
+}
+
+/// Roles for people are bound by somebody else: the chart cannot know who they are.
+#[test]
+fn roles_for_people_grow_from_seeing_to_starting_and_deciding() {
+    let objects = rendered("rbac: {userRoles: {create: true}}");
+    let role = |name: &str| {
+        assert!(find(&objects, "RoleBinding", name).is_none(), "{name} is bound");
+        rights(&find(&objects, "Role", name).expect("there is a Role")["rules"])
+    };
+    let [viewer, submitter, approver] = ["agents-viewer", "agents-submitter", "agents-approver"].map(role);
+    for info in Kind::ALL.iter().map(|kind| kind.info()) {
+        let right = format!("list {}/{} []", info.group, info.plural);
+        assert!(viewer.contains(&right), "{right}");
+    }
+    let reading = ["get ", "list ", "watch "];
+    for right in &viewer {
+        assert!(reading.iter().any(|verb| right.starts_with(verb)), "{right}");
+        assert!(!right.contains("secrets "), "{right}");
+    }
+    assert!(submitter.is_superset(&viewer) && approver.is_superset(&viewer));
+    assert!(submitter.contains("create agents.proompteng.ai/agentruns []"));
+    let decides = format!("{APPROVE_VERB} orchestration.proompteng.ai/orchestrationruns []");
+    assert_eq!(
+        approver.difference(&viewer).collect::<Vec<_>>(),
+        [&decides],
+        "whoever decides need not start anything"
+    );
+    assert!(!submitter.contains(&decides));
+    assert!(find(&rendered("{}"), "Role", "agents-viewer").is_none());
+}
+
+#[test]
+fn roles_for_people_are_aggregated_only_where_that_is_asked_for() {
+    let values = "rbac: {clusterScoped: true, userRoles: {create: true, aggregate: true}}";
+    let objects = rendered(values);
+    let labels = |objects: &[Value]| {
+        let role = find(objects, "ClusterRole", "agents-agents-submitter").expect("there is a ClusterRole");
+        let labels = role["metadata"]["labels"]
+            .as_object()
+            .expect("it has labels")
+            .clone();
+        let aggregated = labels.into_iter().map(|(key, _)| key);
+        aggregated
+            .filter(|key| key.contains("aggregate"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        labels(&objects),
+        [
+            "rbac.authorization.k8s.io/aggregate-to-admin",
+            "rbac.authorization.k8s.io/aggregate-to-edit"
+        ]
+    );
+    let plain = rendered("rbac: {clusterScoped: true, userRoles: {create: true}}");
+    assert!(labels(&plain).is_empty());
 }

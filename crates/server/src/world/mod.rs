@@ -1,6 +1,7 @@
 //! All objects of Jangar's kinds, as watches show them: one watch for each kind and namespace, or for each kind where all
 //! namespaces are looked after, whatever the number of clients.
 
+mod gates;
 mod log;
 mod object;
 mod selector;
@@ -16,7 +17,10 @@ use jangar_api::Kind;
 use jangar_engine::{queue::Lane, settings::Namespaces};
 use tokio::sync::watch as signal;
 
-use self::shelf::{Put, Shelf};
+use self::{
+    gates::Gates,
+    shelf::{Put, Shelf},
+};
 pub use self::{
     log::{Action, Change, Log},
     object::{Object, Place},
@@ -70,6 +74,7 @@ pub struct World {
     missing: signal::Sender<BTreeMap<(Kind, String), String>>,
     /// By namespace and name: an object that took the place of another one took its wait as well.
     waiting: Mutex<BTreeMap<(String, String), Lane>>,
+    gates: Mutex<Gates>,
     metrics: Arc<Metrics>,
 }
 
@@ -87,6 +92,7 @@ impl World {
             missing: signal::Sender::new(missing.collect()),
             namespaces,
             waiting: Mutex::default(),
+            gates: Mutex::default(),
             metrics,
         }
     }
@@ -175,8 +181,10 @@ impl World {
         };
         let mut shelf = shelf.write().unwrap_or_else(PoisonError::into_inner);
         for (action, object) in change(&mut shelf) {
-            if kind == Kind::AgentRun {
-                self.note_waiting(action, &object);
+            match kind {
+                Kind::AgentRun => self.note_waiting(action, &object),
+                Kind::OrchestrationRun => self.note_gates(action, &object),
+                _ => {}
             }
             self.log.record(action, object);
         }
@@ -195,6 +203,12 @@ impl World {
             }
         }
         self.metrics.waiting(waiting.len());
+    }
+
+    fn note_gates(&self, action: Action, run: &Object) {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.note(action, run);
+        self.metrics.approvals(gates.waiting(), gates.oldest());
     }
 
     /// A watch shows this state of an object.
