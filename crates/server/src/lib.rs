@@ -15,4 +15,5 @@ pub mod http;
 pub mod metrics;
 pub mod plane;
 pub mod refusal;
+pub mod tls;
 pub mod world;

@@ -63,7 +63,17 @@ label_values! {
     Loss {
         Audit = "audit",
         Stream = "stream_behind",
+        SlowClient = "slow_client",
+        Unreadable = "unreadable_object",
         History = "history",
+    }
+}
+
+label_values! {
+    /// What became of a certificate that was found in the files.
+    CertificateLoad {
+        Loaded = "loaded",
+        Failed = "failed",
     }
 }
 
@@ -108,6 +118,11 @@ struct LossLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    outcome: CertificateLoad,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MutationLabels {
     action: &'static str,
     outcome: &'static str,
@@ -127,6 +142,8 @@ pub struct Metrics {
     losses: Family<LossLabels, Counter>,
     mutations: Family<MutationLabels, Counter>,
     database_up: Gauge,
+    certificates: Family<CertificateLabels, Counter>,
+    certificate_outdated: Gauge,
 }
 
 impl Default for Metrics {
@@ -143,6 +160,8 @@ impl Default for Metrics {
             losses: Family::default(),
             mutations: Family::default(),
             database_up: Gauge::default(),
+            certificates: Family::default(),
+            certificate_outdated: Gauge::default(),
         }
     }
 }
@@ -178,6 +197,16 @@ impl Metrics {
             "database_up",
             "Whether the database answered when last asked; 0 without one",
             all.database_up.clone(),
+        );
+        registry.register(
+            "certificate_loads",
+            "Certificates that were found in the files of TLS",
+            all.certificates.clone(),
+        );
+        registry.register(
+            "certificate_outdated",
+            "Whether the files of TLS hold what cannot be used, so that an older certificate is shown",
+            all.certificate_outdated.clone(),
         );
         all
     }
@@ -244,6 +273,31 @@ impl Metrics {
 
     pub(crate) fn database(&self, up: bool) {
         self.database_up.set(i64::from(up));
+    }
+
+    pub(crate) fn certificate(&self, outcome: CertificateLoad) {
+        self.certificates
+            .get_or_create(&CertificateLabels { outcome })
+            .inc();
+        self.certificate_outdated
+            .set(i64::from(outcome == CertificateLoad::Failed));
+    }
+}
+
+#[cfg(test)]
+impl Metrics {
+    pub(crate) fn certificates_counted(&self, outcome: CertificateLoad) -> u64 {
+        self.certificates
+            .get_or_create(&CertificateLabels { outcome })
+            .get()
+    }
+
+    pub(crate) fn losses_counted(&self, what: Loss) -> u64 {
+        self.losses.get_or_create(&LossLabels { what }).get()
+    }
+
+    pub(crate) fn streams_open(&self, protocol: Protocol) -> i64 {
+        self.streams.get_or_create(&ProtocolLabels { protocol }).get()
     }
 }
 

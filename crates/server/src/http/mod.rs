@@ -8,6 +8,7 @@ mod control_plane;
 mod extract;
 mod objects;
 pub mod openapi;
+mod patience;
 mod routes;
 mod runs;
 mod serve;
@@ -26,7 +27,7 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-pub use self::serve::{Peer, Serving, serve};
+pub use self::serve::{Peer, Serving, Transport, serve};
 use crate::{
     metrics::Protocol,
     plane::ControlPlane,

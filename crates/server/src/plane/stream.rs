@@ -13,13 +13,13 @@ use crate::{
     access::Question,
     metrics::{Loss, Protocol, StreamGuard},
     refusal::{Refusal, Trouble},
-    world::{Action, Change, Filter, Object},
+    world::{Action, Change, Filter, Object, Place},
 };
 
 /// How often a silent stream says that it is there, and whether its caller may still look.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Changes that a stream takes from the list at once.
-const BATCH_MAX: usize = 256;
+/// Changes or objects that a stream takes at once: all that is kept for a client that does not read.
+const BATCH_MAX: usize = 32;
 /// Objects that a stream tells of when it begins, or begins again. Beyond that a client pages through lists.
 const SNAPSHOT_MAX: usize = 2_000;
 
@@ -65,11 +65,23 @@ struct Open {
     caller: Caller,
     subscription: Subscription,
     position: u64,
+    /// What is still to be told of what is there.
+    listing: Option<Listing>,
+    /// At most [`BATCH_MAX`], and what announces them.
     pending: VecDeque<Told>,
     checked: Instant,
     ended: bool,
     _place: OwnedSemaphorePermit,
     _counted: StreamGuard,
+}
+
+/// How far the telling of what is there has come.
+#[derive(Default)]
+struct Listing {
+    /// Which kind of the subscription is told of.
+    kind: usize,
+    after: Option<Place>,
+    told: usize,
 }
 
 impl ControlPlane {
@@ -90,6 +102,7 @@ impl ControlPlane {
             position: self.world.log.latest(),
             plane: Arc::clone(self),
             caller,
+            listing: None,
             pending: VecDeque::new(),
             checked: Instant::now(),
             ended: false,
@@ -135,30 +148,54 @@ impl Open {
         let world = &self.plane.world;
         // First the number, then the objects: what changes in between is told twice rather than not at all.
         self.position = world.log.latest();
-        let id = world.log.id(self.position);
-        let mut objects: Vec<Arc<Object>> = Vec::new();
+        let mut room = SNAPSHOT_MAX + 1;
         for kind in &self.subscription.kinds {
-            let room = (SNAPSHOT_MAX + 1).saturating_sub(objects.len());
             let listed = world.list(*kind, &self.subscription.filter, None, room);
-            objects.extend(
-                listed
-                    .into_iter()
-                    .filter(|object| self.subscription.wants(object)),
-            );
+            let wanted = listed.iter().filter(|object| self.subscription.wants(object));
+            room -= wanted.count();
         }
-        let cut = objects.len() > SNAPSHOT_MAX;
-        objects.truncate(SNAPSHOT_MAX);
-        self.pending.push_back(Told::Reset { id: id.clone(), cut });
-        self.pending
-            .extend(objects.into_iter().map(|object| Told::Object {
+        self.pending.push_back(Told::Reset {
+            id: world.log.id(self.position),
+            cut: room == 0,
+        });
+        self.listing = Some(Listing::default());
+    }
+
+    /// Takes some more of what is there; whether there was any.
+    fn take_listed(&mut self) -> bool {
+        let world = &self.plane.world;
+        while let Some(listing) = &mut self.listing {
+            let kind = self.subscription.kinds.get(listing.kind);
+            let Some(kind) = kind.filter(|_| listing.told < SNAPSHOT_MAX) else {
+                self.listing = None;
+                break;
+            };
+            let filter = &self.subscription.filter;
+            let mut found = world.list(*kind, filter, listing.after.as_ref(), BATCH_MAX);
+            listing.after = found.last().map(|last| last.place());
+            if found.is_empty() {
+                listing.kind += 1;
+            }
+            found.retain(|object| self.subscription.wants(object));
+            found.truncate(SNAPSHOT_MAX - listing.told);
+            if found.is_empty() {
+                continue;
+            }
+            listing.told += found.len();
+            let id = world.log.id(self.position);
+            self.pending.extend(found.into_iter().map(|object| Told::Object {
                 id: id.clone(),
                 action: Action::Added,
                 object,
             }));
+            return true;
+        }
+        false
     }
 
     async fn next(&mut self) -> Option<Result<Told, Refusal>> {
         let mut latest = self.plane.world.log.subscribe();
+        let mut closing = self.plane.closing.subscribe();
         loop {
             if self.ended {
                 return None;
@@ -174,17 +211,17 @@ impl Open {
                 return Some(Ok(told));
             }
             latest.borrow_and_update();
-            if self.take_changes() {
+            if self.take_listed() || self.take_changes() {
                 continue;
             }
             let wait = HEARTBEAT.saturating_sub(self.checked.elapsed());
-            match tokio::time::timeout(wait, latest.changed()).await {
-                Ok(Ok(())) => {}
-                // The world is gone: the program ends.
-                Ok(Err(_)) => return None,
-                Err(_) => {
-                    self.pending.push_back(Told::Heartbeat);
+            tokio::select! {
+                changed = latest.changed() => {
+                    // Without the world there is nothing to tell.
+                    changed.ok()?;
                 }
+                () = tokio::time::sleep(wait) => self.pending.push_back(Told::Heartbeat),
+                _ = closing.wait_for(|closing| *closing) => return None,
             }
         }
     }
@@ -213,3 +250,6 @@ impl Open {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

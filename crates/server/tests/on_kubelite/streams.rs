@@ -1,7 +1,7 @@
 //! Server-sent events: what is there, what changes, and going on where one was.
 
 use axum::{body::Body, response::Response};
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 use http::{Method, StatusCode};
 use jangar_api::Kind;
 use serde_json::Value;
@@ -63,6 +63,8 @@ impl Events {
     }
 }
 
+/// As many as there have to be at once.
+const STREAMS: usize = 1_000;
 const PATH: &str = "/api/agents/control-plane/resources?kind=Agent&namespace=agents&stream=true";
 
 async fn open(stage: &Stage, path: &str, last_id: Option<&str>) -> Events {
@@ -151,4 +153,24 @@ async fn deletions_are_told() {
     .await;
     assert_eq!(deleted.0, StatusCode::OK, "{}", deleted.1);
     assert_eq!(events.named("one").await.data.unwrap()["action"], "DELETED");
+}
+
+#[tokio::test]
+async fn a_thousand_streams_are_all_told_and_cost_the_api_server_nothing() {
+    let stage = Stage::start().await;
+    let mut streams = join_all((0..STREAMS).map(|_| open(&stage, PATH, None))).await;
+    let watches = || stage.arrived(|arrived| arrived.query.contains("watch=true"));
+    let before = watches();
+    stage.create(Kind::Agent, NAMESPACE, agent("one")).await;
+    let told = streams.iter_mut().map(|events| events.named("one"));
+    for event in join_all(told).await {
+        assert_eq!(event.data.unwrap()["action"], "ADDED");
+    }
+    assert!(
+        watches() < before + STREAMS,
+        "all of them share the watches that were there"
+    );
+    drop(streams);
+    let mut again = open(&stage, PATH, None).await;
+    again.named("one").await;
 }
