@@ -36,8 +36,9 @@ pub(super) async fn list(
     let namespace = at
         .namespace
         .unwrap_or_else(|| plane.default_namespace().to_owned());
-    let approvals = plane.approvals(&caller, &namespace).await?;
-    Ok(Answer::ok(json!({"approvals": approvals})))
+    let gates = plane.approvals(&caller, &namespace).await?;
+    // It is made of texts and numbers.
+    Ok(Answer::ok(serde_json::to_value(&gates).unwrap_or_default()))
 }
 
 /// Namespace, run and step.
