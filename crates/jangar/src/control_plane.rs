@@ -158,15 +158,15 @@ pub(crate) struct Running {
     grpc: Option<Serving>,
     plane: Arc<ControlPlane>,
     scheme: &'static str,
-    _filling: Filling,
+    _filling: Background,
     _certificate: Option<tls::Following>,
     _watches: Watches,
 }
 
-/// Waits until the caches are filled. Dropping it ends the wait.
-struct Filling(JoinHandle<()>);
+/// Work beside the answering. Dropping it ends it.
+struct Background(JoinHandle<()>);
 
-impl Drop for Filling {
+impl Drop for Background {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -242,7 +242,7 @@ pub(crate) async fn start(
         certificate: certificate.clone(),
     });
     let readiness = instruments.readiness.clone();
-    let filling = Filling(tokio::spawn(async move {
+    let filling = Background(tokio::spawn(async move {
         world.complete().await;
         readiness.there(Part::Caches);
     }));

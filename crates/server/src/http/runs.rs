@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use jangar_api::Kind;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
-    extract::{Document, Key, OptionalDocument, Params, Who},
+    extract::{Address, Document, Key, OptionalDocument, Params, Who},
     sse,
 };
 use crate::{
@@ -170,7 +170,7 @@ async fn list(
 pub(super) async fn get_agent_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = plane
@@ -182,7 +182,7 @@ pub(super) async fn get_agent_run(
 pub(super) async fn get_orchestration_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let kind = Some(Kind::OrchestrationRun);
@@ -201,7 +201,7 @@ fn told(field: &str, run: &Run) -> Answer {
 pub(super) async fn get_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
@@ -221,7 +221,7 @@ pub(super) async fn get_run(
 pub(super) async fn explain_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
@@ -233,7 +233,7 @@ pub(super) async fn explain_run(
 pub(super) async fn cancel_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
     OptionalDocument(body): OptionalDocument<CancelBody>,
 ) -> Result<Answer, Refusal> {
@@ -248,7 +248,7 @@ pub(super) async fn retry_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Key(key): Key,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
@@ -259,7 +259,7 @@ pub(super) async fn retry_run(
 pub(super) async fn run_logs(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichLog>,
 ) -> Result<Response, Refusal> {
     let WhichLog {
@@ -287,7 +287,7 @@ pub(super) async fn run_logs(
 pub(super) async fn run_events(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichEvents>,
 ) -> Result<Answer, Refusal> {
     let WhichEvents {

@@ -5,6 +5,7 @@
 mod access;
 mod approvals;
 mod bad_input;
+mod fuzz;
 mod grpc;
 mod lists;
 mod runs;
