@@ -97,7 +97,10 @@ async fn main() -> Result<()> {
         1e3 * under,
         ratio / BOUND
     );
-    ensure!(ratio <= BOUND, "a hop is at most {BOUND} times as long under reads");
+    ensure!(
+        ratio <= BOUND,
+        "a hop is at most {BOUND} times as long under reads"
+    );
     Ok(())
 }
 
@@ -163,7 +166,9 @@ async fn hops(client: &Client, name: &str) -> Result<Vec<f64>> {
     let mut started = Vec::new();
     for step in &status.step_statuses {
         let outputs = serde_json::to_value(&step.outputs)?;
-        let at = outputs["started"].as_str().and_then(|text| text.parse::<u64>().ok());
+        let at = outputs["started"]
+            .as_str()
+            .and_then(|text| text.parse::<u64>().ok());
         let at = at.with_context(|| format!("step {} of {name} did not say when it started", step.name))?;
         started.push(Duration::from_nanos(at));
     }
@@ -256,7 +261,8 @@ async fn read(address: String, token: String, first: usize, stop: Arc<AtomicBool
             break;
         }
         let begun = Instant::now();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         stream.flush().await?;
         let mut length = 0;

@@ -190,7 +190,9 @@ impl Running {
 
     /// Lets the requests end that are under way, but not for ever.
     pub(crate) async fn stop(self) {
-        let Self { http, grpc, plane, .. } = self;
+        let Self {
+            http, grpc, plane, ..
+        } = self;
         plane.close();
         let grpc = async move {
             if let Some(grpc) = grpc {

@@ -220,7 +220,9 @@ mod tests {
     #[test]
     fn certificate_and_key_are_given_together_or_not_at_all() {
         let read = |set: &[&str]| {
-            let vars = set.iter().map(|name| ((*name).to_owned(), format!("/tls/{name}")));
+            let vars = set
+                .iter()
+                .map(|name| ((*name).to_owned(), format!("/tls/{name}")));
             Settings::from_vars(vars).map(|parsed| parsed.settings.control_plane.tls)
         };
         assert_eq!(read(&[]), Ok(None));
@@ -233,7 +235,9 @@ mod tests {
             let mistakes = read(&[set]).expect_err("one alone");
             assert_eq!(
                 mistakes.to_string(),
-                format!("{set}='/tls/{set}': this is of no use without {missing}; set {missing} as well, or neither")
+                format!(
+                    "{set}='/tls/{set}': this is of no use without {missing}; set {missing} as well, or neither"
+                )
             );
         }
     }

@@ -99,12 +99,13 @@ impl Plane {
             .settings()
             .with("JANGAR_AGENTS_CONTROLLER_NAMESPACES", namespaces)
             .with("JANGAR_GRPC_ADDRESS", "127.0.0.1:0");
-        let replica =
-            Replica::start_control_plane("plane", &kubeconfig, &stage.scene.reports(), &settings)?;
+        let replica = Replica::start_control_plane("plane", &kubeconfig, &stage.scene.reports(), &settings)?;
         let mut address = None;
         until_true("the control plane to say where it answers", async || {
             let log = replica.log()?;
-            let line = log.lines().find(|line| line.contains("the control plane answers"));
+            let line = log
+                .lines()
+                .find(|line| line.contains("the control plane answers"));
             let line: Option<Value> = line.and_then(|line| serde_json::from_str(line).ok());
             address = line.and_then(|line| Some(line["address"].as_str()?.to_owned()));
             Ok::<_, Failure>(address.is_some())
@@ -143,9 +144,7 @@ impl Plane {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         let code = answer.split(' ').nth(1).ok_or("an answer without a status")?;
-        let (_, body) = answer
-            .split_once("\r\n\r\n")
-            .ok_or("an answer without a body")?;
+        let (_, body) = answer.split_once("\r\n\r\n").ok_or("an answer without a body")?;
         let body = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
         Ok((code.parse()?, body))
     }
@@ -215,9 +214,7 @@ async fn limited_to_one_namespace(stage: &Stage<'_>, plane: &Plane, other: &str)
                         "verbs": ["get", "list", "watch", "create", "patch", "delete"]}]);
     allow(stage, "editor", here, &rules).await?;
     let editor = rights::token(stage.scene, "editor").await?;
-    let agent = |namespace: &str| {
-        json!({"name": "coder", "namespace": namespace, "spec": {"providerRef": {"name": "p"}}})
-    };
+    let agent = |namespace: &str| json!({"name": "coder", "namespace": namespace, "spec": {"providerRef": {"name": "p"}}});
     expect(plane, &editor, "POST /v1/agents", &agent(here), 201).await?;
     expect(plane, &editor, "POST /v1/agents", &agent(other), 403).await?;
     let run = |namespace: &str| {
@@ -240,9 +237,19 @@ async fn limited_to_one_namespace(stage: &Stage<'_>, plane: &Plane, other: &str)
 
     // What they may not see looks like what is not there.
     let absent = format!("{here}-none");
-    for request in ["/v1/agent-runs?namespace=NAMESPACE", "/v1/agents/coder?namespace=NAMESPACE"] {
+    for request in [
+        "/v1/agent-runs?namespace=NAMESPACE",
+        "/v1/agents/coder?namespace=NAMESPACE",
+    ] {
         let request = format!("GET {request}");
-        expect(plane, &editor, &request.replace("NAMESPACE", here), &Value::Null, 200).await?;
+        expect(
+            plane,
+            &editor,
+            &request.replace("NAMESPACE", here),
+            &Value::Null,
+            200,
+        )
+        .await?;
         let told = async |namespace: &str| -> Result<String, Failure> {
             let request = request.replace("NAMESPACE", namespace);
             let answer = expect(plane, &editor, &request, &Value::Null, 404).await?;

@@ -51,10 +51,7 @@ impl Running {
         let mut up = Up::begin(command, home);
         up.wait_until_served();
         let line = up.logged("the control plane answers");
-        assert!(
-            line["grpc"].as_str().unwrap().starts_with("127.0.0.1:"),
-            "{line}"
-        );
+        assert!(line["grpc"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
         let text = fs::read_to_string(home.join("kubeconfig")).unwrap();
         let kubeconfig: Value = serde_saphyr::from_str(&text).unwrap();
         Self {
@@ -130,7 +127,10 @@ async fn it_answers_whoever_has_a_token_and_ends_when_it_is_asked_to() {
     assert_eq!(runs.list(&ListParams::default()).await.unwrap().items.len(), 1);
     let (code, metrics) = running.up.get("/metrics");
     assert_eq!(code, 200);
-    assert!(metrics.contains("jangar_control_plane_mutations_total"), "{metrics}");
+    assert!(
+        metrics.contains("jangar_control_plane_mutations_total"),
+        "{metrics}"
+    );
 
     assert_eq!(running.up.stop(), Some(0));
 }

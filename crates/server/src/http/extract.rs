@@ -46,10 +46,12 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Address
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let Path(found) = Path::<T>::from_request_parts(parts, state).await.map_err(|wrong| {
-            let message = format!("the address cannot be read: {}", wrong.body_text());
-            Refusal::new(Trouble::BadRequest, message).remedy("/openapi.json lists all of them")
-        })?;
+        let Path(found) = Path::<T>::from_request_parts(parts, state)
+            .await
+            .map_err(|wrong| {
+                let message = format!("the address cannot be read: {}", wrong.body_text());
+                Refusal::new(Trouble::BadRequest, message).remedy("/openapi.json lists all of them")
+            })?;
         Ok(Self(found))
     }
 }

@@ -257,7 +257,10 @@ mod tests {
         let (mut quick, _task) = client(router, &metrics);
         quick.write_all(REQUEST).await.expect("a request");
         let mut taken = vec![0; 16 * BUFFER_MAX_BYTES];
-        quick.read_exact(&mut taken).await.expect("more than is ever kept");
+        quick
+            .read_exact(&mut taken)
+            .await
+            .expect("more than is ever kept");
         assert_eq!(metrics.losses_counted(Loss::SlowClient), 1);
     }
 

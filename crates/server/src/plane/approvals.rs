@@ -74,7 +74,11 @@ pub struct Unreadable {
 
 impl std::fmt::Display for Unreadable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { namespace, run, error } = self;
+        let Self {
+            namespace,
+            run,
+            error,
+        } = self;
         write!(f, "OrchestrationRun {namespace}/{run} cannot be read: {error}")
     }
 }

@@ -6,7 +6,10 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{Stream, stream};
 use jangar_api::Kind;
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::Instant,
+};
 
 use super::{Caller, ControlPlane};
 use crate::{
@@ -221,7 +224,7 @@ impl Open {
                     changed.ok()?;
                 }
                 () = tokio::time::sleep(wait) => self.pending.push_back(Told::Heartbeat),
-                _ = closing.wait_for(|closing| *closing) => return None,
+                () = closed(&mut closing) => return None,
             }
         }
     }
@@ -249,6 +252,12 @@ impl Open {
         self.pending.extend(wanted.map(told));
         true
     }
+}
+
+/// Waits until the program ends.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // Without a sender it has ended.
+    let _ = closing.wait_for(|closing| *closing).await;
 }
 
 #[cfg(test)]

@@ -177,7 +177,10 @@ async fn a_pair_that_cannot_be_used_leaves_the_old_one_and_is_told_once() {
         }
         let trouble = server.certificate.trouble().expect("trouble");
         assert!(trouble.contains(words), "{trouble}");
-        assert!(trouble.contains("tls.key") && !trouble.contains("secret"), "{trouble}");
+        assert!(
+            trouble.contains("tls.key") && !trouble.contains("secret"),
+            "{trouble}"
+        );
         assert_eq!(server.counted(CertificateLoad::Failed), told);
         assert!(server.answers(&server.authority).await, "{words}");
     }

@@ -38,11 +38,7 @@ impl Stage {
         let metrics = Arc::new(Metrics::default());
         let client = api_server(Arc::clone(&may));
         let plane = ControlPlane::new(Parts {
-            world: Arc::new(World::new(
-                Namespaces::All,
-                "e".to_owned(),
-                Arc::clone(&metrics),
-            )),
+            world: Arc::new(World::new(Namespaces::All, "e".to_owned(), Arc::clone(&metrics))),
             gatekeeper: Gatekeeper::new(
                 Connection::new(client.clone()),
                 &client,
@@ -78,10 +74,7 @@ impl Stage {
             last_id: None,
             snapshot: true,
         };
-        let changes = self
-            .plane
-            .changes(caller, subscription, Protocol::Http)
-            .await?;
+        let changes = self.plane.changes(caller, subscription, Protocol::Http).await?;
         Ok(changes.boxed())
     }
 
@@ -201,7 +194,10 @@ async fn a_thousand_streams_that_nobody_reads_keep_nothing_that_is_forgotten() {
     let mut changes = 0;
     while first.upgrade().is_some() {
         changes += 1;
-        assert!(changes < 100_000, "the streams keep what everybody else has forgotten");
+        assert!(
+            changes < 100_000,
+            "the streams keep what everybody else has forgotten"
+        );
         stage.apply("run", changes);
     }
     // One more, so that what comes next for them is forgotten as well.

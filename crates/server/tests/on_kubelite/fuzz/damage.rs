@@ -19,7 +19,8 @@ pub(super) fn json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..4).prop_map(Value::from),
-            vec(("[a-zA-Z./]{0,8}", inner), 0..4).prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            vec(("[a-zA-Z./]{0,8}", inner), 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
         ]
     })
 }

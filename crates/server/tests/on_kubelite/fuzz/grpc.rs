@@ -210,11 +210,42 @@ fn sent() -> impl Strategy<Value = Sent> {
 /// Texts that look like YAML, and good ones that were damaged.
 fn manifest() -> impl Strategy<Value = Vec<u8>> {
     let token = sample::select(vec![
-        "a: ", "- ", "\n", "  ", "&a ", "*a", "{", "}", "[", "]", "\"", "'", "|\n", ">\n", "!!int ", "? ", "---\n",
-        "...\n", "\t", "0x1", "~", "<<: *a", "%YAML 1.2\n", "\u{feff}", "kind: Agent\n", ":", ",", "#", "1e999",
+        "a: ",
+        "- ",
+        "\n",
+        "  ",
+        "&a ",
+        "*a",
+        "{",
+        "}",
+        "[",
+        "]",
+        "\"",
+        "'",
+        "|\n",
+        ">\n",
+        "!!int ",
+        "? ",
+        "---\n",
+        "...\n",
+        "\t",
+        "0x1",
+        "~",
+        "<<: *a",
+        "%YAML 1.2\n",
+        "\u{feff}",
+        "kind: Agent\n",
+        ":",
+        ",",
+        "#",
+        "1e999",
     ]);
     let bomb = (0..20).fold("a0: &a0 [x, x]\n".to_owned(), |text, level| {
-        text + &format!("a{}: &a{} [*a{level}, *a{level}, *a{level}]\n", level + 1, level + 1)
+        text + &format!(
+            "a{}: &a{} [*a{level}, *a{level}, *a{level}]\n",
+            level + 1,
+            level + 1
+        )
     });
     prop_oneof![
         4 => vec(token, 0..40).prop_map(|tokens| tokens.concat().into_bytes()),

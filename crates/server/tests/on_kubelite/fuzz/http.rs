@@ -50,7 +50,9 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 fn good_body(path: &str) -> Value {
     match path {
-        "/v1/agents" => json!({"name": "coder", "namespace": "agents", "spec": {"providerRef": {"name": "p"}}}),
+        "/v1/agents" => {
+            json!({"name": "coder", "namespace": "agents", "spec": {"providerRef": {"name": "p"}}})
+        }
         "/v1/agent-runs" => json!({
             "agentRef": {"name": "coder"}, "namespace": "agents",
             "runtime": {"type": "job", "config": {"serviceAccount": "default"}},
@@ -99,10 +101,21 @@ fn escaped(bytes: &[u8]) -> String {
 /// A value of a query: a good one of some field, a cursor that was damaged, or any bytes.
 fn value() -> impl Strategy<Value = String> {
     let good = vec![
-        "agents", "*", "AgentRun", "agents.proompteng.ai", "5", "500", "true", "Failed", "job", "a=b,c%20in%20(d)",
-        "one-1", "coder",
+        "agents",
+        "*",
+        "AgentRun",
+        "agents.proompteng.ai",
+        "5",
+        "500",
+        "true",
+        "Failed",
+        "job",
+        "a=b,c%20in%20(d)",
+        "one-1",
+        "coder",
     ];
-    let cursor = json!({"of": "AAAAAAAAAAAA", "created": "2026-03-01T12:00:00Z", "namespace": "a", "name": "x"});
+    let cursor =
+        json!({"of": "AAAAAAAAAAAA", "created": "2026-03-01T12:00:00Z", "namespace": "a", "name": "x"});
     prop_oneof![
         6 => sample::select(good).prop_map(str::to_owned),
         2 => (change(), bytes()).prop_map(move |(change, bytes)| {
@@ -128,7 +141,8 @@ fn headers() -> impl Strategy<Value = Vec<(&'static str, Vec<u8>)>> {
         1 => good("Bearer token-of-admin"),
         1 => header_bytes(),
     ];
-    let media = prop_oneof![8 => good("application/json"), 1 => good("application/yaml"), 1 => header_bytes()];
+    let media =
+        prop_oneof![8 => good("application/json"), 1 => good("application/yaml"), 1 => header_bytes()];
     let key = prop_oneof![6 => header_bytes(), 1 => good("once")];
     let event = prop_oneof![
         good("one-1"),
