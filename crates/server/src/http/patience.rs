@@ -1,5 +1,5 @@
-//! A connection to a client that has to read what it asked for. One that takes nothing for too long is given up, so that it does not
-//! hold a place for ever.
+//! Connections to clients that have to say what they want, and to read what they asked for. One that does neither for too long is
+//! given up, so that it does not hold a place for ever.
 
 use std::{
     io::{self, IoSlice},
@@ -97,6 +97,67 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
         self.bounded(cx, outcome)
+    }
+}
+
+/// A stream of bytes whose other side has to begin.
+pub(super) struct Prompt<S> {
+    stream: S,
+    /// How long it may still take until something comes; absent: something came.
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Prompt<S> {
+    pub(super) fn new(stream: S, within: Duration) -> Self {
+        Self {
+            stream,
+            silence: Some(Box::pin(sleep(within))),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prompt<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if outcome.is_ready() {
+            self.silence = None;
+        } else if let Some(silence) = &mut self.silence
+            && silence.as_mut().poll(cx).is_ready()
+        {
+            let silent = io::Error::new(io::ErrorKind::TimedOut, "the client says nothing");
+            return Poll::Ready(Err(silent));
+        }
+        outcome
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

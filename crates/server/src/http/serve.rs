@@ -19,7 +19,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use super::patience::Patient;
+use super::patience::{Patient, Prompt};
 use crate::metrics::Metrics;
 
 /// Connections at once; more wait in the queue of the operating system. A stream of HTTP/1 keeps one for itself.
@@ -184,6 +184,8 @@ where
         .keep_alive_interval(KEEP_ALIVE)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .max_send_buf_size(BUFFER_MAX_BYTES);
+    // Which of both it is shows with the first bytes, and until then nobody else counts the time.
+    let stream = Prompt::new(stream, IDLE_CONNECTION);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let result = tokio::select! {
         result = connection.as_mut() => result,
@@ -262,6 +264,14 @@ mod tests {
             .await
             .expect("more than is ever kept");
         assert_eq!(metrics.losses_counted(Loss::SlowClient), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_says_nothing_is_not_waited_for() {
+        let (router, _) = endless();
+        let (silent, dropped) = client(router, &Arc::default());
+        dropped.await.expect("it ends");
+        drop(silent);
     }
 
     #[tokio::test]
