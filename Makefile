@@ -40,11 +40,10 @@ bench: need-cargo ## Measure kubelite, runs, readers of the control plane and hi
 	postgres=$$(scripts/tools.sh postgres) && JANGAR_TEST_POSTGRES="$$postgres" cargo bench --locked --package jangar-store --bench history
 	@$(MAKE) --no-print-directory bench-cluster
 
-# Jangar as it is shipped; the program that measures it shares what was compiled for the benchmarks before it.
+# Jangar as it is shipped, and the program that measures it, built together so that they share what is compiled.
 # BENCH_FLAGS=--help tells what can be asked for.
 bench-cluster: need-cargo ## Measure Jangar beside Argo Workflows on a real Kubernetes: docs/benchmarks
-	cargo build --locked --release --package jangar --bin jangar
-	cargo build --locked --profile bench --package jangar --package jangar-bench --bin jangar-bench
+	cargo build --locked --release --package jangar --package jangar-bench --bin jangar --bin jangar-bench
 	argo=$$(scripts/tools.sh argo-workflows) && \
 	tests/cluster/bench.sh run $(CURDIR)/target/release/jangar-bench \
 		--jangar $(CURDIR)/target/release/jangar --argo "$$argo" \

@@ -126,6 +126,7 @@ fn colour(subject: Subject) -> &'static str {
         Subject::Pods => "#c9c9c9",
         Subject::Jobs => "#9a9a9a",
         Subject::Jangar => "#1f77b4",
+        Subject::Orchestrated => "#6baed6",
         Subject::Argo => "#f2a65a",
         Subject::ArgoTuned => "#d9772b",
     }

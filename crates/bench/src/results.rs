@@ -16,6 +16,8 @@ pub enum Subject {
     /// The same with Jobs.
     Jobs,
     Jangar,
+    /// Jangar, with its runs inside OrchestrationRuns.
+    Orchestrated,
     /// Argo Workflows as it is shipped.
     Argo,
     /// Argo Workflows with the limits of its client raised and its wait shortened as far as it goes.
@@ -28,6 +30,7 @@ impl Subject {
             Self::Pods => "bare pods",
             Self::Jobs => "bare Jobs",
             Self::Jangar => "Jangar",
+            Self::Orchestrated => "Jangar, orchestrated",
             Self::Argo => "Argo Workflows",
             Self::ArgoTuned => "Argo Workflows, tuned",
         }
@@ -50,6 +53,10 @@ pub enum Measure {
     CancelUntilReported { pods: u32 },
     AliveWhenReported { pods: u32 },
     ReportAfterEnd { pods: u32 },
+    Graph { layers: u32, width: u32 },
+    GraphProcessorTimePerNode { layers: u32, width: u32 },
+    GraphSize { layers: u32, width: u32 },
+    CancelUntilAsked { children: u32 },
     StartToFirstDecision { finished: u32, live: u32 },
     MemoryAfterStart { finished: u32, live: u32 },
     QueuedRunsPerSecond { queued: u32 },
@@ -81,6 +88,16 @@ impl Measure {
             Self::ReportAfterEnd { pods } => {
                 format!("cancel of {pods} pods: a run's last pod gone to its report")
             }
+            Self::Graph { layers, width } => format!("a graph of {layers} layers of {width}"),
+            Self::GraphProcessorTimePerNode { layers, width } => {
+                format!("own processor time per node ({layers} layers of {width})")
+            }
+            Self::GraphSize { layers, width } => {
+                format!("size of the run at its end ({layers} layers of {width})")
+            }
+            Self::CancelUntilAsked { children } => {
+                format!("cancel of a run with {children} children: request to the last deletion")
+            }
             Self::StartToFirstDecision { finished, live } => {
                 format!("start to first decision, {finished} finished and {live} live runs")
             }
@@ -97,10 +114,13 @@ impl Measure {
             | Self::CancelUntilGone { .. }
             | Self::CancelUntilReported { .. }
             | Self::ReportAfterEnd { .. }
+            | Self::Graph { .. }
+            | Self::CancelUntilAsked { .. }
             | Self::StartToFirstDecision { .. } => "s",
             Self::RunsPerSecond { .. } | Self::QueuedRunsPerSecond { .. } => "runs/s",
             Self::WritesPerRun { .. } | Self::EventsPerRun { .. } => "per run",
-            Self::ProcessorTimePerRun { .. } => "ms",
+            Self::ProcessorTimePerRun { .. } | Self::GraphProcessorTimePerNode { .. } => "ms",
+            Self::GraphSize { .. } => "KiB",
             Self::IdleMemory
             | Self::ResidentMemory { .. }
             | Self::ProportionalMemory { .. }

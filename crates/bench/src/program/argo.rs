@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use crate::{
     controller::Program,
     engine::{
-        Cancellable, Chained, Ended, Engine, IMAGE, ended_by_phase, lasting_node_selector, node_selector,
-        tolerations,
+        Cancellable, Chained, Ended, Engine, Graphed, IMAGE, ended_by_phase, lasting_node_selector,
+        node_selector, tolerations,
     },
+    orchestration::layer,
     place::Place,
 };
 
@@ -147,16 +148,16 @@ impl Engine for Argo {
 }
 
 impl Chained for Argo {
-    fn chain(&self, name: &str, steps: u32) -> Value {
+    fn chain(&self, name: &str, steps: u32) -> Vec<Value> {
         let step = |number| json!([{"name": format!("step-{number}"), "template": "pod"}]);
         let steps: Vec<_> = (0..steps).map(step).collect();
-        workflow(
+        vec![workflow(
             name,
             &json!({
                 "entrypoint": "chain", "nodeSelector": node_selector(),
                 "templates": [{"name": "chain", "steps": steps}, pod()],
             }),
-        )
+        )]
     }
 
     fn label(&self) -> &'static str {
@@ -169,6 +170,29 @@ impl Chained for Argo {
             Profile::Shipped => 3,
             Profile::Tuned => 1,
         }
+    }
+}
+
+impl Graphed for Argo {
+    fn graph(&self, name: &str, layers: u32, width: u32) -> Vec<Value> {
+        let mut tasks = Vec::new();
+        let mut before = Vec::new();
+        for number in 0..layers {
+            let names = layer(number, width);
+            tasks.extend(
+                names
+                    .iter()
+                    .map(|name| json!({"name": name, "template": "pod", "dependencies": before})),
+            );
+            before = names;
+        }
+        vec![workflow(
+            name,
+            &json!({
+                "entrypoint": "graph", "nodeSelector": node_selector(),
+                "templates": [{"name": "graph", "dag": {"tasks": tasks}}, pod()],
+            }),
+        )]
     }
 }
 

@@ -1,7 +1,11 @@
 //! What the benchmark has to know of a subject to run work on it.
 
 use jangar_bench::results::Subject;
-use kube::api::{ApiResource, DynamicObject};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    ResourceExt,
+    api::{ApiResource, DynamicObject},
+};
 use serde_json::{Value, json};
 
 use crate::controller::Program;
@@ -35,16 +39,27 @@ pub(crate) trait Engine {
 
 /// An engine whose runs can have several steps, one after the other.
 pub(crate) trait Chained: Engine {
-    /// A run of this many pods.
-    fn chain(&self, name: &str, steps: u32) -> Value;
+    /// What is created for a run of this many pods, one after the other.
+    fn chain(&self, name: &str, steps: u32) -> Vec<Value>;
 
     /// The label of a pod that has the name of its run.
     fn label(&self) -> &'static str;
+
+    /// Whether a pod with that label belongs to a run.
+    fn owns(&self, pod: &Pod, run: &str) -> bool {
+        pod.labels().get(self.label()).is_some_and(|name| name == run)
+    }
 
     /// How many chains are measured at once: more than one where they do not disturb each other.
     fn chains_at_once(&self) -> usize {
         1
     }
+}
+
+/// An engine whose runs can be graphs.
+pub(crate) trait Graphed: Engine {
+    /// What is created for a run of so many layers, each as wide as `width` and needing the whole one before it.
+    fn graph(&self, name: &str, layers: u32, width: u32) -> Vec<Value>;
 }
 
 /// An engine whose runs can be asked to stop.

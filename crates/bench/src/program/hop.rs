@@ -150,15 +150,20 @@ pub(crate) async fn measure(
 }
 
 async fn chain_on(stage: &Stage<'_>, engine: &dyn Chained, name: &str, steps: u32) -> Result<Lives> {
-    let mut pods = changes(stage.api::<Pod>(), Some(&format!("{}={name}", engine.label()))).await?;
-    stage.create(&engine.chain(name, steps)).await?;
+    let mut pods = changes(stage.api::<Pod>(), Some(engine.label())).await?;
+    for object in engine.chain(name, steps) {
+        stage.create(&object).await?;
+    }
     let mut lives = Lives::default();
     let begun = Instant::now();
     while lives.ended() < steps as usize {
         let left = LIMIT.saturating_sub(begun.elapsed());
         let change = tokio::time::timeout(left, pods.next()).await;
         let change = change.with_context(|| format!("{name} took more than {LIMIT:?}"))?;
-        see(&mut lives, &change.context("the watch ended")?);
+        let change = change.context("the watch ended")?;
+        if engine.owns(&change.object, name) {
+            see(&mut lives, &change);
+        }
     }
     Ok(lives)
 }

@@ -112,6 +112,7 @@ impl Engine for Jangar {
     fn program(&self, namespace: &str) -> Option<Program> {
         let environment = [
             ("JANGAR_AGENTS_CONTROLLER_NAMESPACES", namespace.to_owned()),
+            ("JANGAR_ORCHESTRATION_CONTROLLER_NAMESPACES", namespace.to_owned()),
             ("JANGAR_POD_NAMESPACE", namespace.to_owned()),
             ("JANGAR_IMAGE", IMAGE.to_owned()),
             ("JANGAR_AGENT_IMAGE", IMAGE.to_owned()),
@@ -151,13 +152,13 @@ impl Engine for Jangar {
 }
 
 impl Chained for Jangar {
-    fn chain(&self, name: &str, steps: u32) -> Value {
+    fn chain(&self, name: &str, steps: u32) -> Vec<Value> {
         let steps: Vec<_> = (0..steps)
             .map(|number| json!({"name": format!("step-{number}")}))
             .collect();
         let mut run = self.agent_run(name, &json!({"type": "workflow"}));
         run["spec"]["workflow"] = json!({"steps": steps});
-        run
+        vec![run]
     }
 
     fn label(&self) -> &'static str {

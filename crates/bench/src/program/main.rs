@@ -4,7 +4,7 @@
 //! program. docs/benchmarks/README.md says what each figure means and what it leaves out.
 //!
 //! Start reading at [`engine`], which is what a subject has to say of itself. The parts are [`hop`], [`runs`],
-//! [`cancel`] and [`scale`]. What is made of what they saw is in the library, where it has tests.
+//! [`cancel`], [`orchestration`] and [`scale`]. What is made of what they saw is in the library, where it has tests.
 
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -16,6 +16,7 @@ mod hop;
 mod jangar;
 mod jobs;
 mod machine;
+mod orchestration;
 mod place;
 mod runs;
 mod scale;
@@ -37,6 +38,7 @@ use crate::{
     hop::Link,
     jangar::Jangar,
     jobs::Jobs,
+    orchestration::Orchestrated,
     place::Place,
 };
 
@@ -44,7 +46,7 @@ use crate::{
 #[derive(Debug, Parser)]
 struct Options {
     /// What to measure.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Hop, Part::Runs, Part::Cancel, Part::Memory, Part::Scale])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Hop, Part::Runs, Part::Cancel, Part::Graph, Part::Scale, Part::Memory])]
     parts: Vec<Part>,
     /// How many one-step runs are submitted at once.
     #[arg(long, value_delimiter = ',', default_values_t = [200, 1000])]
@@ -82,11 +84,18 @@ struct Options {
     logs: PathBuf,
 }
 
+/// Layers and width of the graph that all are measured with.
+const DEEP: (u32, u32) = (50, 10);
+/// The largest graph that a run may have.
+const WIDE: (u32, u32) = (20, 50);
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Part {
     Hop,
     Runs,
     Cancel,
+    /// Graphs, beside Argo with its limits raised, and a cancel of many children.
+    Graph,
     Memory,
     /// Jangar alone.
     Scale,
@@ -128,6 +137,7 @@ async fn main() -> Result<()> {
             Part::Hop => subjects.hops(&place, &options, &mut results).await?,
             Part::Runs => subjects.runs(&place, &options, &mut results).await?,
             Part::Cancel => subjects.cancels(&place, &options, &mut results).await?,
+            Part::Graph => subjects.graphs(&place, &options, &mut results).await?,
             Part::Memory => subjects.memory(&place, &options, &mut results).await?,
             Part::Scale => subjects.scale(&place, &options, &mut results).await?,
         }
@@ -146,6 +156,7 @@ async fn main() -> Result<()> {
 struct Subjects {
     jobs: Jobs,
     jangar: Jangar,
+    orchestrated: Orchestrated,
     argo: Argo,
     tuned: Argo,
 }
@@ -155,13 +166,20 @@ impl Subjects {
         Self {
             jobs: Jobs,
             jangar: Jangar::new(options.jangar.clone()),
+            orchestrated: Orchestrated::new(Jangar::new(options.jangar.clone())),
             argo: Argo::new(options.argo.clone(), Profile::Shipped),
             tuned: Argo::new(options.argo.clone(), Profile::Tuned),
         }
     }
 
-    fn all(&self) -> [&dyn Engine; 4] {
-        [&self.jobs, &self.jangar, &self.tuned, &self.argo]
+    fn all(&self) -> [&dyn Engine; 5] {
+        [
+            &self.jobs,
+            &self.jangar,
+            &self.orchestrated,
+            &self.tuned,
+            &self.argo,
+        ]
     }
 
     async fn hops(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
@@ -169,7 +187,12 @@ impl Subjects {
             hop::floor(place, Link::Pod, 2 * options.steps, results).await?;
             hop::floor(place, Link::Job, 2 * options.steps, results).await?;
         }
-        for engine in [&self.jangar as &dyn Chained, &self.tuned, &self.argo] {
+        for engine in [
+            &self.jangar as &dyn Chained,
+            &self.orchestrated,
+            &self.tuned,
+            &self.argo,
+        ] {
             hop::measure(place, engine, options.steps, options.repeats, results).await?;
         }
         Ok(())
@@ -196,6 +219,15 @@ impl Subjects {
             cancel::measure(place, &self.tuned, options.cancel, results).await?;
         }
         cancel::remove_node(place).await
+    }
+
+    async fn graphs(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
+        for _ in 0..options.repeats {
+            orchestration::graph(place, &self.orchestrated, DEEP, results).await?;
+            orchestration::graph(place, &self.tuned, DEEP, results).await?;
+            orchestration::cancel_children(place, &self.orchestrated, 2 * options.cancel, results).await?;
+        }
+        orchestration::graph(place, &self.orchestrated, WIDE, results).await
     }
 
     async fn memory(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {

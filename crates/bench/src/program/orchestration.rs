@@ -1,0 +1,272 @@
+//! Graphs: an OrchestrationRun of Jangar whose steps are AgentRuns, and the same graph as a DAG of Argo's.
+//!
+//! Every node of a layer waits for the whole layer before it, so a graph is as slow as its slowest hop in every layer.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use jangar_api::{labels, orchestration::orchestration_run::OrchestrationRun};
+use jangar_bench::results::{Measure, Results, Subject};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{
+    ResourceExt,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cancel,
+    controller::Program,
+    engine::{Chained, Ended, Engine, Graphed, ended_by_phase, lasting_node_selector},
+    jangar::Jangar,
+    place::{Place, Stage},
+    watch::{changes, phase},
+};
+
+const VERSION: &str = "orchestration.proompteng.ai/v1alpha1";
+/// The graph of one step that one-step runs refer to.
+const ONE_STEP: &str = "one-step";
+/// A thousand pods take two minutes on two cores; this is for a busy machine.
+const LIMIT: Duration = Duration::from_mins(15);
+
+/// Jangar again, with its runs inside OrchestrationRuns.
+#[derive(Debug)]
+pub(crate) struct Orchestrated {
+    jangar: Jangar,
+}
+
+impl Orchestrated {
+    pub(crate) fn new(jangar: Jangar) -> Self {
+        Self { jangar }
+    }
+
+    /// A graph, and the run of it, both by this name.
+    fn definition_and_run(name: &str, steps: &[Value]) -> Vec<Value> {
+        vec![definition(name, steps), run_of(name, name)]
+    }
+}
+
+fn definition(name: &str, steps: &[Value]) -> Value {
+    json!({"apiVersion": VERSION, "kind": "Orchestration", "metadata": {"name": name}, "spec": {"steps": steps}})
+}
+
+fn run_of(name: &str, orchestration: &str) -> Value {
+    json!({
+        "apiVersion": VERSION, "kind": "OrchestrationRun", "metadata": {"name": name},
+        "spec": {"orchestrationRef": {"name": orchestration}},
+    })
+}
+
+fn step(name: &str, depends_on: &[String], runtime: &Value) -> Value {
+    json!({
+        "name": name, "kind": "AgentRun", "dependsOn": depends_on,
+        "agentRef": {"name": "measured-0"}, "implementation": {"inline": {"text": "Be measured."}},
+        "runtime": runtime,
+    })
+}
+
+fn node(layer: u32, number: u32) -> String {
+    format!("n{layer}-{number}")
+}
+
+/// The names of a layer's nodes, for the one that comes after it.
+pub(crate) fn layer(layer: u32, width: u32) -> Vec<String> {
+    (0..width).map(|number| node(layer, number)).collect()
+}
+
+impl Engine for Orchestrated {
+    fn subject(&self) -> Subject {
+        Subject::Orchestrated
+    }
+
+    fn furniture(&self) -> Vec<Value> {
+        let one_step = definition(ONE_STEP, &[step("only", &[], &json!({"type": "job"}))]);
+        let mut furniture = self.jangar.furniture();
+        furniture.push(one_step);
+        furniture
+    }
+
+    fn program(&self, namespace: &str) -> Option<Program> {
+        self.jangar.program(namespace)
+    }
+
+    fn kind(&self) -> ApiResource {
+        ApiResource::erase::<OrchestrationRun>(&())
+    }
+
+    fn run(&self, name: &str) -> Value {
+        run_of(name, ONE_STEP)
+    }
+
+    fn ended(&self, run: &DynamicObject) -> Option<Ended> {
+        ended_by_phase(run, "Succeeded", &["Failed", "Cancelled"])
+    }
+}
+
+impl Chained for Orchestrated {
+    fn chain(&self, name: &str, steps: u32) -> Vec<Value> {
+        self.graph(name, steps, 1)
+    }
+
+    fn label(&self) -> &'static str {
+        labels::AGENT_RUN
+    }
+
+    /// The pods are those of its children, whose names begin with its own.
+    fn owns(&self, pod: &Pod, run: &str) -> bool {
+        let child = pod.labels().get(self.label());
+        child.is_some_and(|child| child.starts_with(&format!("{run}-")))
+    }
+}
+
+impl Graphed for Orchestrated {
+    fn graph(&self, name: &str, layers: u32, width: u32) -> Vec<Value> {
+        let mut steps = Vec::new();
+        let mut before = Vec::new();
+        for number in 0..layers {
+            let names = layer(number, width);
+            steps.extend(
+                names
+                    .iter()
+                    .map(|name| step(name, &before, &json!({"type": "job"}))),
+            );
+            before = names;
+        }
+        Self::definition_and_run(name, &steps)
+    }
+}
+
+/// One graph of so many layers.
+pub(crate) async fn graph(
+    place: &Place,
+    engine: &dyn Graphed,
+    (layers, width): (u32, u32),
+    results: &mut Results,
+) -> Result<()> {
+    let stage = place.open(engine).await?;
+    let controller = stage.start(engine).await?.context("a graph needs a controller")?;
+    // The first one shows that the controller is up, and does not count.
+    until_ended(&stage, engine, "warm-up", (1, 1)).await?;
+    controller.quiet().await?;
+    let before = controller.processor_time()?;
+    let (took, bytes) = until_ended(&stage, engine, "graph", (layers, width)).await?;
+    controller.quiet().await?;
+    let nodes = layers * width;
+    let busy = controller.processor_time()?.saturating_sub(before);
+    let per_node = 1e3 * busy.as_secs_f64() / f64::from(nodes);
+    let subject = engine.subject();
+    println!(
+        "{}: {nodes} nodes in {layers} layers: {:.1} s, {per_node:.1} ms of processor time per node, {bytes} bytes at the end",
+        subject.label(),
+        took.as_secs_f64()
+    );
+    results.add(Measure::Graph { layers, width }, subject, [took.as_secs_f64()]);
+    results.add(
+        Measure::GraphProcessorTimePerNode { layers, width },
+        subject,
+        [per_node],
+    );
+    results.add(
+        Measure::GraphSize { layers, width },
+        subject,
+        [f64::from(u32::try_from(bytes)?) / 1024.0],
+    );
+    controller.stop().await?;
+    stage.close().await
+}
+
+/// How long a graph took, and how large its run was at the end.
+async fn until_ended(
+    stage: &Stage<'_>,
+    engine: &dyn Graphed,
+    name: &str,
+    (layers, width): (u32, u32),
+) -> Result<(Duration, usize)> {
+    let mut runs = changes(stage.api_of(&engine.kind()), None).await?;
+    let begun = Instant::now();
+    for object in engine.graph(name, layers, width) {
+        stage.create(&object).await?;
+    }
+    let ended = async {
+        loop {
+            let change = runs.next().await.context("the watch ended")?;
+            if change.object.name_any() != name {
+                continue;
+            }
+            match engine.ended(&change.object) {
+                None => {}
+                Some(Ended::Well) => {
+                    let bytes = serde_json::to_vec(&change.object)?.len();
+                    return anyhow::Ok((change.at - begun, bytes));
+                }
+                Some(Ended::Badly(why)) => bail!("{name} did not end well: {why}"),
+            }
+        }
+    };
+    let ended = tokio::time::timeout(LIMIT, ended).await;
+    ended.with_context(|| format!("{name} took more than {LIMIT:?}"))?
+}
+
+/// A run with so many children at work is cancelled: how long until the last of their Jobs is being deleted.
+pub(crate) async fn cancel_children(
+    place: &Place,
+    engine: &Orchestrated,
+    children: u32,
+    results: &mut Results,
+) -> Result<()> {
+    cancel::add_node(place).await?;
+    let stage = place.open(engine).await?;
+    let controller = stage.start(engine).await?.context("Jangar has a controller")?;
+    let played = tokio::time::timeout(LIMIT, deletions(&stage, engine, children)).await;
+    let seconds = played.with_context(|| format!("a cancel was not over within {LIMIT:?}"))??;
+    println!(
+        "{}: cancel of a run with {children} children: the last deletion {seconds:.3} s after the request",
+        engine.subject().label()
+    );
+    results.add(
+        Measure::CancelUntilAsked { children },
+        engine.subject(),
+        [seconds],
+    );
+    controller.stop().await?;
+    stage.close().await?;
+    cancel::remove_node(place).await
+}
+
+async fn deletions(stage: &Stage<'_>, engine: &Orchestrated, children: u32) -> Result<f64> {
+    let runtime = json!({"type": "job", "config": {"nodeSelector": lasting_node_selector()}});
+    let names = layer(0, children);
+    let steps: Vec<_> = names.iter().map(|name| step(name, &[], &runtime)).collect();
+    let mut pods = changes(stage.api::<Pod>(), Some(labels::AGENT_RUN)).await?;
+    for object in Orchestrated::definition_and_run("lasting", &steps) {
+        stage.create(&object).await?;
+    }
+    let mut running = BTreeSet::new();
+    while running.len() < children as usize {
+        let change = pods.next().await.context("the watch ended")?;
+        if phase(&change.object) == "Running" {
+            running.insert(change.object.name_any());
+        }
+    }
+    let mut jobs = changes(stage.api::<Job>(), Some(labels::AGENT_RUN)).await?;
+    let asked = Instant::now();
+    let request = Patch::Merge(json!({"spec": {"cancel": true}}));
+    stage
+        .api_of(&engine.kind())
+        .patch("lasting", &PatchParams::default(), &request)
+        .await?;
+    let mut deleted = BTreeSet::new();
+    loop {
+        let change = jobs.next().await.context("the watch ended")?;
+        if change.is_gone || change.object.metadata.deletion_timestamp.is_some() {
+            deleted.insert(change.object.name_any());
+        }
+        if deleted.len() == children as usize {
+            return Ok((change.at - asked).as_secs_f64());
+        }
+    }
+}
