@@ -159,7 +159,7 @@ async fn with_controllers_it_leads_as_well_and_releases_the_lease_at_its_end() {
     eventually("it is ready", || running.up.get("/readyz").0 == 200);
     let (code, metrics) = running.up.get("/metrics");
     assert_eq!(code, 200);
-    for name in ["jangar_control_plane_streams", "jangar_api_requests_total"] {
+    for name in ["jangar_control_plane_identities", "jangar_api_requests_total"] {
         assert!(metrics.contains(name), "{metrics}");
     }
 

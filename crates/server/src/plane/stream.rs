@@ -2,7 +2,11 @@
 //!
 //! A stream is a number and a filter. It asks again now and then whether its caller may still look, and ends if not.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures::{Stream, stream};
 use jangar_api::Kind;
@@ -16,7 +20,7 @@ use crate::{
     access::Question,
     metrics::{Loss, Protocol, StreamGuard},
     refusal::{Refusal, Trouble},
-    world::{Action, Change, Filter, Object, Place},
+    world::{Action, Change, Filter, Object},
 };
 
 /// How often a silent stream says that it is there, and whether its caller may still look.
@@ -68,23 +72,15 @@ struct Open {
     caller: Caller,
     subscription: Subscription,
     position: u64,
-    /// What is still to be told of what is there.
-    listing: Option<Listing>,
+    /// What is still to be told of what was there, at most [`SNAPSHOT_MAX`]. Whatever goes or changes before its turn is not kept for
+    /// it: the list of changes tells of that.
+    listing: VecDeque<Weak<Object>>,
     /// At most [`BATCH_MAX`], and what announces them.
     pending: VecDeque<Told>,
     checked: Instant,
     ended: bool,
     _place: OwnedSemaphorePermit,
     _counted: StreamGuard,
-}
-
-/// How far the telling of what is there has come.
-#[derive(Default)]
-struct Listing {
-    /// Which kind of the subscription is told of.
-    kind: usize,
-    after: Option<Place>,
-    told: usize,
 }
 
 impl ControlPlane {
@@ -105,7 +101,7 @@ impl ControlPlane {
             position: self.world.log.latest(),
             plane: Arc::clone(self),
             caller,
-            listing: None,
+            listing: VecDeque::new(),
             pending: VecDeque::new(),
             checked: Instant::now(),
             ended: false,
@@ -149,51 +145,41 @@ impl Open {
 
     fn snapshot(&mut self) {
         let world = &self.plane.world;
+        let Subscription {
+            kinds, filter, name, ..
+        } = &self.subscription;
         // First the number, then the objects: what changes in between is told twice rather than not at all.
         self.position = world.log.latest();
-        let mut room = SNAPSHOT_MAX + 1;
-        for kind in &self.subscription.kinds {
-            let listed = world.list(*kind, &self.subscription.filter, None, room);
+        self.listing.clear();
+        for kind in kinds {
+            let room = (SNAPSHOT_MAX + 1).saturating_sub(self.listing.len());
+            let listed = match (name, &filter.namespace) {
+                (Some(name), Some(namespace)) => world.get(*kind, namespace, name).into_iter().collect(),
+                _ => world.list(*kind, filter, None, room),
+            };
             let wanted = listed.iter().filter(|object| self.subscription.wants(object));
-            room -= wanted.count();
+            self.listing.extend(wanted.map(Arc::downgrade));
         }
-        self.pending.push_back(Told::Reset {
-            id: world.log.id(self.position),
-            cut: room == 0,
-        });
-        self.listing = Some(Listing::default());
+        let cut = self.listing.len() > SNAPSHOT_MAX;
+        self.listing.truncate(SNAPSHOT_MAX);
+        let id = world.log.id(self.position);
+        self.pending.push_back(Told::Reset { id, cut });
     }
 
-    /// Takes some more of what is there; whether there was any.
+    /// Takes some more of what was there; whether there was any.
     fn take_listed(&mut self) -> bool {
-        let world = &self.plane.world;
-        while let Some(listing) = &mut self.listing {
-            let kind = self.subscription.kinds.get(listing.kind);
-            let Some(kind) = kind.filter(|_| listing.told < SNAPSHOT_MAX) else {
-                self.listing = None;
+        let id = self.plane.world.log.id(self.position);
+        while let Some(object) = self.listing.pop_front() {
+            if let Some(object) = object.upgrade() {
+                let id = id.clone();
+                let action = Action::Added;
+                self.pending.push_back(Told::Object { id, action, object });
+            }
+            if self.pending.len() == BATCH_MAX {
                 break;
-            };
-            let filter = &self.subscription.filter;
-            let mut found = world.list(*kind, filter, listing.after.as_ref(), BATCH_MAX);
-            listing.after = found.last().map(|last| last.place());
-            if found.is_empty() {
-                listing.kind += 1;
             }
-            found.retain(|object| self.subscription.wants(object));
-            found.truncate(SNAPSHOT_MAX - listing.told);
-            if found.is_empty() {
-                continue;
-            }
-            listing.told += found.len();
-            let id = world.log.id(self.position);
-            self.pending.extend(found.into_iter().map(|object| Told::Object {
-                id: id.clone(),
-                action: Action::Added,
-                object,
-            }));
-            return true;
         }
-        false
+        !self.pending.is_empty()
     }
 
     async fn next(&mut self) -> Option<Result<Told, Refusal>> {

@@ -181,8 +181,10 @@ async fn streams_end_when_the_program_does() {
 async fn a_thousand_streams_that_nobody_reads_keep_nothing_that_is_forgotten() {
     let stage = Stage::new();
     stage.apply("run", 0);
-    let first = stage.plane.world.get(Kind::AgentRun, "a", "run").expect("a run");
-    let first = Arc::downgrade(&first);
+    let first = {
+        let first = stage.plane.world.get(Kind::AgentRun, "a", "run");
+        Arc::downgrade(&first.expect("a run"))
+    };
     let opened = (0..STREAMS).map(|_| stage.open().map(|stream| stream.expect("a stream")));
     let mut streams: Vec<Tellings> = futures::future::join_all(opened).await;
     // Each has begun to read, and stops there.

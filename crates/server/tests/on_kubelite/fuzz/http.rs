@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::{
-    PATIENCE,
+    PATIENCE, Target,
     damage::{Bytes, Change, bytes, change},
     play,
 };
-use crate::stage::Stage;
 
 /// One route of the document, as a request is made from it.
 #[derive(Clone, Debug)]
@@ -238,11 +237,11 @@ impl Sent {
 }
 
 /// It is done, or it is told what is wrong, and never that something here is.
-async fn answered(stage: &Stage, sent: Sent) {
+async fn answered(target: &Target, sent: Sent) {
     let Some(request) = sent.request() else {
         return;
     };
-    let answer = tokio::time::timeout(PATIENCE, stage.http.clone().oneshot(request));
+    let answer = tokio::time::timeout(PATIENCE, target.http.clone().oneshot(request));
     let response = answer.await.unwrap().unwrap();
     let status = response.status();
     let media = response.headers().get(header::CONTENT_TYPE).cloned();

@@ -8,6 +8,7 @@ mod http;
 
 use std::time::Duration;
 
+use axum::Router;
 use jangar_api::Kind;
 use proptest::{
     strategy::Strategy,
@@ -17,23 +18,33 @@ use proptest::{
 use crate::stage::{NAMESPACE, Stage, agent};
 
 /// Together they take some seconds in a debug build.
-const CASES: u32 = 512;
+const CASES: u32 = 128;
 const SEED: u64 = 20_260_301;
 /// A failure is found by its first example; a smaller one is welcome, but not worth minutes.
 const SHRINKS_MAX: u32 = 64;
 /// Nothing here waits for anything. More means that something hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What the cases are played on.
+struct Target {
+    http: Router,
+    grpc: Router,
+}
+
 /// Plays the cases of a strategy on one control plane, which has to answer afterwards as before.
-fn play<S: Strategy>(strategy: &S, check: impl AsyncFn(&Stage, S::Value)) {
+fn play<S: Strategy>(strategy: &S, check: impl AsyncFn(&Target, S::Value)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let stage = runtime.block_on(async {
+    let (stage, target) = runtime.block_on(async {
         let stage = Stage::start().await;
         stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
-        stage
+        let target = Target {
+            http: stage.http.clone(),
+            grpc: jangar_server::grpc::router(stage.plane.clone()).await.unwrap(),
+        };
+        (stage, target)
     });
     let asked = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let config = Config {
@@ -46,7 +57,7 @@ fn play<S: Strategy>(strategy: &S, check: impl AsyncFn(&Stage, S::Value)) {
         ..Config::default()
     };
     let played = TestRunner::new(config).run(strategy, |value| {
-        runtime.block_on(check(&stage, value));
+        runtime.block_on(check(&target, value));
         Ok(())
     });
     played.unwrap();
