@@ -21,7 +21,7 @@ help: # Print the targets
 	@echo "One suite of 'make test' alone: make fmt, clippy, deny, typos, shellcheck, tests, postgres-tests, temporal-tests, kubectl-tests, chart-tests, refusals, cluster-tests, conformance-tests or e2e-tests"
 
 demo: need-cargo ## Build Jangar and see it work: no cluster, no Docker, no key
-	cargo build --locked --release --package jangar --bins
+	cargo build --locked --release --package jangar --package jangar-agentctl --bins
 	cargo run --locked --release --package jangar -- demo
 
 test: need-cargo ## Run everything that must hold, install what that needs, and say how long each suite took

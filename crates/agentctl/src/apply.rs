@@ -9,7 +9,7 @@ use crate::{
     manifest::{self, Document, Manifests, Mistake},
     output::{self, Format},
     session::Session,
-    transport::{Applied, ApplyOptions, kube::Kube},
+    transport::{Applied, ApplyOptions, Transport},
 };
 
 pub async fn apply(session: &mut Session, arguments: &ApplyArgs) -> Result<(), Error> {
@@ -25,15 +25,14 @@ pub async fn apply(session: &mut Session, arguments: &ApplyArgs) -> Result<(), E
     };
     let transport = session.connect().await?;
     let namespace = session.namespace();
-    let kube = transport.kube();
     let mut ordered: Vec<&Document> = documents.iter().collect();
     // What lives in a namespace needs it.
     ordered.sort_by_key(|document| document.text("/kind") != "Namespace");
     if ordered.len() > 1 && !dry_run {
-        checked(kube, &ordered, &namespace, options).await?;
+        checked(&transport, &ordered, &namespace, options).await?;
     }
     for document in ordered {
-        let (object, applied) = kube
+        let (object, applied) = transport
             .apply(&document.value, &namespace, options)
             .await
             .map_err(|error| placed(error, document))?;
@@ -44,7 +43,7 @@ pub async fn apply(session: &mut Session, arguments: &ApplyArgs) -> Result<(), E
 
 /// Lets the API server look at all documents first, so that a mistake in the last one leaves nothing half done.
 async fn checked(
-    kube: &Kube,
+    transport: &Transport,
     documents: &[&Document],
     namespace: &str,
     options: ApplyOptions,
@@ -58,7 +57,7 @@ async fn checked(
         .any(|document| document.text("/kind") == "Namespace");
     let mut mistakes = Vec::new();
     for document in documents {
-        match kube.apply(&document.value, namespace, dry).await {
+        match transport.apply(&document.value, namespace, dry).await {
             Ok(_) => {}
             Err(Error::Validation(text)) => mistakes.push(Mistake {
                 place: document.called(),

@@ -2,7 +2,7 @@
 //!
 //! Who decides is who the API server says that the caller is; whether they may is what the engine says of the ApprovalPolicy. In
 //! kube mode the decision is written with the caller's own rights, so it takes the right to patch the status of
-//! OrchestrationRuns.
+//! OrchestrationRuns. The control plane writes it for whoever holds the verb `approve`.
 
 use jangar_api::{
     Kind,
@@ -12,6 +12,7 @@ use jangar_api::{
     phase::StepPhase,
 };
 use jangar_engine::approval::{self, Caller, Request};
+use jangar_proto::v1::DecideRequest;
 use serde_json::{Value, json};
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     object::Object,
     output::{self, Cell, Table},
     session::Session,
-    transport::Transport,
+    transport::{Identity, Transport, grpc::Grpc, kube::Kube},
 };
 
 /// How often a decision is made anew because the run changed meanwhile.
@@ -217,11 +218,53 @@ async fn decide(
     decision: ApprovalDecision,
 ) -> Result<(), Error> {
     let transport = session.connect().await?;
-    let namespace = session.namespace();
     let identity = transport.identity().await?;
+    let step = match &transport {
+        Transport::Kube(kube) => write(session, &transport, kube, arguments, &decision, &identity).await?,
+        Transport::Grpc(grpc) => send(session, &transport, grpc, arguments, &decision).await?,
+    };
+    told(session, arguments, &step, &decision, &identity.user)
+}
+
+/// Lets the control plane write the decision. The gate that was decided.
+async fn send(
+    session: &Session,
+    transport: &Transport,
+    grpc: &Grpc,
+    arguments: &DecisionArgs,
+    decision: &ApprovalDecision,
+) -> Result<String, Error> {
+    let namespace = session.namespace();
+    let object = transport
+        .get(Kind::OrchestrationRun, &namespace, &arguments.run)
+        .await?;
+    let run: OrchestrationRun = object.typed()?;
+    let gate = gate(&run, arguments)?;
+    let shown = gate.waits_for.and_then(|waits_for| waits_for.digest);
+    let request = DecideRequest {
+        namespace,
+        run: arguments.run.clone(),
+        step: gate.name.clone(),
+        digest: arguments.digest.clone().or(shown).unwrap_or_default(),
+        comment: arguments.comment.clone().unwrap_or_default(),
+    };
+    grpc.decide(request, decision).await?;
+    Ok(gate.name)
+}
+
+/// Writes the decision with the caller's own rights. The gate that was decided.
+async fn write(
+    session: &Session,
+    transport: &Transport,
+    kube: &Kube,
+    arguments: &DecisionArgs,
+    decision: &ApprovalDecision,
+    identity: &Identity,
+) -> Result<String, Error> {
+    let namespace = session.namespace();
     let caller = Caller {
         user: identity.user.clone(),
-        groups: identity.groups,
+        groups: identity.groups.clone(),
     };
     let mut digest = arguments.digest.clone();
     for _ in 0..TRIES_MAX {
@@ -252,12 +295,11 @@ async fn decide(
             "metadata": {"resourceVersion": object.text("/metadata/resourceVersion")},
             "status": {"approvals": status.approvals},
         });
-        let written = transport
-            .kube()
+        let written = kube
             .patch_status(Kind::OrchestrationRun, &namespace, &arguments.run, &patch)
             .await;
         match written {
-            Ok(()) => return told(session, arguments, &gate.name, &decision, &identity.user),
+            Ok(()) => return Ok(gate.name),
             Err(error) if status_code(&error) == Some(409) => {}
             Err(error) if status_code(&error) == Some(403) => {
                 return Err(Error::Cluster(format!(

@@ -10,6 +10,7 @@ use crate::{
     error::Error,
     output,
     session::Session,
+    transport::Transport,
 };
 
 /// No token is longer: something else was piped in.
@@ -62,7 +63,10 @@ fn keep(session: &Session, token: Option<String>) -> Result<(), Error> {
 async fn status(session: &mut Session) -> Result<(), Error> {
     let transport = session.connect().await?;
     let identity = transport.identity().await?;
-    let server = transport.kube().server().to_owned();
+    let server = match &transport {
+        Transport::Kube(kube) => kube.server().to_owned(),
+        Transport::Grpc(grpc) => grpc.address().to_owned(),
+    };
     let has_token = session.choices.token.value.is_some();
     let format = session.format();
     if output::is_for_programs(&format) {

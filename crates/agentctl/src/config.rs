@@ -154,6 +154,11 @@ pub struct Choices {
     pub address: Chosen<String>,
     pub token: Chosen<Option<String>>,
     pub tls: Chosen<bool>,
+    /// Whom the certificate of the control plane has to be signed by, instead of whom this machine trusts.
+    pub ca_cert: Chosen<Option<String>>,
+    /// The certificate that we show, and its key.
+    pub client_cert: Chosen<Option<String>>,
+    pub client_key: Chosen<Option<String>>,
     pub kubeconfig: Chosen<Option<String>>,
     pub context: Chosen<Option<String>>,
     pub no_input: bool,
@@ -210,6 +215,9 @@ impl Choices {
                 value: tls.value.unwrap_or(false),
                 source: tls.source,
             },
+            ca_cert: text(&None, &["AGENTCTL_CA_CERT"], &None),
+            client_cert: text(&None, &["AGENTCTL_CLIENT_CERT"], &None),
+            client_key: text(&None, &["AGENTCTL_CLIENT_KEY"], &None),
             kubeconfig: text(&global.kubeconfig, &["AGENTCTL_KUBECONFIG"], &kept.kubeconfig),
             context: text(&global.context, &["AGENTCTL_CONTEXT"], &kept.context),
             no_input: global.no_input || environment.flag("AGENTCTL_NO_INPUT") == Some(true),

@@ -86,7 +86,7 @@ fn rows(session: &Session, show_secrets: bool) -> Vec<(&'static str, Option<Stri
     let (namespace, namespace_from) = text(&choices.namespace);
     let (kubeconfig, kubeconfig_from) = text(&choices.kubeconfig);
     let (context, context_from) = text(&choices.context);
-    vec![
+    let mut rows = vec![
         ("mode", Some(mode.to_owned()), choices.mode.source),
         ("namespace", namespace, namespace_from),
         ("kubeconfig", kubeconfig, kubeconfig_from),
@@ -98,5 +98,16 @@ fn rows(session: &Session, show_secrets: bool) -> Vec<(&'static str, Option<Stri
         ),
         ("tls", Some(choices.tls.value.to_string()), choices.tls.source),
         ("token", token, token_from),
-    ]
+    ];
+    // Few have these, and whoever has them set them.
+    for (name, chosen) in [
+        ("caCert", &choices.ca_cert),
+        ("clientCert", &choices.client_cert),
+        ("clientKey", &choices.client_key),
+    ] {
+        if chosen.value.is_some() {
+            rows.push((name, chosen.value.clone(), chosen.source));
+        }
+    }
+    rows
 }

@@ -12,7 +12,7 @@ use crate::{
     output::{self, Cell, Table},
     resource::{self, word},
     session::Session,
-    transport::{Transport, kube::builtin},
+    transport::Transport,
 };
 
 /// How many Events are shown: the newest tell what is going on.
@@ -21,11 +21,11 @@ const EVENTS_MAX: usize = 20;
 pub async fn describe(session: &mut Session, arguments: &DescribeArgs) -> Result<(), Error> {
     let (kind, name) = resource::one(&arguments.what)?;
     let transport = session.connect().await?;
-    let object = transport.get(kind, &session.namespace(), &name).await?;
+    let object = resource::object(&transport, kind, &session.namespace(), &name).await?;
     if session.asked_format().is_some() {
         return output::object(session, kind, &object);
     }
-    let events = events(&transport, &object).await;
+    let events = events(&transport, kind, &object).await;
     let text = described(session, kind, &object)?;
     session.console.data(&text)?;
     match events {
@@ -145,13 +145,8 @@ fn conditions(session: &Session, object: &Object) -> Option<Table> {
 }
 
 /// The Events about an object, the newest last.
-async fn events(transport: &Transport, object: &Object) -> Result<Vec<Object>, Error> {
-    let resource = builtin("", "v1", "Event", "events");
-    let fields = format!("involvedObject.uid={}", object.uid());
-    let mut events = transport
-        .kube()
-        .list_any(&resource, Some(object.namespace()), None, Some(&fields))
-        .await?;
+async fn events(transport: &Transport, kind: Kind, object: &Object) -> Result<Vec<Object>, Error> {
+    let mut events = transport.events(kind, object).await?;
     events.sort_by_key(|event| last_seen(event).unwrap_or_default().to_owned());
     let surplus = events.len().saturating_sub(EVENTS_MAX);
     events.drain(..surplus);

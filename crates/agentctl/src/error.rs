@@ -2,6 +2,8 @@
 
 use std::{error::Error as _, io};
 
+use tonic::Code;
+
 /// Success.
 pub const OK: u8 = 0;
 /// What was asked for makes no sense as it was written: arguments, files, names.
@@ -54,6 +56,12 @@ pub enum Error {
     Validation(String),
     #[error("{doing}: {}", kube_words(.source))]
     Kube { doing: String, source: Box<kube::Error> },
+    #[error("{doing}: {}", grpc_words(.address, .status))]
+    Grpc {
+        doing: String,
+        address: String,
+        status: tonic::Status,
+    },
     /// The cluster is not as it has to be.
     #[error("{0}")]
     Cluster(String),
@@ -80,10 +88,14 @@ impl Error {
     }
 
     /// The code that the program ends with.
-    pub const fn code(&self) -> u8 {
+    pub fn code(&self) -> u8 {
         match self {
             Self::Validation(_) => VALIDATION,
             Self::Kube { .. } | Self::Cluster(_) => KUBE,
+            Self::Grpc { status, .. } => match status.code() {
+                Code::InvalidArgument | Code::OutOfRange => VALIDATION,
+                _ => RUNTIME,
+            },
             Self::Runtime(_) => RUNTIME,
             Self::Unknown(_) => UNKNOWN,
             Self::BrokenPipe => OK,
@@ -91,14 +103,24 @@ impl Error {
         }
     }
 
-    /// Whether the API server said that there is no such object.
+    /// Whether whoever answered said that there is no such object.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Kube { source, .. } if status_code(source) == Some(404))
+        match self {
+            Self::Kube { source, .. } => status_code(source) == Some(404),
+            Self::Grpc { status, .. } => status.code() == Code::NotFound,
+            _ => false,
+        }
     }
 
-    /// Whether the API server said that we may not.
+    /// Whether whoever answered said that we may not.
     pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Kube { source, .. } if matches!(status_code(source), Some(401 | 403)))
+        match self {
+            Self::Kube { source, .. } => matches!(status_code(source), Some(401 | 403)),
+            Self::Grpc { status, .. } => {
+                matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -146,6 +168,51 @@ pub fn kube_words(error: &kube::Error) -> String {
     format!("{words}; {remedy}")
 }
 
+/// What the control plane said, or why it said nothing, with what can be done about it.
+pub fn grpc_words(address: &str, status: &tonic::Status) -> String {
+    let words = status.message().trim_end_matches('.');
+    // Only what failed on this side has a source: the control plane sends words.
+    let failed_here = status.source().is_some();
+    match status.code() {
+        Code::Unavailable | Code::Unknown | Code::Internal if failed_here => format!(
+            "the control plane at {address} cannot be asked ({}): check --server, whether it talks TLS (--tls, --no-tls), and that \
+             it runs",
+            innermost(status)
+        ),
+        Code::DeadlineExceeded | Code::Cancelled => {
+            format!("the control plane at {address} did not answer in time: try again, or look at its log")
+        }
+        Code::Unauthenticated => {
+            // What a program has to send is not what a person has to do.
+            let why = words.split_once("; ").map_or(words, |(why, _)| why);
+            format!(
+                "{why}: give the control plane at {address} another --token, or keep one with `agentctl auth login`; `kubectl \
+                 create token NAME` makes one of a service account"
+            )
+        }
+        // The control plane says itself what can be done, where it knows.
+        _ if words.contains("; ") => words.to_owned(),
+        Code::PermissionDenied => {
+            format!("{words}; ask whoever runs the cluster for that right")
+        }
+        Code::NotFound => format!("{words}; check the name, and the namespace (-n)"),
+        Code::Unimplemented => format!(
+            "the control plane at {address} does not know this call: it is older than this agentctl; upgrade it, or leave --grpc out"
+        ),
+        _ if words.is_empty() => format!("the control plane at {address} says {}", status.code()),
+        _ => words.to_owned(),
+    }
+}
+
+/// The innermost of what went wrong on the way to the control plane.
+fn innermost(status: &tonic::Status) -> String {
+    let mut error: &dyn std::error::Error = status;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
 /// The innermost error, which names the cause; the ones around it say that something failed.
 fn root_cause(error: &kube::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
@@ -167,6 +234,61 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn what_the_control_plane_refuses_has_a_code_and_a_remedy() {
+        let told = |status: tonic::Status| {
+            let error = Error::Grpc {
+                doing: "run x cannot be read".to_owned(),
+                address: "127.0.0.1:1".to_owned(),
+                status,
+            };
+            (error.code(), error.to_string())
+        };
+        for (status, code, words) in [
+            (
+                tonic::Status::invalid_argument("limit=0: more"),
+                VALIDATION,
+                "limit=0: more",
+            ),
+            (tonic::Status::not_found("there is none"), RUNTIME, "(-n)"),
+            (
+                tonic::Status::unauthenticated("who?"),
+                RUNTIME,
+                "agentctl auth login",
+            ),
+            (
+                tonic::Status::permission_denied("no"),
+                RUNTIME,
+                "ask whoever runs",
+            ),
+            (
+                tonic::Status::deadline_exceeded("late"),
+                RUNTIME,
+                "127.0.0.1:1 did not answer in time",
+            ),
+            (tonic::Status::unimplemented(""), RUNTIME, "upgrade it"),
+            (
+                tonic::Status::unavailable("the database is down"),
+                RUNTIME,
+                "the database is down",
+            ),
+        ] {
+            let (found, text) = told(status);
+            assert_eq!(found, code, "{text}");
+            assert!(
+                text.starts_with("run x cannot be read: ") && text.contains(words),
+                "{text}"
+            );
+        }
+        let error = tonic::Status::from_error(Box::new(io::Error::other("nobody listens")));
+        let (found, text) = told(error);
+        assert_eq!(found, RUNTIME);
+        assert!(
+            text.contains("127.0.0.1:1 cannot be asked (nobody listens): check --server"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn every_code_means_one_thing() {

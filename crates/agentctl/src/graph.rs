@@ -51,7 +51,7 @@ pub async fn graph(session: &mut Session, arguments: &GraphArgs) -> Result<(), E
         )));
     }
     let namespace = session.namespace();
-    let object = transport.get(kind, &namespace, &name).await?;
+    let object = resource::object(&transport, kind, &namespace, &name).await?;
     let definition = definition(&transport, kind, &object).await?;
     if !arguments.watch || kind == Kind::Orchestration {
         return show(session, kind, &object, &definition);
@@ -81,7 +81,7 @@ pub async fn graph(session: &mut Session, arguments: &GraphArgs) -> Result<(), E
             Some(Change::Trouble {
                 words,
                 hopeless: true,
-            }) => return Err(Error::Cluster(words)),
+            }) => return Err(transport.trouble(words)),
             Some(_) => {}
             None => return Ok(()),
         }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`config`], [`environment`] | flags over variables over the file over defaults |
 //! | [`session`] | what a verb works with |
-//! | [`transport`] | the way to the cluster: the API server of the kubeconfig |
+//! | [`transport`] | the way to the cluster: the API server of the kubeconfig, or the control plane |
 //! | [`resource`], [`object`] | from the words of a command line to an object, and what it says |
 //! | [`output`], [`console`] | data to standard output, everything else to standard error |
 //! | [`error`] | exit codes |
@@ -24,6 +24,7 @@ pub mod completion;
 pub mod config;
 pub mod config_verb;
 pub mod console;
+pub mod control_plane;
 pub mod delete;
 pub mod describe;
 pub mod doctor;

@@ -42,7 +42,7 @@ pub async fn get(session: &mut Session, arguments: &GetArgs) -> Result<(), Error
         )));
     }
     let transport = session.connect().await?;
-    let object = transport.get(kind, &session.namespace(), &name).await?;
+    let object = resource::object(&transport, kind, &session.namespace(), &name).await?;
     output::object(session, kind, &object)
 }
 

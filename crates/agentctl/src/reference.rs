@@ -107,20 +107,47 @@ const PREFACE: &str = "\
 # agentctl
 
 The command line for people who give work to agents. It talks to the API server of the kubeconfig: no control plane is needed, and
-whatever Kubernetes lets you do, agentctl can. Data goes to standard output, everything else to standard error; output for
-programs (`-o json`) is stable, with sorted keys.
+whatever Kubernetes lets you do, agentctl can. With `--grpc` it talks to the control plane of Jangar instead: see below. Data goes to
+standard output, everything else to standard error; output for programs (`-o json`) is stable, with sorted keys.
 
 Settings come from flags, else from variables, else from the file `agentctl/config.json` in `$XDG_CONFIG_HOME` or `~/.config`, else they
 have defaults. The variables are `AGENTCTL_NAMESPACE`, `AGENTCTL_KUBECONFIG`, `AGENTCTL_CONTEXT`, `AGENTCTL_MODE` (`kube` or `grpc`),
 `AGENTCTL_SERVER` (also `AGENTCTL_ADDRESS`, `JANGAR_GRPC_ADDRESS`), `AGENTCTL_TOKEN` (also `JANGAR_GRPC_TOKEN`), `AGENTCTL_TLS`,
-`AGENTCTL_NO_INPUT` and `NO_COLOR`. `agentctl config view` shows what holds and where it comes from.
+`AGENTCTL_CA_CERT`, `AGENTCTL_CLIENT_CERT`, `AGENTCTL_CLIENT_KEY`, `AGENTCTL_NO_INPUT` and `NO_COLOR`. `agentctl config view` shows what
+holds and where it comes from.
 
 A run is named by its kind and its name (`run NAME` or `run/NAME`); where only runs make sense the name is enough, and `@latest` is
 the newest one. The name of a run that is submitted follows from the namespace, the agent and `--idempotency-key`: giving the same
 command again meets the same run.
 
-`approve` and `reject` decide as the user that the API server knows you as. In this mode the decision is written with your own
+`approve` and `reject` decide as the user that the API server knows you as. In kube mode the decision is written with your own
 rights, so you need to be allowed to patch `orchestrationruns/status`; whether you may decide is what the ApprovalPolicy says.
+
+## gRPC mode
+
+`--grpc` (or `AGENTCTL_MODE=grpc`) sends every verb to the control plane at `--server HOST:PORT`, with a token and without a
+kubeconfig. The token is one that Kubernetes knows: the control plane acts with it, so you may do exactly what Kubernetes lets its
+owner do. `agentctl auth login --with-token` keeps it in the configuration file, which only you can read; nothing prints it.
+
+`--tls` checks the certificate of the control plane against whom this machine trusts, or against the file of `AGENTCTL_CA_CERT`;
+`AGENTCTL_CLIENT_CERT` and `AGENTCTL_CLIENT_KEY` name a certificate to show. A token is not sent to another machine in the clear
+unless `--no-tls` (or `AGENTCTL_TLS=false`, or `tls` in the configuration) says so; to this machine it may be.
+
+Output is the same in both modes, except where one of them knows more:
+
+| verb | in gRPC mode |
+|---|---|
+| `run` | the control plane checks the `--budget`, the `--secret-binding` of the Secrets and the length of the queue, and remembers the key of a run that is gone. With `--name`, `--label` or `--tool` the run is created as in kube mode |
+| `get`, `describe`, `explain`, `graph`, `wait`, `resubmit` | a run that is gone from the cluster is read from the history, if there is a database |
+| `logs` | when the pods are gone, what was kept of the last one is shown |
+| `approve`, `reject` | the control plane writes the decision: it takes the verb `approve` on `orchestrationruns`, and no right to write |
+| `apply` | the nineteen kinds only; for others leave `--grpc` out |
+| `status`, `doctor` | what the control plane knows, with its database; rights and Jobs are looked at in kube mode |
+| `version` | that of the control plane |
+
+The control plane answers from caches that follow Kubernetes within moments, so that a list may lack for an instant what was made
+just before it. Pods, their logs and Events are read with your token, too, so that you need the same rights as in kube mode for them.
+What the control plane refuses ends with code 4, and with code 2 if what was asked for has to be corrected.
 ";
 
 fn described(verb: &Command, above: &str, level: usize, text: &mut String) {
@@ -173,7 +200,7 @@ fn row(argument: &Arg) -> String {
                 .join(" ")
         })
         .unwrap_or_default();
-    let takes_value = argument.get_num_args().is_none_or(|range| range.takes_values());
+    let takes_value = argument.get_action().takes_values();
     let value = if takes_value { value } else { String::new() };
     let mut names = Vec::new();
     if let Some(short) = argument.get_short() {

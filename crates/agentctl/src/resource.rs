@@ -96,7 +96,7 @@ pub async fn run(
         if name == LATEST {
             return newest(transport, &namespace, &[kind]).await;
         }
-        return Ok((kind, transport.get(kind, &namespace, &name).await?));
+        return Ok((kind, object(transport, kind, &namespace, &name).await?));
     };
     if name == LATEST {
         return newest(transport, &namespace, &RUNS).await;
@@ -105,6 +105,13 @@ pub async fn run(
     for kind in RUNS {
         if let Some(object) = transport.find(kind, &namespace, &name).await? {
             found.push((kind, object));
+        }
+    }
+    if found.is_empty() {
+        for kind in RUNS {
+            if let Some(object) = transport.remembered(kind, &namespace, &name).await? {
+                found.push((kind, object));
+            }
         }
     }
     match found.len() {
@@ -126,6 +133,17 @@ pub async fn run(
     }
 }
 
+/// One object, which has to be there; of a run also what is remembered of it, if that is all.
+pub async fn object(transport: &Transport, kind: Kind, namespace: &str, name: &str) -> Result<Object, Error> {
+    match transport.get(kind, namespace, name).await {
+        Err(error) if error.is_not_found() => {
+            let remembered = transport.remembered(kind, namespace, name).await?;
+            remembered.ok_or(error)
+        }
+        other => other,
+    }
+}
+
 async fn newest(transport: &Transport, namespace: &str, kinds: &[Kind]) -> Result<(Kind, Object), Error> {
     let mut newest: Option<(Kind, Object)> = None;
     for kind in kinds {
@@ -141,7 +159,7 @@ async fn newest(transport: &Transport, namespace: &str, kinds: &[Kind]) -> Resul
             }
         }
     }
-    newest.ok_or_else(|| Error::Cluster(format!("there is no run in namespace {namespace}")))
+    newest.ok_or_else(|| transport.trouble(format!("there is no run in namespace {namespace}")))
 }
 
 /// That there is no such run, with the one that was probably meant.
@@ -156,7 +174,7 @@ async fn missing(transport: &Transport, namespace: &str, name: &str) -> Error {
         Some(meant) => format!("did you mean {meant}?"),
         None => "`agentctl list` shows those of agents".to_owned(),
     };
-    Error::Cluster(format!("there is no run {name} in namespace {namespace}: {hint}"))
+    transport.trouble(format!("there is no run {name} in namespace {namespace}: {hint}"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::{
     environment::Environment,
     error::Error,
     output::Format,
-    transport::{Transport, kube::Kube},
+    transport::{Transport, grpc::Grpc, kube::Kube},
 };
 
 /// One call of agentctl.
@@ -62,11 +62,7 @@ impl Session {
     /// The way to the cluster.
     pub async fn connect(&mut self) -> Result<Transport, Error> {
         match self.choices.mode.value {
-            Mode::Grpc => Err(Error::Runtime(format!(
-                "this agentctl cannot talk to a control plane yet ({}): leave --grpc and AGENTCTL_MODE out, and it talks to \
-                 the API server of your kubeconfig, which every verb can do",
-                self.choices.address.value
-            ))),
+            Mode::Grpc => Grpc::connect(&self.choices).map(Transport::Grpc),
             Mode::Kube => {
                 let (kube, namespace) = Kube::connect(&self.choices).await?;
                 self.context_namespace = namespace;

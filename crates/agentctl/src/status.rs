@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     approvals,
     clock::Clock,
+    control_plane,
     error::Error,
     object::Object,
     output::{self, Cell, Table},
@@ -21,71 +22,84 @@ use crate::{
 const LEASE_SECONDS: i64 = 30;
 
 /// One line of the report.
-struct Part {
-    component: String,
-    namespace: String,
-    status: &'static str,
-    message: String,
+#[derive(Debug)]
+pub struct Part {
+    pub component: String,
+    pub namespace: String,
+    pub status: String,
+    pub message: String,
+}
+
+impl Part {
+    /// A part that belongs to a namespace.
+    pub fn of(namespace: &str, component: &str, status: &str, message: impl Into<String>) -> Self {
+        Self {
+            component: component.to_owned(),
+            namespace: namespace.to_owned(),
+            status: status.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// A part of the whole.
+    pub fn everywhere(component: &str, status: &str, message: impl Into<String>) -> Self {
+        Self::of("", component, status, message)
+    }
 }
 
 pub async fn status(session: &mut Session) -> Result<(), Error> {
     let transport = session.connect().await?;
     let namespace = session.namespace();
-    let kube = transport.kube();
-    let part = |component: &str, status, message: String| Part {
-        component: component.to_owned(),
-        namespace: namespace.clone(),
-        status,
-        message,
+    let mut parts = match &transport {
+        Transport::Kube(kube) => of_cluster(kube, &namespace, session.clock).await?,
+        Transport::Grpc(grpc) => control_plane::parts(grpc, &namespace).await?,
     };
-    let mut parts = Vec::new();
-    let version = kube.version().await?;
-    parts.push(Part {
-        component: "kubernetes".to_owned(),
-        namespace: String::new(),
-        status: "healthy",
-        message: format!("{version} at {}", kube.server()),
-    });
-    let space = kube
-        .get_any(&builtin("", "v1", "Namespace", "namespaces"), None, &namespace)
-        .await;
-    parts.push(match space {
-        Ok(_) => part("namespace", "healthy", String::new()),
-        Err(error) if error.is_not_found() => {
-            part("namespace", "missing", "there is no such namespace".to_owned())
-        }
-        Err(error) => part("namespace", "unknown", error.to_string()),
-    });
-    let (served, missing) = served_kinds(kube).await?;
-    parts.push(Part {
-        component: "kinds".to_owned(),
-        namespace: String::new(),
-        status: if missing.is_empty() { "healthy" } else { "degraded" },
-        message: match missing.as_slice() {
-            [] => format!("{served} of {} served", Kind::ALL.len()),
-            missing => format!(
-                "{served} of {} served; missing: {}",
-                Kind::ALL.len(),
-                missing.join(", ")
-            ),
-        },
-    });
-    parts.extend(deployments(kube, &namespace).await);
-    let lease = Lease::read(kube, &namespace).await;
-    let (status, message) = lease.told(session.clock);
-    parts.push(part("controllers", status, message));
     parts.push(match runs(&transport, &namespace).await {
-        Ok(message) => part("runs", "healthy", message),
-        Err(error) => part("runs", "unknown", error.to_string()),
+        Ok(message) => Part::of(&namespace, "runs", "healthy", message),
+        Err(error) => Part::of(&namespace, "runs", "unknown", error.to_string()),
     });
     if let Ok(pending) = approvals::pending(&transport, Some(&namespace)).await {
         let message = match pending.len() {
             0 => "none waits".to_owned(),
             count => format!("waiting: {count}; agentctl approvals lists them"),
         };
-        parts.push(part("approvals", "healthy", message));
+        parts.push(Part::of(&namespace, "approvals", "healthy", message));
     }
     show(session, &parts)
+}
+
+/// What Jangar stands on, as Kubernetes itself tells it.
+async fn of_cluster(kube: &Kube, namespace: &str, clock: Clock) -> Result<Vec<Part>, Error> {
+    let version = kube.version().await?;
+    let mut parts = vec![Part::everywhere(
+        "kubernetes",
+        "healthy",
+        format!("{version} at {}", kube.server()),
+    )];
+    let space = kube
+        .get_any(&builtin("", "v1", "Namespace", "namespaces"), None, namespace)
+        .await;
+    parts.push(match space {
+        Ok(_) => Part::of(namespace, "namespace", "healthy", ""),
+        Err(error) if error.is_not_found() => {
+            Part::of(namespace, "namespace", "missing", "there is no such namespace")
+        }
+        Err(error) => Part::of(namespace, "namespace", "unknown", error.to_string()),
+    });
+    let (served, missing) = served_kinds(kube).await?;
+    let all = Kind::ALL.len();
+    parts.push(match missing.as_slice() {
+        [] => Part::everywhere("kinds", "healthy", format!("{served} of {all} served")),
+        missing => Part::everywhere(
+            "kinds",
+            "degraded",
+            format!("{served} of {all} served; missing: {}", missing.join(", ")),
+        ),
+    });
+    parts.extend(deployments(kube, namespace).await);
+    let (status, message) = Lease::read(kube, namespace).await.told(clock);
+    parts.push(Part::of(namespace, "controllers", status, message));
+    Ok(parts)
 }
 
 fn show(session: &mut Session, parts: &[Part]) -> Result<(), Error> {
@@ -106,7 +120,7 @@ fn show(session: &mut Session, parts: &[Part]) -> Result<(), Error> {
         table.push(vec![
             Cell::plain(&part.component),
             Cell::plain(&part.namespace),
-            Cell::word(part.status),
+            Cell::word(&part.status),
             Cell::plain(&part.message),
         ]);
     }
@@ -168,12 +182,14 @@ fn deployment_part(deployment: &Object, namespace: &str) -> Part {
             .unwrap_or(0)
     };
     let (wanted, ready) = (number("/spec/replicas"), number("/status/readyReplicas"));
-    Part {
-        component: format!("deployment/{}", deployment.name()),
-        namespace: namespace.to_owned(),
-        status: if ready >= wanted { "healthy" } else { "degraded" },
-        message: format!("{ready} of {wanted} ready"),
-    }
+    let status = if ready >= wanted { "healthy" } else { "degraded" };
+    let component = format!("deployment/{}", deployment.name());
+    Part::of(
+        namespace,
+        &component,
+        status,
+        format!("{ready} of {wanted} ready"),
+    )
 }
 
 /// What the Lease of the controllers says.

@@ -136,7 +136,7 @@ pub async fn wait(session: &mut Session, arguments: &WaitArgs) -> Result<(), Err
     let object = match transport.find(kind, &session.namespace(), &name).await? {
         Some(object) => object,
         None if goal == Goal::Deleted => return Ok(()),
-        None => transport.get(kind, &session.namespace(), &name).await?,
+        None => resource::object(&transport, kind, &session.namespace(), &name).await?,
     };
     until(session, &transport, kind, object, &goal, arguments.timeout).await
 }
@@ -221,7 +221,7 @@ impl Watched {
                     continue;
                 }
             };
-            if let Some(outcome) = self.take(session, goal, change)? {
+            if let Some(outcome) = self.take(session, transport, goal, change)? {
                 return Ok(outcome);
             }
         }
@@ -230,6 +230,7 @@ impl Watched {
     fn take(
         &mut self,
         session: &mut Session,
+        transport: &Transport,
         goal: &Goal,
         change: Option<Change>,
     ) -> Result<Option<Outcome>, Error> {
@@ -254,7 +255,7 @@ impl Watched {
                 Ok(None)
             }
             Some(Change::Listed) => Ok((!self.seen).then(gone)),
-            Some(Change::Trouble { words, hopeless }) if hopeless => Err(Error::Cluster(format!(
+            Some(Change::Trouble { words, hopeless }) if hopeless => Err(transport.trouble(format!(
                 "{} {} cannot be watched: {words}",
                 self.object.kind(),
                 self.object.name()
@@ -265,7 +266,7 @@ impl Watched {
                     .note(&format!("the line is disturbed, trying again: {words}"))?;
                 Ok(None)
             }
-            None => Err(Error::Cluster("the API server ended the watch".to_owned())),
+            None => Err(transport.trouble(format!("{} ended the watch", transport.answering()))),
         }
     }
 

@@ -40,10 +40,9 @@ pub async fn watch(session: &mut Session, arguments: &GetArgs) -> Result<(), Err
             Some(Change::Gone(object)) => shown.gone(session, &object)?,
             Some(Change::Trouble { words, hopeless }) => {
                 if hopeless {
-                    return Err(Error::Cluster(format!(
-                        "{} cannot be watched: {words}",
-                        kind.info().plural
-                    )));
+                    return Err(
+                        transport.trouble(format!("{} cannot be watched: {words}", kind.info().plural))
+                    );
                 }
                 session
                     .console

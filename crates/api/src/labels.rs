@@ -14,6 +14,9 @@ pub const STEP: &str = "agents.proompteng.ai/step";
 pub const STEP_INDEX: &str = "agents.proompteng.ai/step-index";
 /// Label on an ImplementationSpec that a webhook made: where it came from.
 pub const SOURCE_PROVIDER: &str = "agents.proompteng.ai/source-provider";
+/// Annotation on the same: the version of the work at its origin that the spec was last made from. It is written together with
+/// the spec, so that an older version never takes the place of a newer one.
+pub const SOURCE_VERSION: &str = "agents.proompteng.ai/source-version";
 /// Annotation with the time of the last change, for those who order objects by it.
 pub const UPDATED_AT: &str = "agents.proompteng.ai/updatedAt";
 /// Label or annotation that keeps a finished run from being deleted by retention: `true` does, `false` does not, and anything
@@ -97,6 +100,7 @@ mod tests {
             STEP,
             STEP_INDEX,
             SOURCE_PROVIDER,
+            SOURCE_VERSION,
             UPDATED_AT,
             RETAIN,
             SPEC_HASH,

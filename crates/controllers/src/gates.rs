@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use jangar_api::{
     approvals::{ApprovalPolicy, ApprovalPolicyStatus},
+    orchestration::orchestration_run::OrchestrationRun,
     signals::{Signal, SignalDelivery, SignalDeliveryStatus, SignalStatus},
 };
 use jangar_engine::{
@@ -21,7 +22,7 @@ use crate::{
     driver::{Controller, Scene},
 };
 
-/// Says whether gates can be decided under an ApprovalPolicy.
+/// Says whether gates can be decided under an ApprovalPolicy, and when one last was.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApprovalPolicies;
 
@@ -30,16 +31,31 @@ impl Controller for ApprovalPolicies {
     type Observed = approval_policy::Observed;
     const NAME: &'static str = "approval-policy";
 
+    /// A run concerns the policies under which its gates were decided.
     fn concerned(&self, _: &Caches, change: &Change) -> BTreeSet<Key> {
-        itself(CachedKind::ApprovalPolicy, change)
+        match change.kind {
+            CachedKind::OrchestrationRun => named(change, |term| match term {
+                Term::DecidedUnder(policy) => Some(policy),
+                _ => None,
+            }),
+            _ => itself(CachedKind::ApprovalPolicy, change),
+        }
     }
 
     fn observe(
         &self,
-        _: &Scene<'_>,
+        scene: &Scene<'_>,
         policy: Option<Arc<ApprovalPolicy>>,
     ) -> Option<approval_policy::Observed> {
-        Some(approval_policy::Observed { policy: policy? })
+        let Key { namespace, name } = scene.key;
+        let cache = &scene.caches.orchestration_runs;
+        let runs = cache.naming(namespace, Term::DecidedUnder(name.clone()));
+        Some(approval_policy::Observed {
+            policy: policy?,
+            runs: runs
+                .filter_map(|name| scene.sight::<OrchestrationRun>(name).seen().cloned())
+                .collect(),
+        })
     }
 
     fn plan(
@@ -64,7 +80,10 @@ impl Controller for Signals {
     /// A delivery concerns the Signal that it names.
     fn concerned(&self, _: &Caches, change: &Change) -> BTreeSet<Key> {
         match change.kind {
-            CachedKind::SignalDelivery => signals_named(change),
+            CachedKind::SignalDelivery => named(change, |term| match term {
+                Term::Signal(signal) => Some(signal),
+                _ => None,
+            }),
             _ => itself(CachedKind::Signal, change),
         }
     }
@@ -91,19 +110,13 @@ impl Controller for Signals {
     }
 }
 
-/// The Signals that a delivery names: one, or two if somebody changed it.
-fn signals_named(change: &Change) -> BTreeSet<Key> {
-    let names = change.terms.iter().filter_map(|term| {
-        if let Term::Signal(name) = term {
-            Some(name.clone())
-        } else {
-            None
-        }
-    });
+/// The objects that the changed one names, and those that it named before somebody changed it.
+fn named(change: &Change, of: impl Fn(&Term) -> Option<&String>) -> BTreeSet<Key> {
+    let names = change.terms.iter().filter_map(of);
     names
         .map(|name| Key {
             namespace: change.key.namespace.clone(),
-            name,
+            name: name.clone(),
         })
         .collect()
 }

@@ -11,6 +11,7 @@
 //! - [`Admissions`]: which runs may start;
 //! - [`queue`]: which key is next, and when (pure);
 //! - `effects`, `status`, `live`: the requests, one at a time;
+//! - [`archive`]: finished runs on their way into history;
 //! - [`outside`]: endpoints that do the work of runs, and what they report;
 //! - [`forges`], [`deliveries`]: whether the work of runs arrived where it belongs;
 //! - [`lease`], [`start`]: who may write, and what happens when that changes;
@@ -25,6 +26,7 @@
 mod admissions;
 pub mod agent_run;
 pub mod agents;
+pub mod archive;
 mod backoff;
 pub mod caches;
 mod canary;

@@ -107,6 +107,7 @@ pub fn decide(
         .collect();
     status.approvals.push(Approval {
         step: request.step,
+        policy: policy.metadata.name.clone(),
         decision: request.decision,
         by: caller.user.clone(),
         groups: caller

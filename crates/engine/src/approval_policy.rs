@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use jangar_api::{
     approvals::{ApprovalPolicy, ApprovalPolicySpec, ApprovalPolicyStatus},
+    orchestration::orchestration_run::OrchestrationRun,
     phase::ApprovalPolicyPhase,
     reason::Reason,
-    values::Int32,
+    values::{self, Int32},
 };
 use jiff::Timestamp;
 
@@ -28,9 +29,24 @@ const DECIDERS: [&str; 3] = ["User", "Group", "ServiceAccount"];
 #[derive(Clone, Debug)]
 pub struct Observed {
     pub policy: Arc<ApprovalPolicy>,
+    /// The runs with gates that somebody decided under it.
+    pub runs: Vec<Arc<OrchestrationRun>>,
 }
 
-/// Says whether gates can be decided under it. Where its phase is a person's decision, that is left alone.
+impl Observed {
+    /// When a gate was last decided. Runs are deleted at some time, and what they told is not forgotten.
+    fn last_decision_at(&self, before: &ApprovalPolicyStatus) -> Option<values::Timestamp> {
+        let name = self.policy.metadata.name.as_deref();
+        let statuses = self.runs.iter().filter_map(|run| run.status.as_ref());
+        let decided = statuses
+            .flat_map(|status| &status.approvals)
+            .filter(|approval| approval.policy.as_deref() == name)
+            .filter_map(|approval| approval.at);
+        decided.chain(before.last_decision_at).max_by_key(|at| at.0)
+    }
+}
+
+/// Says whether gates can be decided under it, and when one last was. Where its phase is a person's decision, that is left alone.
 pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decision<ApprovalPolicyStatus> {
     let policy = &observed.policy;
     if !settings.orchestrates(policy.metadata.namespace.as_deref().unwrap_or_default()) {
@@ -42,6 +58,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     };
     let before = policy.status.clone().unwrap_or_default();
     let mut next = before.clone();
+    next.last_decision_at = observed.last_decision_at(&before);
     if !is_by_phase(&policy.spec) {
         next.phase = Some(match checked {
             Ok(()) => ApprovalPolicyPhase::Active,
@@ -142,8 +159,26 @@ mod tests {
     }
 
     fn planned(policy: ApprovalPolicy, settings: &Settings) -> Option<ApprovalPolicyStatus> {
+        planned_with(policy, &[], settings)
+    }
+
+    fn planned_with(
+        policy: ApprovalPolicy,
+        decisions: &[(&str, &str)],
+        settings: &Settings,
+    ) -> Option<ApprovalPolicyStatus> {
+        let run = |(policy, at): &(&str, &str)| {
+            let run = json!({
+                "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+                "metadata": {"name": "r", "namespace": "agents"}, "spec": {"orchestrationRef": {"name": "o"}},
+                "status": {"approvals": [
+                    {"step": "gate", "policy": policy, "decision": "Approved", "by": "ada", "at": at, "digest": "d"}]},
+            });
+            Arc::new(serde_json::from_value(run).expect("a run"))
+        };
         let observed = Observed {
             policy: Arc::new(policy),
+            runs: decisions.iter().map(run).collect(),
         };
         match plan(&observed, settings, Timestamp::UNIX_EPOCH) {
             Decision::Act(plan) => plan.status,
@@ -202,6 +237,27 @@ mod tests {
             .condition(&ConditionType::InvalidSpec)
             .expect("it is told");
         insta::assert_snapshot!(wrong.message);
+    }
+
+    #[test]
+    fn the_last_decision_is_remembered_after_its_run_is_gone() {
+        let told = |status: Option<ApprovalPolicyStatus>| {
+            let at = status.and_then(|status| status.last_decision_at);
+            at.map(|at| at.0.to_string())
+        };
+        let settings = Settings::default();
+        let decisions = [
+            ("release", "2026-03-01T12:00:00Z"),
+            ("release", "2026-03-01T12:05:00Z"),
+            ("another", "2026-03-01T13:00:00Z"),
+        ];
+        let first = planned_with(policy(json!({}), Value::Null), &decisions, &settings);
+        assert_eq!(told(first.clone()).as_deref(), Some("2026-03-01T12:05:00Z"));
+        let known = policy(json!({}), serde_json::to_value(first).expect("JSON"));
+        assert_eq!(planned_with(known.clone(), &decisions, &settings), None);
+        assert_eq!(planned_with(known.clone(), &[], &settings), None);
+        let again = planned_with(known, &[("release", "2026-03-01T14:00:00Z")], &settings);
+        assert_eq!(told(again).as_deref(), Some("2026-03-01T14:00:00Z"));
     }
 
     #[test]

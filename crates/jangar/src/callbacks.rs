@@ -23,21 +23,23 @@ use jangar_engine::{
     decision::Key,
     settings::{CustomSettings, TemporalSettings},
 };
+use jangar_store::Store;
 use jangar_temporal::Server;
 use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 
-use crate::{BadInput, probes};
+use crate::{BadInput, history, probes};
 
 /// How long the body of a report may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The way to endpoints and back, and to the Temporal server. Without an address for callbacks there is none back, and without
-/// one of a server there is none to it, and runs are told so.
+/// The way to endpoints and back, to the Temporal server, and into history. Without an address for callbacks there is none back,
+/// and without one of a server there is none to it, and runs are told so. With a history it has to be called within a tokio runtime.
 pub(crate) fn outside(
     settings: &CustomSettings,
     temporal: &TemporalSettings,
     identity: &Identity,
     own_key: Option<&str>,
+    history: Option<Store>,
 ) -> Result<Arc<Outside>, BadInput> {
     let reception = match &settings.callback_url {
         None => None,
@@ -51,6 +53,10 @@ pub(crate) fn outside(
     if let Some(address) = &temporal.address {
         let server = Server::new(address, temporal).map_err(|error| BadInput(error.to_string()))?;
         outside = outside.with_temporal(Arc::new(server));
+    }
+    if let Some(store) = history {
+        history::sweep(store.clone());
+        outside = outside.with_archive(history::archive(store));
     }
     Ok(Arc::new(outside))
 }
@@ -167,24 +173,26 @@ mod tests {
                 &TemporalSettings::default(),
                 &identity(),
                 None,
+                None,
             )
             .unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
         }
         let nowhere = TemporalSettings::default();
-        assert!(outside(&CustomSettings::default(), &nowhere, &identity(), None).is_ok());
+        assert!(outside(&CustomSettings::default(), &nowhere, &identity(), None, None).is_ok());
         let keyless = TemporalSettings {
             address: Some("127.0.0.1:1".to_owned()),
             api_key_file: Some(directory.path().join("none")),
             ..nowhere
         };
-        let error = outside(&CustomSettings::default(), &keyless, &identity(), None).unwrap_err();
+        let error = outside(&CustomSettings::default(), &keyless, &identity(), None, None).unwrap_err();
         assert!(error.to_string().contains("TEMPORAL_API_KEY_FILE"), "{error}");
     }
 
     async fn answer(request: Request<Body>) -> (StatusCode, Value) {
         let nowhere = TemporalSettings::default();
-        let outside = outside(&settings(None), &nowhere, &identity(), Some(&"k".repeat(32))).unwrap();
+        let key = "k".repeat(32);
+        let outside = outside(&settings(None), &nowhere, &identity(), Some(&key), None).unwrap();
         let response = router(outside).oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();

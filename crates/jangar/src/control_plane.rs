@@ -12,17 +12,19 @@ use jangar_engine::settings::{Settings, TlsFiles};
 use jangar_server::{
     access::{Connection, Gatekeeper, Token},
     grpc,
+    history::{Database, History},
     http::{self, Serving, Transport},
     metrics::Metrics,
     plane::{About, ControlPlane, Parts},
     tls::{self, Certificate},
     world::{self, Watches, World},
 };
+use jangar_store::Store;
 use kube::Client;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
-    BadInput, controllers,
+    BadInput, controllers, history,
     probes::{self, Instruments, Probes},
     readiness::{Part, Readiness},
     settings,
@@ -122,15 +124,17 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         own: controllers::client().await?,
         anonymous: controllers::anonymous().await?,
     };
+    let history = history::of_environment()?;
     let running = if args.with_controllers {
         instruments
             .readiness
             .missing(Part::Controllers, controllers::NOT_STARTED);
-        Some(controllers::Running::start(clients.own.clone(), settings.clone(), &instruments).await?)
+        let (client, history) = (clients.own.clone(), history.clone());
+        Some(controllers::Running::start(client, settings.clone(), &instruments, history).await?)
     } else {
         None
     };
-    let control_plane = start(clients, Arc::new(settings), listeners, &instruments).await?;
+    let control_plane = start(clients, Arc::new(settings), listeners, &instruments, history).await?;
     tracing::info!(
         address = %control_plane.address(),
         grpc = control_plane.grpc_address().map(tracing::field::display),
@@ -209,6 +213,7 @@ pub(crate) async fn start(
     settings: Arc<Settings>,
     listeners: Listeners,
     instruments: &Instruments,
+    history: Option<Store>,
 ) -> Result<Running> {
     let break_glass = break_glass(|name| std::env::var(name).ok())?;
     let metrics = Arc::new(Metrics::register(&mut instruments.registry()));
@@ -237,7 +242,7 @@ pub(crate) async fn start(
         own: clients.own,
         settings,
         about: about(|name| std::env::var(name).ok()),
-        history: None,
+        history: history.map(|store| Arc::new(Database(store)) as Arc<dyn History>),
         metrics,
         clock: Arc::new(jiff::Timestamp::now),
         grpc_address,

@@ -10,10 +10,12 @@ use anyhow::{Context, Result, bail};
 use axum::Router;
 use jangar_controllers::{Controllers, Setup, clock::SystemClock, lease::Identity};
 use jangar_engine::settings::{DEFAULT_TEMPORAL_ADDRESS, Settings};
+use jangar_store::Store;
 use kube::{Client, Config, config::AuthInfo};
 
 use crate::{
     callbacks::{self, Callbacks},
+    history,
     leading::{self, Standby},
     probes::{self, Instruments, Probes},
     readiness::{Part, Readiness},
@@ -41,7 +43,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let listener = probes::bind(args.listen, "--listen").await?;
     let instruments = Instruments::new(Readiness::new([(Part::Controllers, NOT_STARTED)]));
     let _probes = Probes::start(listener, instruments.clone(), Router::new())?;
-    let running = Running::start(client().await?, settings, &instruments).await?;
+    let history = history::of_environment()?;
+    let running = Running::start(client().await?, settings, &instruments, history).await?;
     running.until(&mut stop).await
 }
 
@@ -57,16 +60,18 @@ impl Running {
         client: Client,
         mut settings: Settings,
         instruments: &Instruments,
+        history: Option<Store>,
     ) -> Result<Self> {
         let temporal = &mut settings.temporal.address;
         temporal.get_or_insert_with(|| DEFAULT_TEMPORAL_ADDRESS.to_owned());
         let identity = Identity::new(identity(|name| std::env::var(name).ok(), rand::random()))
             .context("HOSTNAME and JANGAR_POD_UID cannot be used as the name of this process")?;
-        let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None)?;
+        let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, None, history)?;
         let callbacks = match &settings.custom.callback_url {
             Some(_) => Some(Callbacks::start(settings.custom.callback_listen, Arc::clone(&outside)).await?),
             None => None,
         };
+        history::follow(&outside, instruments.readiness.clone());
         let controllers = jangar_controllers::start(Setup {
             client,
             settings: Arc::new(settings),

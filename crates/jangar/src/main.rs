@@ -6,6 +6,7 @@ mod controllers;
 mod crds;
 mod demo;
 mod embedded;
+mod history;
 mod leading;
 mod logging;
 mod manifests;

@@ -153,14 +153,15 @@ async fn healthz() -> &'static str {
 
 async fn readyz(State(instruments): State<Instruments>) -> impl IntoResponse {
     let missing = instruments.readiness.sentences();
-    if missing.is_empty() {
-        (StatusCode::OK, "ready\n".to_owned())
+    let (status, word) = if missing.is_empty() {
+        (StatusCode::OK, "ready")
     } else {
-        (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("not ready\n{}\n", missing.join("\n")),
-        )
-    }
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready")
+    };
+    let lines = [word.to_owned()].into_iter().chain(missing);
+    let note = instruments.readiness.noted();
+    let lines: Vec<String> = lines.chain(note.map(|note| format!("note: {note}"))).collect();
+    (status, format!("{}\n", lines.join("\n")))
 }
 
 async fn metrics(State(instruments): State<Instruments>) -> impl IntoResponse {
@@ -217,6 +218,9 @@ mod tests {
         for path in ["/readyz", "/ready"] {
             assert_eq!(get(&router, path).await, (StatusCode::OK, "ready\n".to_owned()));
         }
+        instruments.readiness.note(Some("history is away".to_owned()));
+        let told = (StatusCode::OK, "ready\nnote: history is away\n".to_owned());
+        assert_eq!(get(&router, "/readyz").await, told);
         let (status, text) = get(&router, "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(text.contains("things_total 1"), "{text}");

@@ -21,6 +21,8 @@ pub(crate) enum Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Readiness {
     missing: watch::Sender<BTreeMap<Part, String>>,
+    /// Something that people should know, and that stops nothing.
+    note: watch::Sender<Option<String>>,
 }
 
 impl Readiness {
@@ -29,6 +31,7 @@ impl Readiness {
         let missing = missing.map(|(part, why)| (part, why.to_owned()));
         Self {
             missing: watch::Sender::new(BTreeMap::from(missing)),
+            note: watch::Sender::default(),
         }
     }
 
@@ -51,6 +54,16 @@ impl Readiness {
     /// What is missing now, one sentence each. Nothing: ready.
     pub(crate) fn sentences(&self) -> Vec<String> {
         self.missing.borrow().values().cloned().collect()
+    }
+
+    /// Something that people should know although it stops nothing, or that there is no such thing any more.
+    pub(crate) fn note(&self, note: Option<String>) {
+        self.note.send_replace(note);
+    }
+
+    /// What people should know although it stops nothing.
+    pub(crate) fn noted(&self) -> Option<String> {
+        self.note.borrow().clone()
     }
 
     /// Waits until nothing is missing.

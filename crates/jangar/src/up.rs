@@ -8,15 +8,18 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use kubelite::node::{
-    self,
-    executor::{Isolation, SandboxPolicy},
+use kubelite::{
+    node::{
+        self,
+        executor::{Isolation, SandboxPolicy},
+    },
+    server::User,
 };
 
 use crate::{
     callbacks, control_plane,
     embedded::{self, Directory, Embedded, Options},
-    manifests,
+    history, manifests,
     probes::{self, Probes},
     readiness::Part,
     settings,
@@ -82,7 +85,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     settings.custom.callback_url.get_or_insert(url);
     let identity = embedded::identity()?;
     let key = directory.callback_key()?;
-    let outside = callbacks::outside(&settings.custom, &settings.temporal, &identity, Some(&key))?;
+    let store = history::of_environment_or(directory.path())?;
+    let outside = callbacks::outside(
+        &settings.custom,
+        &settings.temporal,
+        &identity,
+        Some(&key),
+        Some(store.clone()),
+    )?;
+    history::follow(&outside, instruments.readiness.clone());
     let probes = Probes::start(
         listener,
         instruments.clone(),
@@ -94,6 +105,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         directory,
         api_listen: args.api_listen,
         namespace: args.namespace,
+        user: User::system("admin"),
         sandbox: if args.unsandboxed {
             SandboxPolicy::Preferred
         } else {
@@ -107,8 +119,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     };
     let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
-    let control_plane =
-        control_plane::start(embedded.control_plane_clients(), shared, listeners, &instruments).await?;
+    let clients = embedded.control_plane_clients();
+    let control_plane = control_plane::start(clients, shared, listeners, &instruments, Some(store)).await?;
     let ready = async {
         instruments.readiness.complete().await;
         announce(&embedded, &probes, &control_plane)?;

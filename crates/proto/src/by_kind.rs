@@ -14,6 +14,9 @@ use crate::{
     },
 };
 
+/// The largest answer that a client reads: a page of the largest objects that Kubernetes keeps is not much larger.
+pub const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
+
 /// What can be done with the objects of every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
@@ -83,11 +86,11 @@ where
     let path: PathAndQuery = format!("/{SERVICE}/{method}")
         .parse()
         .map_err(|_| Status::invalid_argument(format!("{kind} is no kind")))?;
-    let mut client = Grpc::new(channel);
-    client.ready().await.map_err(|error| {
-        let error: StdError = error.into();
-        Status::unavailable(format!("the control plane does not answer: {error}"))
-    })?;
+    let mut client = Grpc::new(channel).max_decoding_message_size(ANSWER_MAX_BYTES);
+    client
+        .ready()
+        .await
+        .map_err(|error| Status::from_error(error.into()))?;
     client
         .unary(request, path, tonic_prost::ProstCodec::default())
         .await

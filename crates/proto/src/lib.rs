@@ -5,7 +5,7 @@
 
 mod by_kind;
 
-pub use self::by_kind::{ByKind, Verb, call};
+pub use self::by_kind::{ANSWER_MAX_BYTES, ByKind, Verb, call};
 
 /// The messages, the client and the server of the contract.
 pub mod v1 {

@@ -66,6 +66,21 @@ label_values! {
         SlowClient = "slow_client",
         Unreadable = "unreadable_object",
         History = "history",
+        Webhook = "webhook_status",
+    }
+}
+
+label_values! {
+    /// What came of a delivery of a webhook, for one source.
+    Webhook {
+        Synced = "synced",
+        Outdated = "outdated",
+        Deduplicated = "deduplicated",
+        Ignored = "ignored",
+        Refused = "refused",
+        Retried = "retried",
+        Failed = "failed",
+        Full = "queue_full",
     }
 }
 
@@ -128,6 +143,12 @@ struct MutationLabels {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WebhookLabels {
+    provider: &'static str,
+    outcome: Webhook,
+}
+
 /// The counters of one control plane.
 #[derive(Debug)]
 pub struct Metrics {
@@ -141,6 +162,7 @@ pub struct Metrics {
     waiting: Gauge,
     losses: Family<LossLabels, Counter>,
     mutations: Family<MutationLabels, Counter>,
+    webhooks: Family<WebhookLabels, Counter>,
     database_up: Gauge,
     certificates: Family<CertificateLabels, Counter>,
     certificate_outdated: Gauge,
@@ -159,6 +181,7 @@ impl Default for Metrics {
             waiting: Gauge::default(),
             losses: Family::default(),
             mutations: Family::default(),
+            webhooks: Family::default(),
             database_up: Gauge::default(),
             certificates: Family::default(),
             certificate_outdated: Gauge::default(),
@@ -193,6 +216,7 @@ impl Metrics {
         );
         registry.register("losses", "What was promised and is not there", all.losses.clone());
         registry.register("mutations", "What was changed for callers", all.mutations.clone());
+        registry.register("webhooks", "Deliveries of webhooks", all.webhooks.clone());
         registry.register(
             "database_up",
             "Whether the database answered when last asked; 0 without one",
@@ -268,6 +292,12 @@ impl Metrics {
     pub(crate) fn mutation(&self, action: &'static str, outcome: &'static str) {
         self.mutations
             .get_or_create(&MutationLabels { action, outcome })
+            .inc();
+    }
+
+    pub(crate) fn webhook(&self, provider: &'static str, outcome: Webhook) {
+        self.webhooks
+            .get_or_create(&WebhookLabels { provider, outcome })
             .inc();
     }
 

@@ -20,6 +20,8 @@ pub enum Trouble {
     Forbidden,
     /// There is none, or none that the caller may see.
     NotFound,
+    /// There was one, in earlier versions.
+    Gone,
     MethodNotAllowed,
     /// It does not fit what is there.
     Conflict,
@@ -33,6 +35,8 @@ pub enum Trouble {
     Unavailable,
     TimedOut,
     Internal,
+    /// Earlier versions could, and this one cannot.
+    NotBuilt,
 }
 
 impl Trouble {
@@ -44,6 +48,7 @@ impl Trouble {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Gone => StatusCode::GONE,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -53,6 +58,7 @@ impl Trouble {
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::NotBuilt => StatusCode::NOT_IMPLEMENTED,
         }
     }
 
@@ -66,7 +72,7 @@ impl Trouble {
             Self::Unauthenticated => Code::Unauthenticated,
             Self::Forbidden => Code::PermissionDenied,
             Self::NotFound => Code::NotFound,
-            Self::MethodNotAllowed => Code::Unimplemented,
+            Self::MethodNotAllowed | Self::Gone | Self::NotBuilt => Code::Unimplemented,
             Self::Conflict => Code::FailedPrecondition,
             Self::TooMany => Code::ResourceExhausted,
             Self::Unavailable => Code::Unavailable,

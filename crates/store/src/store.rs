@@ -101,6 +101,11 @@ impl Store {
         self.shared.database.config().place()
     }
 
+    /// How much of the end of a log is kept.
+    pub fn log_tail_bytes(&self) -> usize {
+        self.shared.database.config().log_tail_bytes
+    }
+
     /// Ends all connections. Whatever is asked after that fails.
     pub async fn close(&self) {
         self.shared.database.close().await;

@@ -26,6 +26,7 @@ pub mod conformance;
 pub mod endpoint;
 pub mod faults;
 pub mod forges;
+pub mod history;
 pub mod node;
 pub mod program;
 pub mod scenario;

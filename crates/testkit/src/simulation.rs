@@ -17,6 +17,7 @@ use crate::{
     check::{Checks, end::EndState, rest, runs::RunView},
     endpoint::SimEndpoint,
     faults::{Embassy, Line, Order, Outpost, Plan, Process, Wire},
+    history::{Desk, SimHistory},
     node::{Kubelet, Record, Work},
     program::{Program, Running, Surroundings},
     scenario::{End, Scenario, Step},
@@ -98,7 +99,8 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         let Simulation { scenario, seed, .. } = simulation;
         let world = World::start(definitions, *seed, &scenario.place.of_seed(*seed)).await;
         let record = Record::default();
-        let checks = Checks::start(&world, &record, simulation.observed_limits());
+        let history = scenario.history_away.map(SimHistory::away_for);
+        let checks = Checks::start(&world, &record, simulation.observed_limits(), history.clone());
         let kubelet = Kubelet::start(&world, scenario.scripts.clone(), &record);
         let (sender, orders) = mpsc::unbounded_channel();
         let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone());
@@ -120,6 +122,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
             wire: Arc::clone(&story.wire),
             endpoint,
             temporal,
+            history,
             sender,
             processes: Vec::new(),
             started: 0,
@@ -143,6 +146,7 @@ struct Stage<'a> {
     wire: Arc<Wire>,
     endpoint: Arc<SimEndpoint>,
     temporal: Arc<SimTemporal>,
+    history: Option<Arc<SimHistory>>,
     sender: mpsc::UnboundedSender<Order>,
     processes: Vec<(Arc<Process>, Running)>,
     started: u32,
@@ -186,7 +190,14 @@ impl Stage<'_> {
             Arc::clone(&self.temporal),
         );
         let outside = Outside::new(&process.name, Arc::new(outpost), reception);
-        let outside = Arc::new(outside.with_temporal(Arc::new(embassy)));
+        let mut outside = outside.with_temporal(Arc::new(embassy));
+        if let Some(history) = &self.history {
+            outside = outside.with_archive(Arc::new(Desk {
+                history: Arc::clone(history),
+                process: Arc::clone(&process),
+            }));
+        }
+        let outside = Arc::new(outside);
         self.endpoint.meet(&process, &outside);
         self.world.trace().note(&process.name, format_args!("starts"));
         let running = self.program.start(Surroundings {

@@ -165,7 +165,14 @@ fn decided(kind: Kind, value: &Value) -> Vec<String> {
         }),
         Kind::ApprovalPolicy => with(value, |policy| {
             invalid(
-                approval_policy::plan(&approval_policy::Observed { policy }, &settings, now),
+                approval_policy::plan(
+                    &approval_policy::Observed {
+                        policy,
+                        runs: Vec::new(),
+                    },
+                    &settings,
+                    now,
+                ),
                 |status| status.common,
             )
         }),

@@ -225,7 +225,9 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value) -> Option<String> {
     let wanted = match wanted {
         "object" => "an object",
         "array" => "a list",
-        "string" => "a text; put it in quotes if it looks like something else",
+        // What looks like another value becomes a text in quotes; a list or an object does not.
+        "string" if value.is_number() || value.is_boolean() => "a text; put it in quotes",
+        "string" => "a text",
         "boolean" => "true or false",
         "integer" => "a whole number",
         other => other,
@@ -284,6 +286,29 @@ mod tests {
         ] {
             assert!(all.contains(words), "{words} is not in:\n{all}");
         }
+    }
+
+    #[test]
+    fn quotes_are_advised_only_where_they_help() {
+        let told = |value: Value| {
+            run(json!({
+                "agentRef": {"name": value}, "runtime": {"type": "job"}, "implementationSpecRef": {"name": "fix"},
+            }))
+            .join("\n")
+        };
+        for value in [json!(1), json!(true)] {
+            let text = told(value.clone());
+            let expected = format!("spec.agentRef.name is {value}: it must be a text; put it in quotes");
+            assert_eq!(text, expected);
+        }
+        assert_eq!(
+            told(json!({"name": "coder"})),
+            "spec.agentRef.name is an object: it must be a text"
+        );
+        assert_eq!(
+            told(json!(["coder"])),
+            "spec.agentRef.name is a list: it must be a text"
+        );
     }
 
     #[test]

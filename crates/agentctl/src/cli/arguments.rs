@@ -95,6 +95,12 @@ pub struct SubmitArgs {
     /// A Secret whose keys become environment variables of the pod. Can be repeated.
     #[arg(long = "secret", value_name = "NAME")]
     pub secrets: Vec<String>,
+    /// The SecretBinding that lets the agent use them; the control plane asks for it, with --grpc.
+    #[arg(long, value_name = "NAME")]
+    pub secret_binding: Option<String>,
+    /// The Budget that must not be used up; the control plane looks at it, with --grpc.
+    #[arg(long, value_name = "NAME")]
+    pub budget: Option<String>,
     /// Order in the queue: larger numbers start first.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub priority: Option<i32>,
@@ -426,7 +432,7 @@ pub enum AuthVerb {
         #[arg(long)]
         with_token: bool,
     },
-    /// Say who you are to Kubernetes, and whether there is a token for the control plane.
+    /// Say who you are to whoever answers, and whether there is a token for the control plane.
     Status,
     /// Forget the token.
     Logout,
@@ -441,7 +447,7 @@ pub struct CompletionArgs {
 
 #[derive(Args, Debug)]
 pub struct VersionArgs {
-    /// Do not ask the API server.
+    /// Ask neither the API server nor the control plane.
     #[arg(long)]
     pub client: bool,
 }

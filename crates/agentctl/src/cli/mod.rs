@@ -28,6 +28,7 @@ Examples:
   agentctl explain run coder-3f2a
   agentctl logs -f run coder-3f2a
   agentctl approvals
+  agentctl --grpc --server jangar.example.com:443 --tls list runs
 
 A KIND is one of the nineteen, by any of its names: `agentctl get kinds` lists them. Exit codes: 0 done, 2 wrong input,
 3 Kubernetes, 4 what runs is unwell, 5 other; of `wait`: 10 Failed, 11 Cancelled, 12 timed out, 13 deleted."
@@ -52,7 +53,7 @@ pub struct Global {
     /// Talk to the Kubernetes API server of the kubeconfig (the default).
     #[arg(long, global = true, conflicts_with = "grpc")]
     pub kube: bool,
-    /// Talk to the control plane of Jangar.
+    /// Talk to the control plane of Jangar, with a token and no kubeconfig.
     #[arg(long, global = true)]
     pub grpc: bool,
     /// The kubeconfig file. Default: AGENTCTL_KUBECONFIG, the configuration, KUBECONFIG, ~/.kube/config.
@@ -70,7 +71,7 @@ pub struct Global {
     /// Talk TLS with the control plane.
     #[arg(long, global = true, conflicts_with = "no_tls")]
     pub tls: bool,
-    /// Do not talk TLS with the control plane.
+    /// Do not talk TLS with the control plane, although your token goes there.
     #[arg(long, global = true)]
     pub no_tls: bool,
     /// Answer yes to every question.
@@ -287,7 +288,7 @@ Examples:
   source <(agentctl completion zsh)
   agentctl completion fish > ~/.config/fish/completions/agentctl.fish")]
     Completion(CompletionArgs),
-    /// Print the version, and that of the API server.
+    /// Print the version, and that of the API server or the control plane.
     #[command(after_help = "\
 Examples:
   agentctl version

@@ -1,19 +1,24 @@
-//! `doctor`: looks for what is wrong, and says how each finding is mended. `cluster` looks at what Jangar stands on, `work` at what
-//! it does.
+//! `doctor`: looks for what is wrong, and says how each finding is mended. `cluster` looks at what Jangar stands on, `plane` asks the
+//! control plane for as much of that as it knows, and `work` looks at what Jangar does.
 
 mod cluster;
+mod plane;
 mod work;
 
 use serde_json::{Value, json};
 
 use crate::{
     cli::DoctorArgs,
+    clock::Clock,
     console::Tone,
     error::{self, Error},
     output,
     resource::RUNS,
     session::Session,
-    transport::kube::builtin,
+    transport::{
+        Transport,
+        kube::{Kube, builtin},
+    },
 };
 
 /// How many names a finding lists.
@@ -77,17 +82,10 @@ pub async fn doctor(session: &mut Session, arguments: &DoctorArgs) -> Result<(),
     let transport = session.connect().await?;
     let namespace = session.namespace();
     let place = (!arguments.all_namespaces).then_some(namespace.as_str());
-    let kube = transport.kube();
-    let version = kube.version().await?;
-    let mut findings = vec![Finding::ok(
-        "server",
-        format!("Kubernetes {version} at {}", kube.server()),
-    )];
-    findings.push(cluster::clocks(kube).await);
-    findings.push(cluster::namespace_exists(kube, &namespace).await);
-    findings.extend(cluster::kinds(kube).await?);
-    findings.extend(cluster::rights(kube, &namespace).await);
-    findings.push(cluster::leader(kube, &namespace, session.clock).await);
+    let mut findings = match &transport {
+        Transport::Kube(kube) => look(kube, &namespace, session.clock).await?,
+        Transport::Grpc(grpc) => plane::look(grpc, &namespace, session.clock).await?,
+    };
     let mut runs = Vec::new();
     for kind in RUNS {
         match transport.list(kind, place, None).await {
@@ -97,18 +95,48 @@ pub async fn doctor(session: &mut Session, arguments: &DoctorArgs) -> Result<(),
     }
     findings.push(work::queue(&runs, session.clock));
     findings.extend(work::warned(&runs));
-    let jobs = kube
-        .list_any(&builtin("batch", "v1", "Job", "jobs"), place, None, None)
-        .await;
-    match jobs {
-        Ok(jobs) => {
-            findings.push(work::stuck(&runs, &jobs, session.clock));
-            findings.push(work::uncaptured(&jobs, session.clock));
+    match &transport {
+        Transport::Kube(kube) => {
+            let jobs = kube
+                .list_any(&builtin("batch", "v1", "Job", "jobs"), place, None, None)
+                .await;
+            match jobs {
+                Ok(jobs) => {
+                    findings.push(work::stuck(&runs, &jobs, session.clock));
+                    findings.push(work::uncaptured(&jobs, session.clock));
+                }
+                Err(error) => findings.push(unread("jobs", &error)),
+            }
         }
-        Err(error) => findings.push(unread("jobs", &error)),
+        Transport::Grpc(_) => {
+            findings.push(work::stuck(&runs, &[], session.clock));
+            findings.push(Finding::ok(
+                "jobs",
+                "only Kubernetes shows them: agentctl --kube doctor",
+            ));
+        }
     }
     findings.push(work::gates(&transport, place).await);
     show(session, &findings)
+}
+
+/// What Jangar stands on, as Kubernetes itself tells it.
+async fn look(kube: &Kube, namespace: &str, clock: Clock) -> Result<Vec<Finding>, Error> {
+    let version = kube.version().await?;
+    let mut findings = vec![Finding::ok(
+        "server",
+        format!("Kubernetes {version} at {}", kube.server()),
+    )];
+    findings.push(cluster::clocks(kube).await);
+    findings.push(cluster::namespace_exists(kube, namespace).await);
+    findings.extend(cluster::kinds(kube).await?);
+    findings.extend(cluster::rights(kube, namespace).await);
+    findings.push(cluster::leader(kube, namespace, clock).await);
+    findings.push(Finding::ok(
+        "database",
+        "only the control plane knows: agentctl --grpc doctor",
+    ));
+    Ok(findings)
 }
 
 fn show(session: &mut Session, findings: &[Finding]) -> Result<(), Error> {

@@ -1,4 +1,5 @@
-//! `logs`: what runs write. `tail` reads one run, pod after pod; here its lines are put together and shown.
+//! `logs`: what runs write. `tail` reads one run, pod after pod, and what is kept of those that are gone; here its lines are put
+//! together and shown.
 
 mod tail;
 
@@ -19,7 +20,7 @@ use crate::{
     object::Object,
     resource::{self, word},
     session::Session,
-    transport::{Change, Transport},
+    transport::{Change, Changes, RunRef, Transport},
 };
 
 /// How many lines may wait to be shown: a terminal that is slow slows the reading down.
@@ -76,33 +77,42 @@ async fn show(
     }
     let (sender, mut receiver) = channel(LINES_WAITING_MAX);
     let tail = Tail {
-        kube: transport.kube().clone(),
-        kind,
-        namespace: object.namespace().to_owned(),
-        name: object.name().to_owned(),
+        transport: transport.clone(),
+        run: RunRef {
+            kind,
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+        },
         wanted: Arc::new(wanted),
         prefix: String::new(),
         told: sender,
     };
     let reading = tokio::spawn(tail.read());
     printed(session, &mut receiver).await?;
-    let pods = reading
+    let read = reading
         .await
         .map_err(|error| Error::Unknown(format!("the reader of the log failed: {error}")))??;
-    if pods == 0 {
-        return Err(nothing_left(session, kind, object));
+    if read == 0 {
+        return Err(nothing_left(session, transport, kind, object));
     }
     Ok(())
 }
 
 /// Why there is nothing to read, and where there may be.
-fn nothing_left(session: &Session, kind: Kind, object: &Object) -> Error {
+fn nothing_left(session: &Session, transport: &Transport, kind: Kind, object: &Object) -> Error {
     let (name, namespace) = (object.name(), session.namespace());
     let word = word(kind);
-    Error::Cluster(if object.has_ended() {
+    transport.trouble(if object.has_ended() {
+        let elsewhere = match transport {
+            Transport::Kube(_) => format!(
+                "The control plane has what was kept of it: agentctl --grpc logs {word} {name} -n {namespace}"
+            ),
+            Transport::Grpc(_) => "Nothing of it was kept: that takes a database".to_owned(),
+        };
         format!(
             "the pods of {word} {name} are gone, and their logs with them: a pod is kept for as long as its Job \
-             (JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS). What the run came to: agentctl describe {word} {name} -n {namespace}"
+             (JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS). {elsewhere}. What the run came to: agentctl describe {word} {name} -n \
+             {namespace}"
         )
     } else {
         format!(
@@ -136,7 +146,7 @@ async fn orchestration(
 ) -> Result<(), Error> {
     let (sender, mut receiver) = channel(LINES_WAITING_MAX);
     let steps = Steps {
-        kube: transport.kube().clone(),
+        transport: transport.clone(),
         namespace: object.namespace().to_owned(),
         only: wanted.step.clone(),
         // What was the name of a step of the orchestration is none of a step of a workflow.
@@ -152,7 +162,7 @@ async fn orchestration(
             .await
             .map_err(|error| Error::Unknown(format!("the reader of the logs failed: {error}")))??;
         return if begun == 0 {
-            Err(nothing_left(session, Kind::OrchestrationRun, object))
+            Err(nothing_left(session, transport, Kind::OrchestrationRun, object))
         } else {
             Ok(())
         };
@@ -200,7 +210,7 @@ fn children(object: &Object) -> Vec<Child> {
 
 /// The readers of an orchestration's steps.
 struct Steps {
-    kube: crate::transport::kube::Kube,
+    transport: Transport,
     namespace: String,
     only: Option<String>,
     wanted: Arc<Wanted>,
@@ -226,10 +236,12 @@ impl Steps {
             return;
         }
         let tail = Tail {
-            kube: self.kube.clone(),
-            kind: child.kind,
-            namespace: self.namespace.clone(),
-            name: child.name,
+            transport: self.transport.clone(),
+            run: RunRef {
+                kind: child.kind,
+                namespace: self.namespace.clone(),
+                name: child.name,
+            },
             wanted: Arc::clone(&self.wanted),
             prefix: format!("[{}] ", child.step),
             told: self.told.clone(),
@@ -255,7 +267,7 @@ impl Steps {
     }
 
     /// Begins with each step when it starts, until the run has ended.
-    async fn follow(mut self, mut changes: crate::transport::Changes) -> Result<(), Error> {
+    async fn follow(mut self, mut changes: Changes) -> Result<(), Error> {
         while let Some(change) = changes.next().await {
             match change {
                 Change::Seen(object) => {
@@ -270,7 +282,7 @@ impl Steps {
                 Change::Trouble {
                     words,
                     hopeless: true,
-                } => return Err(Error::Cluster(words)),
+                } => return Err(self.transport.trouble(words)),
                 Change::Trouble { .. } | Change::Relisting | Change::Listed => {}
             }
         }

@@ -2,27 +2,21 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     sync::Arc,
     time::Duration,
 };
 
-use futures::{AsyncBufReadExt as _, StreamExt as _};
-use jangar_api::{Kind, labels, names::label_value};
+use futures::StreamExt as _;
 use jiff::Timestamp;
-use kube::api::LogParams;
 use serde_json::Value;
 use tokio::{sync::mpsc::Sender, time::sleep};
 
 use super::Wanted;
 use crate::{
-    error::{Error, status_code},
+    error::Error,
     object::Object,
     resource::word,
-    transport::{
-        Change,
-        kube::{Kube, builtin},
-    },
+    transport::{Change, Lines, LogPart, LogTrouble, RunRef, Transport},
 };
 
 /// How often a log that breaks off is asked for again without a new line of it.
@@ -39,10 +33,8 @@ pub(super) enum Told {
 
 /// The reader of one run.
 pub(super) struct Tail {
-    pub kube: Kube,
-    pub kind: Kind,
-    pub namespace: String,
-    pub name: String,
+    pub transport: Transport,
+    pub run: RunRef,
     pub wanted: Arc<Wanted>,
     /// Stands before every line.
     pub prefix: String,
@@ -50,52 +42,59 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Reads all there is, or follows until the run has ended. The number of pods that were read.
+    /// Reads all there is, or follows until the run has ended. The number of logs that were read.
     pub(super) async fn read(self) -> Result<usize, Error> {
-        if self.wanted.follow {
-            return self.follow().await;
-        }
-        let mut read = 0;
-        for pod in self.pods().await? {
-            if has_started(&pod) && self.stream(&pod).await? {
-                read += 1;
+        let read = if self.wanted.follow {
+            self.follow().await?
+        } else {
+            let mut read = 0;
+            for pod in self.pods().await? {
+                if has_started(&pod) && self.stream(&pod).await? {
+                    read += 1;
+                }
             }
+            read
+        };
+        if read > 0 {
+            return Ok(read);
         }
-        Ok(read)
+        self.archived().await
     }
 
-    fn selector(&self) -> String {
-        let key = match self.kind {
-            Kind::ToolRun => labels::TOOL_RUN,
-            _ => labels::AGENT_RUN,
+    /// What is kept of a run whose pods are gone. Whether something is.
+    async fn archived(&self) -> Result<usize, Error> {
+        let Some(lines) = self.transport.archived_log(&self.run, self.wanted.tail).await? else {
+            return Ok(0);
         };
-        let mut selector = format!("{key}={}", label_value(&self.name));
-        if let Some(step) = &self.wanted.step {
-            // Writing to a String cannot fail, here and below.
-            let _ = write!(selector, ",{}={}", labels::STEP, label_value(step));
-        }
-        selector
+        self.note(format!(
+            "the pods of {} {} are gone: this is what was kept of the last one",
+            word(self.run.kind),
+            self.run.name
+        ))
+        .await?;
+        self.lines(lines, &mut None).await?;
+        Ok(1)
+    }
+
+    fn step(&self) -> Option<&str> {
+        self.wanted.step.as_deref()
     }
 
     /// The pods of the run, the oldest first.
     async fn pods(&self) -> Result<Vec<Object>, Error> {
-        let resource = builtin("", "v1", "Pod", "pods");
-        let mut pods = self
-            .kube
-            .list_any(&resource, Some(&self.namespace), Some(&self.selector()), None)
-            .await?;
+        let mut pods = self.transport.pods(&self.run, self.step()).await?;
         pods.sort_by_key(age);
         Ok(pods)
     }
 
     async fn follow(&self) -> Result<usize, Error> {
-        let resource = builtin("", "v1", "Pod", "pods");
-        let mut pods = self
-            .kube
-            .watch_any(resource, Some(&self.namespace), None, Some(&self.selector()));
-        let mut runs = self
-            .kube
-            .watch(self.kind, Some(&self.namespace), Some(&self.name), None);
+        let RunRef {
+            kind,
+            namespace,
+            name,
+        } = &self.run;
+        let mut pods = self.transport.watch_pods(&self.run, self.step());
+        let mut runs = self.transport.watch(*kind, Some(namespace), Some(name), None);
         let mut known: BTreeMap<String, Object> = BTreeMap::new();
         let mut read: BTreeSet<String> = BTreeSet::new();
         let mut count = 0;
@@ -115,7 +114,7 @@ impl Tail {
             }
             if !told {
                 told = true;
-                self.note(format!("waiting for a pod of {} {}", word(self.kind), self.name))
+                self.note(format!("waiting for a pod of {} {name}", word(*kind)))
                     .await?;
             }
             tokio::select! {
@@ -146,13 +145,16 @@ impl Tail {
             Some(Change::Trouble {
                 words,
                 hopeless: true,
-            }) => Err(Error::Cluster(words)),
+            }) => Err(self.transport.trouble(words)),
             Some(Change::Trouble { words, .. }) => {
                 self.note(format!("the line is disturbed, trying again: {words}"))
                     .await
             }
             Some(_) => Ok(()),
-            None => Err(Error::Cluster("the API server ended the watch".to_owned())),
+            None => {
+                let words = format!("{} ended the watch", self.transport.answering());
+                Err(self.transport.trouble(words))
+            }
         }
     }
 
@@ -161,18 +163,13 @@ impl Tail {
         let mut last: Option<Timestamp> = None;
         let mut failures = 0;
         loop {
-            let params = self.params(pod, last);
-            let progressed = match self.kube.log(&self.namespace, pod.name(), &params).await {
-                Ok(log) => self.lines(log, &mut last).await?,
+            let part = self.part(pod, last);
+            let progressed = match self.transport.log(&self.run, pod.name(), &part).await {
+                Ok(lines) => self.lines(lines, &mut last).await?,
                 // It was removed meanwhile.
-                Err(error) if status_code(&error) == Some(404) => return Ok(last.is_some()),
-                Err(error) if status_code(&error).is_some_and(|code| code != 500) => {
-                    return Err(Error::kube(format!(
-                        "the log of pod {} cannot be read",
-                        pod.name()
-                    ))(error));
-                }
-                Err(_) => false,
+                Err(LogTrouble::Gone) => return Ok(last.is_some()),
+                Err(LogTrouble::Refused(error)) => return Err(error),
+                Err(LogTrouble::Broken) => false,
             };
             if !self.wanted.follow || self.has_stopped(pod).await? {
                 return Ok(true);
@@ -190,35 +187,25 @@ impl Tail {
         }
     }
 
-    /// Times are always asked for: by them the lines are known that were shown before.
-    fn params(&self, pod: &Object, last: Option<Timestamp>) -> LogParams {
+    /// What is still to be read: by their times the lines are known that were shown before.
+    fn part(&self, pod: &Object, last: Option<Timestamp>) -> LogPart {
         let wanted = &self.wanted;
-        let container = wanted.container.clone().or_else(|| first_container(pod));
-        LogParams {
-            container,
+        LogPart {
+            container: wanted.container.clone().or_else(|| first_container(pod)),
             follow: wanted.follow,
-            tail_lines: wanted.tail.map(i64::from).filter(|_| last.is_none()),
+            tail: wanted.tail.filter(|_| last.is_none()),
             since_seconds: wanted
                 .since
-                .and_then(|since| i64::try_from(since.as_secs()).ok())
+                .map(|since| u32::try_from(since.as_secs()).unwrap_or(u32::MAX))
                 .filter(|_| last.is_none()),
             since_time: last,
-            timestamps: true,
-            ..LogParams::default()
         }
     }
 
     /// Whether a line was new.
-    async fn lines(
-        &self,
-        log: impl futures::AsyncBufRead,
-        last: &mut Option<Timestamp>,
-    ) -> Result<bool, Error> {
+    async fn lines(&self, mut lines: Lines, last: &mut Option<Timestamp>) -> Result<bool, Error> {
         let mut progressed = false;
-        let lines = log.lines();
-        futures::pin_mut!(lines);
-        // A line that cannot be read is where the connection broke.
-        while let Some(Ok(line)) = lines.next().await {
+        while let Some(line) = lines.next().await {
             let (time, text) = split_time(&line);
             if let (Some(time), Some(shown)) = (time, *last)
                 && time <= shown
@@ -239,16 +226,8 @@ impl Tail {
 
     /// Whether the container will write nothing more.
     async fn has_stopped(&self, pod: &Object) -> Result<bool, Error> {
-        let resource = builtin("", "v1", "Pod", "pods");
-        match self
-            .kube
-            .get_any(&resource, Some(&self.namespace), pod.name())
-            .await
-        {
-            Ok(now) => Ok(now.uid() != pod.uid() || has_ended(&now)),
-            Err(error) if error.is_not_found() => Ok(true),
-            Err(error) => Err(error),
-        }
+        let now = self.transport.find_pod(&self.run, pod).await?;
+        Ok(now.is_none_or(|now| now.uid() != pod.uid() || has_ended(&now)))
     }
 
     async fn note(&self, words: String) -> Result<(), Error> {

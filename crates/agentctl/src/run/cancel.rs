@@ -1,7 +1,5 @@
 //! `cancel`: asks a run to stop, and waits for that if asked to.
 
-use serde_json::json;
-
 use crate::{
     cli::OneRunArgs,
     error::{self, Error},
@@ -20,12 +18,8 @@ pub async fn cancel(session: &mut Session, arguments: &OneRunArgs) -> Result<(),
             .console
             .line(&format!("{shown} has ended already: {}", object.phase()));
     }
-    let mut spec = json!({"cancel": true});
-    if let (Some(reason), Some(fields)) = (&arguments.reason, spec.as_object_mut()) {
-        fields.insert("cancelReason".to_owned(), json!(reason));
-    }
     let cancelled = transport
-        .patch(kind, &namespace, &name, &json!({"spec": spec}))
+        .cancel(kind, &namespace, &name, arguments.reason.as_deref())
         .await?;
     if !arguments.wait {
         session.console.line(&format!("{shown} is asked to stop"))?;

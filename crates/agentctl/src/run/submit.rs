@@ -16,7 +16,7 @@ use crate::{
     nearest::nearest,
     output,
     session::Session,
-    transport::Transport,
+    transport::{Submission, Submitted, Transport},
 };
 
 /// What a run is made of.
@@ -72,52 +72,21 @@ pub(super) async fn submit(session: &mut Session, arguments: &SubmitArgs) -> Res
     let namespace = session.namespace();
     let object = manifest_of(&subject, arguments, &namespace, &key, &spec);
     references_exist(&transport, &namespace, &subject, arguments).await?;
-    if let Some(run) = transport.create(subject.kind, &namespace, &object).await? {
-        return made(
-            session,
-            &transport,
-            subject.kind,
-            run,
-            "created",
-            &arguments.following,
-        )
-        .await;
-    }
-    let name = object
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let known = transport.get(subject.kind, &namespace, name).await?;
-    let field = key_field(subject.kind);
-    if known
-        .value()
-        .get("spec")
-        .and_then(|spec| spec.get(field)?.as_str())
-        != Some(key.as_str())
-    {
-        return Err(Error::Validation(format!(
-            "there is another {} called {name} in namespace {namespace}: give another --name",
-            subject.kind.info().kind
-        )));
-    }
-    let what = "was submitted before with this key";
-    made(
-        session,
-        &transport,
-        subject.kind,
-        known,
-        what,
-        &arguments.following,
-    )
-    .await
-}
-
-/// The field that holds the idempotency key.
-fn key_field(kind: Kind) -> &'static str {
-    match kind {
-        Kind::AgentRun => "idempotencyKey",
-        _ => "deliveryId",
-    }
+    let submission = Submission {
+        kind: subject.kind,
+        namespace: &namespace,
+        subject: &subject.name,
+        key: &key,
+        object: &object,
+        is_own: arguments.name.is_some() || !arguments.labels.is_empty(),
+        budget: arguments.budget.as_deref(),
+        secret_binding: arguments.secret_binding.as_deref(),
+    };
+    let (run, what) = match transport.submit(&submission).await? {
+        Submitted::Created(run) => (run, "created"),
+        Submitted::Before(run) => (run, "was submitted before with this key"),
+    };
+    made(session, &transport, subject.kind, run, what, &arguments.following).await
 }
 
 fn manifest_of(subject: &Subject, arguments: &SubmitArgs, namespace: &str, key: &str, spec: &Value) -> Value {
@@ -138,7 +107,7 @@ fn manifest_of(subject: &Subject, arguments: &SubmitArgs, namespace: &str, key: 
 
 fn spec(subject: &Subject, arguments: &SubmitArgs, key: &str) -> Result<Value, Error> {
     let mut spec = Map::new();
-    spec.insert(key_field(subject.kind).to_owned(), json!(key));
+    spec.insert(Submission::key_field(subject.kind).to_owned(), json!(key));
     if !arguments.param.is_empty() {
         spec.insert("parameters".to_owned(), Value::Object(strings(&arguments.param)));
     }
@@ -171,6 +140,7 @@ fn refuse_agent_flags(arguments: &SubmitArgs, flag: &str) -> Result<(), Error> {
         ("--vcs-required", arguments.vcs_required),
         ("--secret", !arguments.secrets.is_empty()),
         ("--priority", arguments.priority.is_some()),
+        ("--secret-binding", arguments.secret_binding.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
         Some((name, _)) => Err(Error::Validation(format!(

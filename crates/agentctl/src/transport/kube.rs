@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use futures::{AsyncBufRead, StreamExt as _};
+use futures::{AsyncBufReadExt as _, StreamExt as _};
 use jangar_api::Kind;
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -24,7 +24,7 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{Applied, ApplyOptions, Change, Changes, Identity};
+use super::{Applied, ApplyOptions, Change, Changes, Identity, Lines, LogPart, LogTrouble, whole_lines};
 use crate::{
     config::Choices,
     error::{Error, status_code},
@@ -355,14 +355,27 @@ impl Kube {
     }
 
     /// What a container of a pod writes.
-    pub async fn log(
-        &self,
-        namespace: &str,
-        pod: &str,
-        params: &LogParams,
-    ) -> Result<impl AsyncBufRead + use<>, kube::Error> {
+    pub async fn log(&self, namespace: &str, pod: &str, part: &LogPart) -> Result<Lines, LogTrouble> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        pods.log_stream(pod, params).await
+        let params = LogParams {
+            container: part.container.clone(),
+            follow: part.follow,
+            tail_lines: part.tail.map(i64::from),
+            since_seconds: part.since_seconds.map(i64::from),
+            since_time: part.since_time,
+            timestamps: true,
+            ..LogParams::default()
+        };
+        match pods.log_stream(pod, &params).await {
+            Ok(log) => Ok(whole_lines(log.lines())),
+            Err(error) => Err(match status_code(&error) {
+                Some(404) => LogTrouble::Gone,
+                Some(500) | None => LogTrouble::Broken,
+                Some(_) => {
+                    LogTrouble::Refused(Error::kube(format!("the log of pod {pod} cannot be read"))(error))
+                }
+            }),
+        }
     }
 
     /// The version of the API server.

@@ -1,12 +1,20 @@
-//! The way to the cluster. Verbs know this and nothing beyond it, so that what answers can be another thing.
+//! The way to the cluster: the API server of the kubeconfig, or the control plane. Verbs know the operations of [`Transport`] and
+//! nothing beyond it, so that each is written once, and says the same whatever answers.
 
+pub mod grpc;
 pub mod kube;
+mod submission;
 
-use futures::stream::BoxStream;
-use jangar_api::Kind;
-use serde_json::Value;
+use futures::{StreamExt as _, stream::BoxStream};
+use jangar_api::{Kind, labels, names::label_value};
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
-use self::kube::Kube;
+pub use self::submission::{Submission, Submitted};
+use self::{
+    grpc::Grpc,
+    kube::{Kube, builtin},
+};
 use crate::{error::Error, object::Object};
 
 /// Who asks, as the cluster knows them.
@@ -40,6 +48,8 @@ pub enum Applied {
     Created,
     Configured,
     Unchanged,
+    /// Nobody knows how it was before: the caller may write it, and not read it.
+    Somehow,
 }
 
 impl Applied {
@@ -48,6 +58,7 @@ impl Applied {
             Self::Created => "created",
             Self::Configured => "configured",
             Self::Unchanged => "unchanged",
+            Self::Somehow => "applied",
         }
     }
 }
@@ -60,21 +71,77 @@ pub struct ApplyOptions {
     pub force: bool,
 }
 
-/// What answers: the API server of Kubernetes.
+/// A run that has pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRef {
+    pub kind: Kind,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl RunRef {
+    /// By which labels its pods are found, or those of one step of its workflow.
+    fn pod_selector(&self, step: Option<&str>) -> String {
+        let key = match self.kind {
+            Kind::ToolRun => labels::TOOL_RUN,
+            _ => labels::AGENT_RUN,
+        };
+        let mut parts = vec![format!("{key}={}", label_value(&self.name))];
+        parts.extend(step.map(|step| format!("{}={}", labels::STEP, label_value(step))));
+        parts.join(",")
+    }
+}
+
+/// Which part of a log is read. Each line comes with its time before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPart {
+    pub container: Option<String>,
+    pub follow: bool,
+    pub tail: Option<u32>,
+    pub since_seconds: Option<u32>,
+    pub since_time: Option<Timestamp>,
+}
+
+/// Lines of a log as they come, until it ends or breaks off.
+pub type Lines = BoxStream<'static, String>;
+
+/// Why a log cannot be read.
 #[derive(Debug)]
+pub enum LogTrouble {
+    /// The pod is not there any more.
+    Gone,
+    /// The line broke. It can be tried again.
+    Broken,
+    Refused(Error),
+}
+
+/// What answers.
+#[derive(Clone, Debug)]
 pub enum Transport {
+    /// The API server of Kubernetes.
     Kube(Kube),
+    /// The control plane of Jangar.
+    Grpc(Grpc),
 }
 
 impl Transport {
-    /// What only Kubernetes itself can be asked for: pods, leases, rights.
-    pub const fn kube(&self) -> &Kube {
+    /// That something is not as it has to be, with the code of whoever answers.
+    pub fn trouble(&self, words: impl Into<String>) -> Error {
         match self {
-            Self::Kube(kube) => kube,
+            Self::Kube(_) => Error::Cluster(words.into()),
+            Self::Grpc(_) => Error::Runtime(words.into()),
         }
     }
 
-    /// All objects of a kind, of one namespace or of all.
+    /// Who answers, in words.
+    pub const fn answering(&self) -> &'static str {
+        match self {
+            Self::Kube(_) => "the API server",
+            Self::Grpc(_) => "the control plane",
+        }
+    }
+
+    /// All objects of a kind, of one namespace or of all, by namespace and name.
     pub async fn list(
         &self,
         kind: Kind,
@@ -83,6 +150,7 @@ impl Transport {
     ) -> Result<Vec<Object>, Error> {
         match self {
             Self::Kube(kube) => kube.list(kind, namespace, selector).await,
+            Self::Grpc(grpc) => grpc.list(kind, namespace, selector).await,
         }
     }
 
@@ -90,15 +158,20 @@ impl Transport {
     pub async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Object, Error> {
         match self {
             Self::Kube(kube) => kube.get(kind, namespace, name).await,
+            Self::Grpc(grpc) => grpc.get(kind, namespace, name).await,
         }
     }
 
     /// One object, if it is there.
     pub async fn find(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Object>, Error> {
-        match self.get(kind, namespace, name).await {
-            Ok(object) => Ok(Some(object)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
+        found(self.get(kind, namespace, name).await)
+    }
+
+    /// A run that is gone from the cluster, if somebody remembers it: the control plane may.
+    pub async fn remembered(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Object>, Error> {
+        match self {
+            Self::Grpc(grpc) if kind.is_run() => found(grpc.get_or_remember(kind, namespace, name).await),
+            Self::Kube(_) | Self::Grpc(_) => Ok(None),
         }
     }
 
@@ -106,19 +179,43 @@ impl Transport {
     pub async fn create(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Option<Object>, Error> {
         match self {
             Self::Kube(kube) => kube.create(kind, namespace, object).await,
+            Self::Grpc(grpc) => grpc.create(kind, namespace, object).await,
         }
     }
 
-    /// Changes fields of an object by a merge patch.
-    pub async fn patch(
+    /// Makes a run, once for each key.
+    pub async fn submit(&self, submission: &Submission<'_>) -> Result<Submitted, Error> {
+        match self {
+            Self::Kube(_) => {
+                submission.without_policy()?;
+                submission.create_once(self).await
+            }
+            // A submission has no room for a name or labels, so that the run is created as it was written.
+            Self::Grpc(_) if submission.is_own || submission.kind == Kind::ToolRun => {
+                submission.without_policy()?;
+                submission.create_once(self).await
+            }
+            Self::Grpc(grpc) => grpc.submit(submission).await,
+        }
+    }
+
+    /// Asks a run to stop.
+    pub async fn cancel(
         &self,
         kind: Kind,
         namespace: &str,
         name: &str,
-        patch: &Value,
+        reason: Option<&str>,
     ) -> Result<Object, Error> {
         match self {
-            Self::Kube(kube) => kube.patch(kind, namespace, name, patch).await,
+            Self::Kube(kube) => {
+                let mut spec = json!({"cancel": true});
+                if let (Some(reason), Some(fields)) = (reason, spec.as_object_mut()) {
+                    fields.insert("cancelReason".to_owned(), json!(reason));
+                }
+                kube.patch(kind, namespace, name, &json!({"spec": spec})).await
+            }
+            Self::Grpc(grpc) => grpc.cancel(kind, namespace, name, reason).await,
         }
     }
 
@@ -126,6 +223,20 @@ impl Transport {
     pub async fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
         match self {
             Self::Kube(kube) => kube.delete(kind, namespace, name).await,
+            Self::Grpc(grpc) => grpc.delete(kind, namespace, name).await,
+        }
+    }
+
+    /// Applies an object, in its own namespace or in the one given.
+    pub async fn apply(
+        &self,
+        object: &Value,
+        namespace: &str,
+        options: ApplyOptions,
+    ) -> Result<(Object, Applied), Error> {
+        match self {
+            Self::Kube(kube) => kube.apply(object, namespace, options).await,
+            Self::Grpc(grpc) => grpc.apply(object, namespace, options).await,
         }
     }
 
@@ -139,6 +250,7 @@ impl Transport {
     ) -> Changes {
         match self {
             Self::Kube(kube) => kube.watch(kind, namespace, name, selector),
+            Self::Grpc(grpc) => grpc.watch(kind, namespace, name, selector),
         }
     }
 
@@ -146,6 +258,108 @@ impl Transport {
     pub async fn identity(&self) -> Result<Identity, Error> {
         match self {
             Self::Kube(kube) => kube.identity().await,
+            Self::Grpc(grpc) => grpc.identity().await,
         }
     }
+
+    /// The Events about an object.
+    pub async fn events(&self, kind: Kind, object: &Object) -> Result<Vec<Object>, Error> {
+        match self {
+            Self::Kube(kube) => {
+                let resource = builtin("", "v1", "Event", "events");
+                let fields = format!("involvedObject.uid={}", object.uid());
+                kube.list_any(&resource, Some(object.namespace()), None, Some(&fields))
+                    .await
+            }
+            Self::Grpc(grpc) => grpc.events(kind, object).await,
+        }
+    }
+
+    /// The pods of a run, or of one step of its workflow.
+    pub async fn pods(&self, run: &RunRef, step: Option<&str>) -> Result<Vec<Object>, Error> {
+        match self {
+            Self::Kube(kube) => {
+                let selector = run.pod_selector(step);
+                kube.list_any(&pod_resource(), Some(&run.namespace), Some(&selector), None)
+                    .await
+            }
+            Self::Grpc(grpc) => grpc.pods(run, step).await,
+        }
+    }
+
+    /// Follows the pods of a run.
+    pub fn watch_pods(&self, run: &RunRef, step: Option<&str>) -> Changes {
+        match self {
+            Self::Kube(kube) => {
+                let selector = run.pod_selector(step);
+                kube.watch_any(pod_resource(), Some(&run.namespace), None, Some(&selector))
+            }
+            Self::Grpc(grpc) => grpc.watch_pods(run, step),
+        }
+    }
+
+    /// A pod of a run as it is now, if it is there.
+    pub async fn find_pod(&self, run: &RunRef, pod: &Object) -> Result<Option<Object>, Error> {
+        match self {
+            Self::Kube(kube) => found(
+                kube.get_any(&pod_resource(), Some(&run.namespace), pod.name())
+                    .await,
+            ),
+            Self::Grpc(grpc) => {
+                let pods = grpc.pods(run, None).await?;
+                Ok(pods.into_iter().find(|known| known.name() == pod.name()))
+            }
+        }
+    }
+
+    /// What a container of a pod writes.
+    pub async fn log(&self, run: &RunRef, pod: &str, part: &LogPart) -> Result<Lines, LogTrouble> {
+        match self {
+            Self::Kube(kube) => kube.log(&run.namespace, pod, part).await,
+            Self::Grpc(grpc) => grpc.log(run, Some(pod), part).await,
+        }
+    }
+
+    /// What is kept of what a run wrote whose pods are gone, if something is.
+    pub async fn archived_log(&self, run: &RunRef, tail: Option<u32>) -> Result<Option<Lines>, Error> {
+        match self {
+            Self::Kube(_) => Ok(None),
+            Self::Grpc(grpc) => {
+                let part = LogPart {
+                    tail,
+                    ..LogPart::default()
+                };
+                match grpc.log(run, None, &part).await {
+                    Ok(lines) => Ok(Some(lines)),
+                    Err(LogTrouble::Gone) => Ok(None),
+                    Err(LogTrouble::Broken) => {
+                        Err(self.trouble("what was kept of the log breaks off: try again"))
+                    }
+                    Err(LogTrouble::Refused(error)) => Err(error),
+                }
+            }
+        }
+    }
+}
+
+fn found(object: Result<Object, Error>) -> Result<Option<Object>, Error> {
+    match object {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn pod_resource() -> ::kube::api::ApiResource {
+    builtin("", "v1", "Pod", "pods")
+}
+
+/// The lines of a log up to where it ends, or cannot be read any more.
+fn whole_lines<E: Send + 'static>(
+    lines: impl futures::Stream<Item = Result<String, E>> + Send + 'static,
+) -> Lines {
+    lines
+        .take_while(|line| std::future::ready(line.is_ok()))
+        .filter_map(|line| std::future::ready(line.ok()))
+        .boxed()
 }

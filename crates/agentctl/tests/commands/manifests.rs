@@ -151,17 +151,18 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_takes_what_the_files_lack_from_the_cluster() {
-    let cluster = Cluster::start("sp0021").await;
-    for object in references() {
-        cluster.have(object).await;
+    for cluster in Cluster::both(["sp0021", "sg0021"]).await {
+        for object in references() {
+            cluster.have(object).await;
+        }
+        let run = GOOD.rsplit("---\n").next().unwrap();
+        let file = cluster.file("run.yaml", run);
+        let text = cluster.transcript(&["plan", &file]).await;
+        assert!(text.contains("MissingProvider"), "{text}");
+        let provider = cluster.file("provider.yaml", GOOD.split("---\n").next().unwrap());
+        let text = cluster
+            .transcript(&["plan", &file, &provider, "-o", "jsonpath={[*].verdict}"])
+            .await;
+        assert!(text.contains("would start\n"), "{text}");
     }
-    let run = GOOD.rsplit("---\n").next().unwrap();
-    let file = cluster.file("run.yaml", run);
-    let text = cluster.transcript(&["plan", &file]).await;
-    assert!(text.contains("MissingProvider"), "{text}");
-    let provider = cluster.file("provider.yaml", GOOD.split("---\n").next().unwrap());
-    let text = cluster
-        .transcript(&["plan", &file, &provider, "-o", "jsonpath={[*].verdict}"])
-        .await;
-    assert!(text.contains("would start\n"), "{text}");
 }

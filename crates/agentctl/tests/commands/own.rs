@@ -2,7 +2,10 @@
 
 use insta::assert_snapshot;
 
-use crate::support::{Cluster, bare, masked, references, transcript};
+use crate::{
+    modes::in_both,
+    support::{bare, masked, references, transcript},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_configuration_is_kept_and_shown() {
@@ -37,38 +40,44 @@ async fn the_configuration_is_kept_and_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn versions_and_examples_are_printed() {
-    let cluster = Cluster::start("sp0022").await;
-    let text = cluster
-        .session(&[
+    let played = in_both(["sp0022", "sg0022"], async |cluster| {
+        let commands: &[&[&str]] = &[
             &["version"],
+            &["version", "-o", "json"],
             &["version", "--client", "-o", "json"],
             &["examples", "wait"],
             &["examples", "waut"],
-        ])
-        .await;
-    assert_snapshot!(text);
+        ];
+        cluster.session(commands).await
+    })
+    .await;
+    assert_snapshot!(played.kube);
+    let why = "the version is that of whoever answers";
+    assert_snapshot!("versions_over_grpc", played.difference(why));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn completion_offers_live_names() {
-    let cluster = Cluster::start("sp0023").await;
-    for object in references() {
-        cluster.have(object).await;
-    }
-    let text = cluster
-        .session(&[
+    let played = in_both(["sp0023", "sg0023"], async |cluster| {
+        for object in references() {
+            cluster.have(object).await;
+        }
+        for shell in ["bash", "zsh", "fish"] {
+            let script = cluster.transcript(&["completion", shell]).await;
+            assert!(script.contains("agentctl __complete"), "{shell}");
+            assert!(script.ends_with("= 0\n\n"), "{shell}");
+        }
+        let commands: &[&[&str]] = &[
             &["__complete", "run", "--agent", "co"],
             &["__complete", "get", "agent", ""],
             &["__complete", "get", "to"],
             &["__complete", "get", "agent", "-n", "elsewhere", "c"],
-        ])
-        .await;
-    assert_snapshot!(text);
-    for shell in ["bash", "zsh", "fish"] {
-        let script = cluster.transcript(&["completion", shell]).await;
-        assert!(script.contains("agentctl __complete"), "{shell}");
-        assert!(script.ends_with("= 0\n\n"), "{shell}");
-    }
+        ];
+        cluster.session(commands).await
+    })
+    .await;
+    played.is_the_same();
+    assert_snapshot!(played.kube);
 }
 
 #[tokio::test(flavor = "multi_thread")]

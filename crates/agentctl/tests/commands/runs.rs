@@ -4,19 +4,19 @@ use insta::assert_snapshot;
 use jangar_api::Kind;
 use serde_json::json;
 
-use crate::support::{Cluster, orchestration_run, policy, references, runs};
+use crate::{
+    modes::in_both,
+    support::{Cluster, orchestration_run, policy, references, runs},
+};
 
-async fn with_references(namespace: &'static str) -> Cluster {
-    let cluster = Cluster::start(namespace).await;
+async fn have_references(cluster: &Cluster) {
     for object in references() {
         cluster.have(object).await;
     }
-    cluster
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_key_is_the_same_run() {
-    let cluster = with_references("sp0031").await;
     let key: &[&str] = &[
         "run",
         "--agent",
@@ -26,8 +26,9 @@ async fn the_same_key_is_the_same_run() {
         "--idempotency-key",
         "issue-42",
     ];
-    let text = cluster
-        .session(&[
+    let played = in_both(["sp0031", "sg0031"], async |cluster| {
+        have_references(cluster).await;
+        let commands: &[&[&str]] = &[
             key,
             key,
             &[
@@ -50,9 +51,66 @@ async fn the_same_key_is_the_same_run() {
             &["run", "--agent", "coder", "--impl", "fix", "--param", "novalue"],
             &["run", "--tool", "x", "--cpu", "1"],
             &["list", "runs", "-o", "name"],
-        ])
-        .await;
+        ];
+        cluster.session(commands).await
+    })
+    .await;
+    assert_snapshot!(played.kube);
+    // The name follows from the namespace, which each of the two has for itself.
+    let difference = played.difference("the names of runs follow from the namespace, which is another one");
+    let same_but_for_names = difference.lines().all(|line| {
+        let told = line.split_once(": ").map_or("", |(_, told)| told);
+        !line.starts_with("kube: ") && !line.starts_with("grpc: ") || told.contains("coder-")
+    });
+    assert!(same_but_for_names, "{difference}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_the_control_plane_looks_at_is_not_dropped() {
+    let [kube, grpc] = Cluster::both(["sp0033", "sg0033"]).await;
+    let flags: &[&str] = &["run", "--agent", "coder", "--impl", "fix", "--budget", "monthly"];
+    let mut text = String::new();
+    for cluster in [&kube, &grpc] {
+        have_references(cluster).await;
+        text.push_str(&cluster.transcript(flags).await);
+    }
+    text.push_str(&grpc.transcript(&[flags, &["--name", "mine"]].concat()).await);
+    text.push_str(
+        &grpc
+            .transcript(&["run", "--agent", "coder", "--impl", "fix", "--secret", "token"])
+            .await,
+    );
     assert_snapshot!(text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_with_a_name_or_labels_of_its_own_is_created_as_it_was_written() {
+    let played = in_both(["sp0034", "sg0034"], async |cluster| {
+        have_references(cluster).await;
+        let named: &[&str] = &[
+            "run",
+            "--agent",
+            "coder",
+            "--text",
+            "do it",
+            "--name",
+            "mine",
+            "--label",
+            "team=web",
+            "--idempotency-key",
+            "k",
+        ];
+        let other: &[&str] = &["run", "--agent", "coder", "--text", "do it", "--name", "mine"];
+        let commands: &[&[&str]] = &[named, named, other];
+        let text = cluster.session(commands).await;
+        let run = cluster.get(Kind::AgentRun, "mine").await;
+        assert_eq!(run["metadata"]["labels"]["team"], "web");
+        assert_eq!(run["spec"]["implementation"]["inline"]["text"], "do it");
+        text
+    })
+    .await;
+    played.is_the_same();
+    assert_snapshot!(played.kube);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,12 +162,12 @@ async fn a_dry_run_prints_the_run_that_would_be_made() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_asked_to_stop_and_its_work_is_done_again() {
-    let cluster = with_references("sp0032").await;
-    for object in runs() {
-        cluster.have(object).await;
-    }
-    let text = cluster
-        .session(&[
+    let played = in_both(["sp0032", "sg0032"], async |cluster| {
+        have_references(cluster).await;
+        for object in runs() {
+            cluster.have(object).await;
+        }
+        let commands: &[&[&str]] = &[
             &["cancel", "run", "busy", "--reason", "wrong branch"],
             &["cancel", "done"],
             &["cancel", "nobody"],
@@ -120,27 +178,31 @@ async fn a_run_is_asked_to_stop_and_its_work_is_done_again() {
             &["resubmit", "run", "done", "--param", "branch=main"],
             &["resubmit", "run", "done"],
             &["get", "run", "done-again-1", "-o", "yaml"],
-        ])
-        .await;
-    assert_snapshot!(text);
-    let busy = cluster.get(Kind::AgentRun, "busy").await;
-    assert_eq!(
-        (&busy["spec"]["cancel"], &busy["spec"]["cancelReason"]),
-        (&json!(true), &json!("wrong branch"))
-    );
+        ];
+        let text = cluster.session(commands).await;
+        let busy = cluster.get(Kind::AgentRun, "busy").await;
+        assert_eq!(
+            (&busy["spec"]["cancel"], &busy["spec"]["cancelReason"]),
+            (&json!(true), &json!("wrong branch"))
+        );
+        text
+    })
+    .await;
+    assert_snapshot!(played.kube);
+    let why = "the control plane says who made a run, and what it does not find ends with its own code";
+    assert_snapshot!("runs_over_grpc", played.difference(why));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gates_are_listed_and_decided_as_the_caller() {
-    let cluster = Cluster::start("sp0005").await;
-    cluster.have(orchestration_run()).await;
-    cluster
-        .have(policy(
-            json!({"subjects": [{"kind": "Group", "name": "leads"}], "requiredApprovals": 2}),
-        ))
-        .await;
-    let text = cluster
-        .session(&[
+    let played = in_both(["sp0005", "sg0005"], async |cluster| {
+        cluster.have(orchestration_run()).await;
+        cluster
+            .have(policy(
+                json!({"subjects": [{"kind": "Group", "name": "leads"}], "requiredApprovals": 2}),
+            ))
+            .await;
+        let commands: &[&[&str]] = &[
             &["approvals"],
             &["approvals", "-o", "json"],
             &["approve", "release-1", "--digest", "stale"],
@@ -149,36 +211,45 @@ async fn gates_are_listed_and_decided_as_the_caller() {
             &["approve", "release-1", "--comment", "tested by hand"],
             &["approvals"],
             &["reject", "release-1", "ship", "-m", "not on a Friday"],
-        ])
-        .await;
-    assert_snapshot!(text);
-    let run = cluster.get(Kind::OrchestrationRun, "release-1").await;
-    assert_eq!(
-        run["status"]["approvals"],
-        json!([{
-            "step": "ship", "decision": "Denied", "by": "ada", "groups": ["leads"], "at": "2026-03-01T12:05:00Z",
-            "comment": "not on a Friday", "digest": "0123456789abcdef",
-        }])
-    );
+        ];
+        let text = cluster.session(commands).await;
+        let run = cluster.get(Kind::OrchestrationRun, "release-1").await;
+        assert_eq!(
+            run["status"]["approvals"],
+            json!([{
+                "step": "ship", "policy": "leads", "decision": "Denied", "by": "ada", "groups": ["leads"], "at": "2026-03-01T12:05:00Z",
+                "comment": "not on a Friday", "digest": "0123456789abcdef",
+            }])
+        );
+        text
+    })
+    .await;
+    assert_snapshot!(played.kube);
+    let why = "what is not there is told in the words of whoever answers, with its own code";
+    assert_snapshot!("gates_over_grpc", played.difference(why));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_not_named_by_the_policy_does_not_decide() {
-    let cluster = Cluster::start("sp0006").await;
-    cluster.have(orchestration_run()).await;
-    cluster
-        .have(policy(json!({"subjects": [{"kind": "User", "name": "grace"}]})))
-        .await;
-    assert_snapshot!(cluster.transcript(&["approve", "release-1"]).await);
+    let played = in_both(["sp0006", "sg0006"], async |cluster| {
+        cluster.have(orchestration_run()).await;
+        cluster
+            .have(policy(json!({"subjects": [{"kind": "User", "name": "grace"}]})))
+            .await;
+        cluster.transcript(&["approve", "release-1"]).await
+    })
+    .await;
+    assert_snapshot!(played.kube);
+    let why = "the control plane refuses whoever may not decide; in kube mode agentctl finds out itself";
+    assert_snapshot!("not_named_over_grpc", played.difference(why));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_is_described_by_a_text() {
-    let cluster = Cluster::start("sp0007").await;
-    let file = cluster.file("task.md", "Fix the login page.\n");
-    let text_of = format!("@{file}");
-    let mut text = cluster
-        .session(&[
+    let played = in_both(["sp0007", "sg0007"], async |cluster| {
+        let file = cluster.file("task.md", "Fix the login page.\n");
+        let text_of = format!("@{file}");
+        let commands: &[&[&str]] = &[
             &[
                 "create",
                 "impl",
@@ -194,20 +265,15 @@ async fn work_is_described_by_a_text() {
             &["create", "impl", "--name", "login", "--text", "again"],
             &["create", "impl", "--text", "x", "--source", "from=somewhere"],
             &["get", "impl", "login", "-o", "jsonpath={.spec}"],
-        ])
-        .await;
-    text.push_str(
-        &cluster
-            .transcript_with(
-                &["create", "impl", "--name", "piped", "--text", "-"],
-                "From a pipe",
-            )
-            .await,
-    );
-    text.push_str(
-        &cluster
-            .transcript_with(&["create", "impl", "--text", "-"], "")
-            .await,
-    );
-    assert_snapshot!(text);
+        ];
+        let mut text = cluster.session(commands).await;
+        let piped: &[&str] = &["create", "impl", "--name", "piped", "--text", "-"];
+        text.push_str(&cluster.transcript_with(piped, "From a pipe").await);
+        let nothing: &[&str] = &["create", "impl", "--text", "-"];
+        text.push_str(&cluster.transcript_with(nothing, "").await);
+        text
+    })
+    .await;
+    played.is_the_same();
+    assert_snapshot!(played.kube);
 }

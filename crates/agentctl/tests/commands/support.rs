@@ -1,4 +1,5 @@
-//! An API server in the test's own process, served on this machine, and the program that talks to it.
+//! An API server in the test's own process, served on this machine, and the program that talks to it, by itself or through a
+//! control plane.
 
 use std::{fmt::Write as _, future::IntoFuture as _, path::Path, process::Stdio, sync::Arc};
 
@@ -30,12 +31,14 @@ use tokio::{
     sync::OnceCell,
 };
 
+use crate::plane::Plane;
+
 /// When everything was made.
 pub(crate) const MADE: &str = "2026-03-01T12:00:00Z";
 /// When agentctl is called.
 pub(crate) const NOW: &str = "2026-03-01T12:05:00Z";
 pub(crate) const NAMESPACE: &str = "agents";
-const SECRET: &str = "open-sesame";
+pub(crate) const SECRET: &str = "open-sesame";
 
 /// A clock that stands still.
 #[derive(Debug)]
@@ -67,6 +70,8 @@ impl PodLogs for Logs {
 /// The one API server of all tests: our kinds take longer to define than a test takes.
 struct Shared {
     router: axum::Router,
+    /// Here each request needs a token.
+    anonymous: axum::Router,
     address: String,
 }
 
@@ -104,10 +109,17 @@ impl Shared {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let router = server.local(User::system("tester"));
+        let anonymous = server.router();
         define(&Client::new(router.clone(), NAMESPACE)).await;
         let serving = axum::serve(listener, server.router()).into_future();
         assert!(
-            started.send(Self { router, address }).is_ok(),
+            started
+                .send(Self {
+                    router,
+                    anonymous,
+                    address
+                })
+                .is_ok(),
             "nobody waits for it"
         );
         serving.await.unwrap();
@@ -135,6 +147,7 @@ async fn define(client: &Client) {
 pub(crate) struct Cluster {
     client: Client,
     address: String,
+    plane: Option<Plane>,
     /// As long as [`NAMESPACE`], which stands in its place in what is compared.
     pub(crate) namespace: &'static str,
     /// The home of whoever calls, and the files of the test.
@@ -149,6 +162,7 @@ impl Cluster {
         let this = Self {
             client: Client::new(shared.router.clone(), namespace),
             address: shared.address.clone(),
+            plane: None,
             namespace,
             home: tempfile::tempdir().unwrap(),
         };
@@ -166,6 +180,30 @@ impl Cluster {
         );
         std::fs::write(this.path("kubeconfig"), kubeconfig).unwrap();
         this
+    }
+
+    /// The same behind a control plane, which is what the program is called to talk to.
+    pub(crate) async fn behind_control_plane(namespace: &'static str) -> Self {
+        let mut this = Self::start(namespace).await;
+        let shared = SHARED.get_or_init(Shared::start).await;
+        let anonymous = Client::new(shared.anonymous.clone(), namespace);
+        this.plane = Some(Plane::start(&this.client, anonymous, namespace).await);
+        this
+    }
+
+    /// One for each mode.
+    pub(crate) async fn both(namespaces: [&'static str; 2]) -> [Self; 2] {
+        let [kube, grpc] = namespaces;
+        [Self::start(kube).await, Self::behind_control_plane(grpc).await]
+    }
+
+    pub(crate) const fn is_behind_control_plane(&self) -> bool {
+        self.plane.is_some()
+    }
+
+    /// Where the control plane answers.
+    pub(crate) fn control_plane(&self) -> &str {
+        &self.plane.as_ref().unwrap().address
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
@@ -226,21 +264,35 @@ impl Cluster {
         serde_json::to_value(self.api(&like).get(name).await.unwrap()).unwrap()
     }
 
-    /// The program, called as somebody with this home and this kubeconfig.
+    /// The program, called as somebody with this home and this kubeconfig, or with a token for the control plane.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = bare(self.home.path(), arguments);
-        command.env("KUBECONFIG", self.path("kubeconfig"));
+        match &self.plane {
+            None => command.env("KUBECONFIG", self.path("kubeconfig")),
+            Some(plane) => command
+                .env("AGENTCTL_MODE", "grpc")
+                .env("AGENTCTL_SERVER", &plane.address)
+                .env("AGENTCTL_TOKEN", SECRET)
+                .env("AGENTCTL_NAMESPACE", self.namespace),
+        };
         command
+    }
+
+    /// Waits until the caches of the control plane show what is there.
+    pub(crate) async fn caught_up(&self) {
+        if let Some(plane) = &self.plane {
+            plane.caught_up(&self.client, self.namespace).await;
+        }
     }
 
     /// What a command prints and ends with, as text.
     pub(crate) async fn transcript(&self, arguments: &[&str]) -> String {
-        let text = transcript(self.command(arguments), arguments, "").await;
-        self.masked(&text)
+        self.transcript_with(arguments, "").await
     }
 
     /// The same with something on standard input.
     pub(crate) async fn transcript_with(&self, arguments: &[&str], input: &str) -> String {
+        self.caught_up().await;
         let text = transcript(self.command(arguments), arguments, input).await;
         self.masked(&text)
     }
@@ -256,6 +308,10 @@ impl Cluster {
 
     /// Without what differs from one test to the next.
     pub(crate) fn masked(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if let Some(plane) = &self.plane {
+            text = text.replace(&plane.address, "SERVER");
+        }
         let text = text
             .replace(&self.address, "SERVER")
             .replace(self.namespace, NAMESPACE);

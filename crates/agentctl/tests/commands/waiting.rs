@@ -4,16 +4,18 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::support::{Cluster, NAMESPACE, agent_run, begun, condition, references, runs};
+use crate::{
+    modes::in_both,
+    support::{Cluster, NAMESPACE, agent_run, begun, condition, references, runs},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_over_is_told_at_once() {
-    let cluster = Cluster::start("sp0008").await;
-    for object in references().into_iter().chain(runs()) {
-        cluster.have(object).await;
-    }
-    let text = cluster
-        .session(&[
+    let played = in_both(["sp0008", "sg0008"], async |cluster| {
+        for object in references().into_iter().chain(runs()) {
+            cluster.have(object).await;
+        }
+        let commands: &[&[&str]] = &[
             &["wait", "run", "done"],
             &["wait", "run", "broken"],
             &["wait", "stopped"],
@@ -35,9 +37,13 @@ async fn what_is_over_is_told_at_once() {
             &["wait", "run", "done", "--for", "christmas"],
             &["wait", "run", "done", "--timeout", "soon"],
             &["run", "wait", "broken"],
-        ])
-        .await;
-    assert_snapshot!(text);
+        ];
+        cluster.session(commands).await
+    })
+    .await;
+    assert_snapshot!(played.kube);
+    let why = "what is not there is told in the words of whoever answers, with its own code";
+    assert_snapshot!("waits_over_grpc", played.difference(why));
 }
 
 /// Starts to wait, and returns when it has said that it does.
@@ -49,6 +55,7 @@ async fn waiting(
     impl std::future::Future<Output = Vec<String>>,
 ) {
     let namespace = cluster.namespace;
+    cluster.caught_up().await;
     let mut child = begun(cluster.command(arguments), "").await;
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next_line().await.unwrap().unwrap();
@@ -64,56 +71,59 @@ async fn waiting(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_with_the_run() {
-    let cluster = Cluster::start("sp0009").await;
-    cluster.have(agent_run("one", json!(null))).await;
-    let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
-    let status =
-        json!({"phase": "Failed", "conditions": [condition("Failed", "True", "JobFailed", "code 7")]});
-    cluster.status(&agent_run("one", status)).await;
-    assert_eq!(
-        told.await,
-        [
-            "run/one: Pending",
-            "run/one: Failed",
-            "JobFailed: code 7; more: agentctl explain run one -n agents"
-        ]
-    );
-    let output = child.wait_with_output().await.unwrap();
-    assert_eq!(output.status.code(), Some(10));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "run/one Failed\n");
+    for cluster in Cluster::both(["sp0009", "sg0009"]).await {
+        cluster.have(agent_run("one", json!(null))).await;
+        let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
+        let status =
+            json!({"phase": "Failed", "conditions": [condition("Failed", "True", "JobFailed", "code 7")]});
+        cluster.status(&agent_run("one", status)).await;
+        assert_eq!(
+            told.await,
+            [
+                "run/one: Pending",
+                "run/one: Failed",
+                "JobFailed: code 7; more: agentctl explain run one -n agents"
+            ]
+        );
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(10));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "run/one Failed\n");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_deleted_has_a_code_of_its_own() {
-    let cluster = Cluster::start("sp0010").await;
-    cluster.have(agent_run("one", json!(null))).await;
-    let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
-    let deleted = cluster.transcript(&["delete", "run", "one", "--yes"]).await;
-    assert!(deleted.contains("deleted"), "{deleted}");
-    assert_eq!(told.await, ["run/one: Pending", "run one was deleted"]);
-    let output = child.wait_with_output().await.unwrap();
-    assert_eq!(output.status.code(), Some(13));
+    for cluster in Cluster::both(["sp0010", "sg0010"]).await {
+        cluster.have(agent_run("one", json!(null))).await;
+        let (child, told) = waiting(&cluster, &["wait", "run", "one", "--timeout", "60s"]).await;
+        let deleted = cluster.transcript(&["delete", "run", "one", "--yes"]).await;
+        assert!(deleted.contains("deleted"), "{deleted}");
+        assert_eq!(told.await, ["run/one: Pending", "run one was deleted"]);
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(13));
+    }
 }
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_says_how_to_go_on() {
-    let cluster = Cluster::start("sp0011").await;
-    cluster.have(agent_run("one", json!(null))).await;
-    let (child, told) = waiting(&cluster, &["wait", "run", "one"]).await;
-    let pid = child.id().unwrap().to_string();
-    let sent = std::process::Command::new("kill")
-        .args(["-INT", &pid])
-        .status()
-        .unwrap();
-    assert!(sent.success());
-    assert_eq!(
-        told.await,
-        [
-            "run/one: Pending",
-            "no longer waiting; run one goes on. Wait again: agentctl wait run one -n agents. Stop it: agentctl cancel run one -n \
-             agents"
-        ]
-    );
-    assert_eq!(child.wait_with_output().await.unwrap().status.code(), Some(130));
+    for cluster in Cluster::both(["sp0011", "sg0011"]).await {
+        cluster.have(agent_run("one", json!(null))).await;
+        let (child, told) = waiting(&cluster, &["wait", "run", "one"]).await;
+        let pid = child.id().unwrap().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+        assert_eq!(
+            told.await,
+            [
+                "run/one: Pending",
+                "no longer waiting; run one goes on. Wait again: agentctl wait run one -n agents. Stop it: agentctl cancel run one -n \
+                 agents"
+            ]
+        );
+        assert_eq!(child.wait_with_output().await.unwrap().status.code(), Some(130));
+    }
 }

@@ -55,7 +55,7 @@ pub struct ImplementationSourceSpec {
     /// Whether deliveries are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook: Option<SourceWebhook>,
-    /// Names of fields of an issue by names of fields of the ImplementationSpec.
+    /// Names of fields of an issue by names of fields of the ImplementationSpec. It is kept, and not read.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mapping: BTreeMap<String, String>,
 }
@@ -81,7 +81,8 @@ pub struct SourceScope {
     /// Project that the issue belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Search expression in the language of the provider.
+    /// Search expression in the language of the provider. No delivery can be held against it, so that a source that sets it
+    /// takes none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
     /// Repository that the issue belongs to, as `owner/name`; upper and lower case are the same.

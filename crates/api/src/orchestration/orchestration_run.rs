@@ -155,6 +155,9 @@ pub struct Definition {
 pub struct Approval {
     /// Name of the step.
     pub step: String,
+    /// The ApprovalPolicy under which it was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// Whether the gate was approved or denied.
     pub decision: ApprovalDecision,
     /// Who decided, as Kubernetes knows them.

@@ -181,6 +181,7 @@ fn labelled(change: &Change) -> BTreeSet<String> {
         | Term::OrchestrationRun(_)
         | Term::Orchestration(_)
         | Term::ApprovalPolicy(_)
+        | Term::DecidedUnder(_)
         | Term::Signal(_)
         | Term::DeliveryId(_) => None,
     });

@@ -16,6 +16,8 @@ pub enum Term {
     OrchestrationRun(String),
     Orchestration(String),
     ApprovalPolicy(String),
+    /// The ApprovalPolicy under which somebody decided a gate of a run.
+    DecidedUnder(String),
     /// The Signal that happened, or that is waited for.
     Signal(String),
     /// The one delivery of a signal that is waited for, by the id that its sender gave it.

@@ -1,13 +1,13 @@
 //! The kinds that are watched: what each names, and where it is kept.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use jangar_api::{
     agents::{
         agent::Agent,
         agent_provider::AgentProvider,
         agent_run::{AgentRun, AgentRunSpec, InlineImplementation, VcsMode},
-        agent_run_status::VcsStatus,
+        agent_run_status::{RetentionStatus, VcsStatus},
         implementation_spec::{ImplementationSpec, ImplementationSpecSpec},
         memory::Memory,
         version_control_provider::VersionControlProvider,
@@ -33,7 +33,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Resource, ResourceExt, core::NamespaceResourceScope};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Caches, cache::Cache, index::Term};
 use crate::driver::learned::{Learned, Overlay};
@@ -44,6 +44,7 @@ pub trait Cached:
     + Clone
     + fmt::Debug
     + DeserializeOwned
+    + Serialize
     + Send
     + Sync
     + 'static
@@ -63,6 +64,11 @@ pub trait Cached:
     /// Whether the object is over, and waits for us to record how.
     fn is_uncaptured(&self) -> bool {
         false
+    }
+
+    /// What whoever remembers runs wants to know of one; absent for everything else.
+    fn run_facts(&self) -> Option<RunFacts> {
+        None
     }
 
     /// What the object names, and is found by.
@@ -126,6 +132,22 @@ impl fmt::Display for CachedKind {
     }
 }
 
+/// What whoever remembers runs wants to know of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFacts {
+    /// Whether it has ended for good.
+    pub ended: bool,
+    /// By what its pods are found; absent for runs that have none.
+    pub pods: Option<Term>,
+    /// How long the ends of its logs are kept, as far as it says so.
+    pub logs_kept: Option<Duration>,
+}
+
+fn logs_kept(retention: &RetentionStatus) -> Option<Duration> {
+    let seconds = u64::try_from(retention.log_retention_seconds.get()).ok()?;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
 /// Says where the objects of a kind are kept.
 macro_rules! kept_in {
     ($kind:ident, $field:ident) => {
@@ -184,6 +206,16 @@ pub(crate) use with_kind;
 /// Runs that have ended name nothing: no change of what they referred to concerns them any more.
 impl Cached for AgentRun {
     kept_in!(AgentRun, agent_runs);
+
+    fn run_facts(&self) -> Option<RunFacts> {
+        let status = self.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_ref());
+        Some(RunFacts {
+            ended: phase.is_some_and(RunPhase::is_terminal),
+            pods: Some(Term::AgentRun(self.name_any())),
+            logs_kept: status.and_then(|status| logs_kept(status.retention.as_ref()?)),
+        })
+    }
 
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
@@ -266,6 +298,16 @@ impl Cached for Tool {
 impl Cached for ToolRun {
     kept_in!(ToolRun, tool_runs);
 
+    fn run_facts(&self) -> Option<RunFacts> {
+        let status = self.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_ref());
+        Some(RunFacts {
+            ended: phase.is_some_and(RunPhase::is_terminal),
+            pods: Some(Term::ToolRun(self.name_any())),
+            logs_kept: status.and_then(|status| logs_kept(status.retention.as_ref()?)),
+        })
+    }
+
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         let over = phase.is_some_and(RunPhase::is_terminal);
@@ -285,10 +327,23 @@ impl Cached for Orchestration {
 impl Cached for OrchestrationRun {
     kept_in!(OrchestrationRun, orchestration_runs);
 
-    /// The definition is named until the run has kept it, and what its steps wait for as long as they do.
+    fn run_facts(&self) -> Option<RunFacts> {
+        let status = self.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_ref());
+        Some(RunFacts {
+            ended: phase.is_some_and(RunPhase::is_terminal),
+            pods: None,
+            logs_kept: None,
+        })
+    }
+
+    /// The definition is named until the run has kept it, what its steps wait for as long as they do, and the policies under
+    /// which somebody decided as long as there is a record of it.
     fn terms(&self) -> BTreeSet<Term> {
         let mut terms: BTreeSet<Term> = parent_in_label(self.meta()).into_iter().collect();
         let status = self.status.as_ref();
+        let decisions = status.into_iter().flat_map(|status| &status.approvals);
+        terms.extend(decisions.filter_map(|decision| decision.policy.clone().map(Term::DecidedUnder)));
         let phase = status.and_then(|status| status.phase.as_ref());
         if phase.is_some_and(RunPhase::is_terminal) {
             return terms;

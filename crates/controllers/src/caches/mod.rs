@@ -36,7 +36,7 @@ pub use self::{
     cache::{Applied, Cache, Change, Unreadable},
     delivered::{Delivered, Illegible},
     index::Term,
-    kinds::{Cached, CachedKind},
+    kinds::{Cached, CachedKind, RunFacts},
     version::ResourceVersion,
 };
 pub(crate) use self::{
@@ -44,6 +44,7 @@ pub(crate) use self::{
     kinds::{has_ended, implementation_names, waited_for, with_kind},
     watch::spawn_watches,
 };
+use crate::archive::Archiver;
 
 /// The objects of all kinds that are watched.
 #[derive(Debug)]
@@ -203,6 +204,8 @@ pub trait Listener: Send + Sync {
 pub struct World {
     caches: RwLock<Caches>,
     listeners: Vec<Arc<dyn Listener>>,
+    /// Remembers runs that go.
+    archiver: Option<Arc<Archiver>>,
     /// Tells those who wait, in the order in which they came.
     changed: Notify,
 }
@@ -218,10 +221,12 @@ impl World {
         scopes: &BTreeSet<Scope>,
         settings: &Settings,
         listeners: Vec<Arc<dyn Listener>>,
+        archiver: Option<Arc<Archiver>>,
     ) -> Self {
         Self {
             caches: RwLock::new(Caches::new(scopes, settings)),
             listeners,
+            archiver,
             changed: Notify::new(),
         }
     }
@@ -247,6 +252,9 @@ impl World {
 
     /// Takes in what a watch says, and returns what could not be read of it.
     fn apply<K: Cached>(&self, feed: &Feed, event: Event<Delivered<K>>) -> Vec<Unreadable> {
+        if let (Some(archiver), Event::Delete(Delivered(Ok(object)))) = (&self.archiver, &event) {
+            archiver.went(object);
+        }
         let mut caches = self.writable();
         let Applied { changes, unreadable } = caches.apply(feed, event);
         self.tell(&caches, &changes);

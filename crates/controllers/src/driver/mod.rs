@@ -3,6 +3,7 @@
 //! A controller says which of its keys a change concerns, what to observe for a key, and what to do about it. Everything
 //! else is here and the same for all: the queue, the rounds of planning and acting, the barrier, retries.
 
+mod archiving;
 mod barrier;
 mod deletions;
 pub mod learned;

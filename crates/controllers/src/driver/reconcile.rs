@@ -11,7 +11,10 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Resource, api::Patch, core::object::HasStatus};
 use thiserror::Error;
 
-use super::{Context, Controller, Scene, StatusOf, Work};
+use super::{
+    Context, Controller, Scene, StatusOf, Work,
+    archiving::{self, Leave},
+};
 use crate::{
     admissions::Asked,
     caches::{Cached, uid_of},
@@ -136,8 +139,11 @@ pub(super) async fn reconcile<C: Controller>(
                     }
                 }
                 Decision::Act(plan) => {
-                    match act(controller, context, key, object.as_deref(), &plan, work).await? {
+                    match act(controller, context, key, object.as_ref(), &plan, work).await? {
                         Acted::Settled => {
+                            if let Some(object) = &object {
+                                archiving::settled(context, object);
+                            }
                             controller.settled(key, object.as_deref());
                             return Ok(plan.wake_at);
                         }
@@ -205,7 +211,7 @@ enum Acted {
     PlanAgain,
     /// The status could not be written, in no form.
     Refused,
-    /// The run's time has come, but so has that of many others: its turn is later.
+    /// The run's time has come, but so has that of many others, or history does not have it yet: its turn is later.
     NotYet(Duration),
 }
 
@@ -214,7 +220,7 @@ async fn act<C: Controller>(
     controller: &C,
     context: &Context,
     key: &Key,
-    object: Option<&C::Object>,
+    object: Option<&Arc<C::Object>>,
     plan: &Plan<StatusOf<C>>,
     work: &mut Work,
 ) -> Result<Acted, ReconcileError> {
@@ -229,6 +235,14 @@ async fn act<C: Controller>(
         context.check_halt()?;
         let (now, later) = left.split_at(effects::together(left).min(left.len()));
         left = later;
+        match archiving::leave(context, object, effect) {
+            Leave::Granted => {}
+            Leave::GrantedUnwritten(notice) => {
+                let about = reference::<C::Object>(key, &notice);
+                context.reporter.publish(&context.gate, &about, &notice).await;
+            }
+            Leave::Later(wait) => return Ok(Acted::NotYet(wait)),
+        }
         if matches!(effect, Effect::DeleteRun { .. })
             && let Some(wait) = context.deletions.ask(&context.metrics)
         {

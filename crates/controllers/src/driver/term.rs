@@ -53,6 +53,9 @@ pub struct Term {
 impl Term {
     /// Starts the watches, and each controller once all caches have been listed.
     pub fn begin(setup: TermSetup, controllers: Vec<Arc<dyn Station>>) -> Self {
+        if let Some(archiver) = setup.outside.archiver() {
+            archiver.count_in(Arc::clone(&setup.metrics));
+        }
         let listeners = controllers
             .iter()
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)
@@ -92,7 +95,8 @@ impl Term {
 /// Starts the watches, which tell the listeners, and makes what every reconcile works with.
 pub(crate) fn open(setup: TermSetup, listeners: Vec<Arc<dyn Listener>>) -> (Arc<Context>, JoinSet<()>) {
     let scopes = Scope::covering(&setup.settings);
-    let world = Arc::new(World::new(&scopes, &setup.settings, listeners));
+    let archiver = setup.outside.archiver().cloned();
+    let world = Arc::new(World::new(&scopes, &setup.settings, listeners, archiver));
     let mut watches = JoinSet::new();
     spawn_watches(
         &mut watches,

@@ -221,6 +221,34 @@ label_values! {
 }
 
 label_values! {
+    /// What became of a run that was to be written into history.
+    ArchiveResult {
+        Written = "written",
+        Failed = "failed",
+        /// Too many wait already; it is offered again later.
+        Overflow = "overflow",
+        /// It was deleted before it could be written.
+        GivenUp = "given_up",
+    }
+}
+
+label_values! {
+    /// What became of the end of a log that was to be written into history.
+    LogTailResult {
+        Written = "written",
+        /// It was there before.
+        Already = "already",
+        /// There was no log to read.
+        Missing = "missing",
+        Failed = "failed",
+        /// It was tried too often.
+        GivenUp = "given_up",
+        /// Too many wait already; it is offered again later.
+        Overflow = "overflow",
+    }
+}
+
+label_values! {
     /// What is kept after its end.
     Kept {
         Job = "job",
@@ -485,6 +513,16 @@ pub(super) struct JobLabels {
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
 pub(super) struct DeletionLabels {
     pub(super) result: DeletionResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct ArchiveLabels {
+    pub(super) result: ArchiveResult,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]
+pub(super) struct LogTailLabels {
+    pub(super) result: LogTailResult,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, PartialEq, Eq, Hash)]

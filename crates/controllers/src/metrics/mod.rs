@@ -24,14 +24,14 @@ use prometheus_client::{
 };
 
 pub use self::labels::{
-    Answer, CallbackResult, CanaryOutcome, DeletionResult, EffectKind, EffectResult, EventResult, Kept,
-    ObjectKind, QuestionKind, QueueGate, ReconcileResult, RenewalResult, RequestResult, Role, Verb,
-    WatchEvent, WriteStop,
+    Answer, ArchiveResult, CallbackResult, CanaryOutcome, DeletionResult, EffectKind, EffectResult,
+    EventResult, Kept, LogTailResult, ObjectKind, QuestionKind, QueueGate, ReconcileResult, RenewalResult,
+    RequestResult, Role, Verb, WatchEvent, WriteStop,
 };
 use self::labels::{
-    CallbackLabels, CanaryLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels, GateLabels,
-    JobLabels, KeptLabels, QuestionLabels, ReconcileLabels, RenewalLabels, RequestLabels, RoleLabels,
-    RunLabels, ScopeLabels, WatchLabels, Word, WriteStopLabels,
+    ArchiveLabels, CallbackLabels, CanaryLabels, ControllerLabels, DeletionLabels, EffectLabels, EventLabels,
+    GateLabels, JobLabels, KeptLabels, LogTailLabels, QuestionLabels, ReconcileLabels, RenewalLabels,
+    RequestLabels, RoleLabels, RunLabels, ScopeLabels, WatchLabels, Word, WriteStopLabels,
 };
 
 /// What every name begins with.
@@ -63,6 +63,10 @@ pub struct Metrics {
     run_deletions: Family<DeletionLabels, Counter>,
     run_deletions_waiting: Gauge,
     retention: Family<KeptLabels, Gauge>,
+    archived: Family<ArchiveLabels, Counter>,
+    archive_waiting: Gauge,
+    archive_down: Gauge,
+    log_tails: Family<LogTailLabels, Counter>,
     runs_waiting: Family<GateLabels, Gauge>,
     runs_admitted: Counter,
     run_wait: Histogram,
@@ -100,6 +104,10 @@ impl Default for Metrics {
             run_deletions: Family::default(),
             run_deletions_waiting: Gauge::default(),
             retention: Family::default(),
+            archived: Family::default(),
+            archive_waiting: Gauge::default(),
+            archive_down: Gauge::default(),
+            log_tails: Family::default(),
             runs_waiting: Family::default(),
             runs_admitted: Counter::default(),
             // From a tenth of a second to the nine hours that a full queue can take.
@@ -239,6 +247,26 @@ impl Metrics {
             "How long things are kept after their end unless a run says otherwise; 0 is for good",
             Unit::Seconds,
             self.retention.clone(),
+        );
+        registry.register(
+            "runs_archived",
+            "Finished runs that were to be written into history",
+            self.archived.clone(),
+        );
+        registry.register(
+            "runs_archive_waiting",
+            "Finished runs that are not written into history yet, and are kept until they are",
+            self.archive_waiting.clone(),
+        );
+        registry.register(
+            "runs_archive_down",
+            "1 while writing into history fails",
+            self.archive_down.clone(),
+        );
+        registry.register(
+            "log_tails",
+            "Ends of logs that were to be written into history",
+            self.log_tails.clone(),
         );
     }
 
@@ -443,6 +471,27 @@ impl Metrics {
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
+    /// A finished run was to be written into history.
+    pub fn archived(&self, result: ArchiveResult) {
+        self.archived.get_or_create(&ArchiveLabels { result }).inc();
+    }
+
+    /// So many finished runs are not written into history yet.
+    pub fn archive_waiting(&self, waiting: usize) {
+        self.archive_waiting
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// Whether writing into history fails.
+    pub fn archive_down(&self, down: bool) {
+        self.archive_down.set(i64::from(down));
+    }
+
+    /// The end of a log was to be written into history.
+    pub fn log_tail(&self, result: LogTailResult) {
+        self.log_tails.get_or_create(&LogTailLabels { result }).inc();
+    }
+
     /// An endpoint reported.
     pub fn callback(&self, result: CallbackResult) {
         self.callbacks.get_or_create(&CallbackLabels { result }).inc();
@@ -504,6 +553,10 @@ mod tests {
         metrics.jobs_uncaptured(2);
         metrics.run_deletion(DeletionResult::PutOff, 3);
         metrics.kept(&Ladder::of_settings(&Settings::default()));
+        metrics.archived(ArchiveResult::GivenUp);
+        metrics.archive_waiting(6);
+        metrics.archive_down(true);
+        metrics.log_tail(LogTailResult::Missing);
         metrics.queue(&BTreeMap::from([(Told::Agent, 4)]), 5);
         metrics.run_admitted(Duration::from_secs(2));
         metrics.rate_limited("namespace");

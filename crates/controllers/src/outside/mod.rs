@@ -8,7 +8,8 @@
 //!
 //! - [`Endpoints`] is what makes a call; [`http::HttpEndpoints`] really does;
 //! - [`token`] is by what an endpoint is known;
-//! - [`Temporal`] is what speaks to a Temporal server, and `workflows` remembers what came of that.
+//! - [`Temporal`] is what speaks to a Temporal server, and `workflows` remembers what came of that;
+//! - [`Archive`] is what writes history.
 
 mod callbacks;
 pub mod http;
@@ -45,7 +46,11 @@ use self::{
     token::Signer,
     workflows::{NoServer, Workflows},
 };
-use crate::{driver::Station, metrics::Metrics};
+use crate::{
+    archive::{Archive, Archiver},
+    driver::Station,
+    metrics::Metrics,
+};
 
 /// How many calls are under way at once; the others wait for their turn. An endpoint that does not answer holds up no more
 /// than these.
@@ -92,6 +97,7 @@ pub struct Outside {
     temporal: Arc<dyn Temporal>,
     temporal_calls: Arc<Semaphore>,
     temporal_waits: Arc<Semaphore>,
+    archiver: Option<Arc<Archiver>>,
     metrics: OnceLock<Arc<Metrics>>,
     state: Mutex<State>,
 }
@@ -157,6 +163,7 @@ impl Outside {
             temporal: Arc::new(NoServer),
             temporal_calls: Arc::new(Semaphore::new(workflows::CALLS_MAX)),
             temporal_waits: Arc::new(Semaphore::new(workflows::WAITS_MAX)),
+            archiver: None,
             metrics: OnceLock::new(),
             state: Mutex::default(),
         }
@@ -167,6 +174,18 @@ impl Outside {
     pub fn with_temporal(mut self, temporal: Arc<dyn Temporal>) -> Self {
         self.temporal = temporal;
         self
+    }
+
+    /// The same with this history, into which finished runs are written before they go.
+    #[must_use]
+    pub fn with_archive(mut self, archive: Arc<dyn Archive>) -> Self {
+        self.archiver = Some(Arc::new(Archiver::new(archive)));
+        self
+    }
+
+    /// What writes finished runs into history, if there is one.
+    pub fn archiver(&self) -> Option<&Arc<Archiver>> {
+        self.archiver.as_ref()
     }
 
     /// Where reports are counted from now on.

@@ -10,6 +10,7 @@
 //! | `remedy` | who can do something about it, and with which command |
 //! | `command` | how those commands are spelled |
 //! | `line` | who waits for the same slots, and who holds them |
+//! | `gone` | runs that are gone from the cluster, and remembered |
 //! | `steps` | the steps of an orchestration and the runs that do their work |
 //! | `subject` | what is read from a run of any kind |
 //!
@@ -17,6 +18,7 @@
 //! command that does.
 
 mod command;
+mod gone;
 mod line;
 mod reasons;
 mod remedy;
@@ -39,7 +41,7 @@ use jangar_api::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::{command::Command, subject::Subject};
+pub use self::{command::Command, gone::explain_gone, subject::Subject};
 use self::{
     reasons::{Cause, Row},
     remedy::Remedy,

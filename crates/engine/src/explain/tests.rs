@@ -443,3 +443,34 @@ fn an_answer_survives_the_way_to_another_program() {
     );
     insta::assert_snapshot!(text);
 }
+
+#[test]
+fn of_a_run_that_is_gone_the_end_is_told_and_no_command_needs_the_run() {
+    let gone = |run: &AgentRun| explain_gone(run.into(), &Context::default(), now());
+    let told = gone(&agent_run("fix", failed("JobFailed", "exit code 3")));
+    assert_eq!(told.state, State::Failed);
+    assert!(
+        told.headline.starts_with("AgentRun agents/fix failed")
+            && told
+                .headline
+                .ends_with("; it is gone from the cluster, and this is what history has of it."),
+        "{}",
+        told.headline
+    );
+    assert_eq!(told.because.first().map(String::as_str), Some("exit code 3"));
+    let lines: Vec<&str> = told
+        .commands
+        .iter()
+        .map(|command| command.line.as_str())
+        .collect();
+    assert_eq!(lines, ["agentctl logs run fix -n agents"]);
+
+    let told = gone(&agent_run("fix", running()));
+    assert_eq!(
+        told.headline,
+        "AgentRun agents/fix was deleted before its end; what was last seen of it, at 2026-03-01T12:00:00Z, is that it is at work."
+    );
+    let run = orchestration_run("ship", failed("StepFailed", "step build failed"));
+    let told = explain_gone((&run).into(), &Context::default(), now());
+    assert!(told.commands.is_empty() && told.position.is_none(), "{told:?}");
+}

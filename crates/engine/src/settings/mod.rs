@@ -19,6 +19,7 @@ mod temporal;
 mod tests;
 mod unread;
 mod vcs;
+mod webhooks;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -33,6 +34,7 @@ pub use self::{
     runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
     temporal::{DEFAULT_ADDRESS as DEFAULT_TEMPORAL_ADDRESS, TemporalSettings},
     vcs::{PullRequestRate, VcsSettings},
+    webhooks::WebhookSettings,
 };
 
 /// All settings of the controllers and of the control plane.
@@ -55,6 +57,7 @@ pub struct Settings {
     pub temporal: TemporalSettings,
     pub vcs: VcsSettings,
     pub control_plane: ControlPlaneSettings,
+    pub webhooks: WebhookSettings,
     pub safeguards: Safeguards,
 }
 
@@ -74,6 +77,7 @@ impl Default for Settings {
             temporal: TemporalSettings::default(),
             vcs: VcsSettings::default(),
             control_plane: ControlPlaneSettings::default(),
+            webhooks: WebhookSettings::default(),
             safeguards: Safeguards::default(),
         }
     }

@@ -11,7 +11,7 @@ use super::{
     reader::{
         Reader, legal, named_words, node_selector, object, objects, topology_spread_constraints, words,
     },
-    temporal, vcs,
+    temporal, vcs, webhooks,
 };
 
 /// A group of variables, under a title.
@@ -123,6 +123,10 @@ pub(super) static SECTIONS: &[Section] = &[
     Section {
         title: "The control plane",
         variables: control_plane::VARIABLES,
+    },
+    Section {
+        title: "Webhooks",
+        variables: webhooks::VARIABLES,
     },
 ];
 

@@ -155,6 +155,10 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_PROMETHEUS_METRICS_PATH", "/internal/metrics"),
     ("JANGAR_TLS_CERT_FILE", "/tls/tls.crt"),
     ("JANGAR_TLS_KEY_FILE", "/tls/tls.key"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE", "12"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS", "0"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_DELAY_SECONDS", "13"),
+    ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_ATTEMPTS", "14"),
 ];
 
 fn read(vars: &[(&str, &str)]) -> Result<Parsed, Mistakes> {
@@ -366,6 +370,12 @@ fn every_variable_is_read() {
                 certificate: "/tls/tls.crt".into(),
                 key: "/tls/tls.key".into(),
             }),
+        },
+        webhooks: WebhookSettings {
+            queue_size: 12,
+            pause_first: Duration::ZERO,
+            pause_most: Duration::from_secs(13),
+            attempts: 14,
         },
         safeguards: Safeguards::default(),
     };

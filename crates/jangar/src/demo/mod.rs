@@ -2,6 +2,7 @@
 //! it off, and yet another one is stopped in the middle of its work. Everything is real: the embedded Kubernetes in a temporary
 //! directory, the controllers, the pods, the repository. Only the agents are scripts, and they are called so.
 
+mod agentctl;
 mod console;
 mod orchestration;
 mod processes;
@@ -18,9 +19,13 @@ use anyhow::{Context, Result, ensure};
 use jangar_api::{Kind, phase::RunPhase};
 use jangar_controllers::lease::Identity;
 use jangar_engine::settings::Settings;
-use kubelite::node::executor::{Isolation, SandboxPolicy};
+use kubelite::{
+    node::executor::{Isolation, SandboxPolicy},
+    server::User,
+};
 
 use self::{
+    agentctl::Agentctl,
     console::{command, say, show},
     stage::Stage,
     table::table,
@@ -87,6 +92,7 @@ async fn tell(embedded: &Embedded, instruments: &Instruments) -> Result<()> {
     play(&Stage {
         client: embedded.client(),
         namespace: NAMESPACE,
+        agentctl: Agentctl::beside_us(embedded.kubeconfig())?,
     })
     .await
 }
@@ -96,6 +102,10 @@ fn options(directory: Directory, identity: Identity) -> Options {
         directory,
         api_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         namespace: NAMESPACE.to_owned(),
+        user: User {
+            name: orchestration::PERSON.to_owned(),
+            ..User::system("admin")
+        },
         // A demo that refuses to run teaches nothing; what it gives up is said.
         sandbox: SandboxPolicy::Preferred,
         pods: 8,

@@ -21,7 +21,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::console;
+use super::{agentctl::Agentctl, console};
 use crate::manifests;
 
 /// Everything in the demo takes a second or two. A minute means that something is broken.
@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) struct Stage {
     pub(super) client: Client,
     pub(super) namespace: &'static str,
+    /// The program that a person has on their machine, if it was built.
+    pub(super) agentctl: Option<Agentctl>,
 }
 
 impl Stage {

@@ -33,17 +33,18 @@ pub(crate) struct ApiServer {
 }
 
 impl ApiServer {
-    /// Serves what is in the directory, and writes the kubeconfig there.
+    /// Serves what is in the directory, and writes the kubeconfig of this user there.
     pub(super) async fn start(
         directory: &Directory,
         listener: TcpListener,
         namespace: &str,
+        user: User,
         logs: PodLogStore,
     ) -> Result<Self> {
         let store = Store::open(&directory.path().join("objects.redb"), Limits::default())?;
         let secret = directory.token()?;
         let mut config = Config::new(store);
-        config.tokens = vec![Token::new(&secret, User::system("admin"))];
+        config.tokens = vec![Token::new(&secret, user)];
         config.logs = Some(Arc::new(logs));
         let server = Server::start(config)
             .await

@@ -12,9 +12,12 @@ use anyhow::{Context, Result};
 use jangar_controllers::{Controllers, Setup, clock::SystemClock, lease::Identity, outside::Outside};
 use jangar_engine::settings::Settings;
 use kube::Client;
-use kubelite::node::{
-    self, Node,
-    executor::{self, Executor, Isolation, PodLogStore, SandboxPolicy},
+use kubelite::{
+    node::{
+        self, Node,
+        executor::{self, Executor, Isolation, PodLogStore, SandboxPolicy},
+    },
+    server::User,
 };
 
 use self::api_server::ApiServer;
@@ -38,6 +41,8 @@ pub(crate) struct Options {
     pub(crate) api_listen: SocketAddr,
     /// The namespace that is made, and that objects go to unless they say otherwise.
     pub(crate) namespace: String,
+    /// Who the kubeconfig is of. They may do everything.
+    pub(crate) user: User,
     pub(crate) sandbox: SandboxPolicy,
     /// How many pods may run at once; the rest wait.
     pub(crate) pods: u32,
@@ -81,6 +86,7 @@ impl Embedded {
             directory,
             api_listen,
             namespace,
+            user,
             sandbox,
             pods,
             mut settings,
@@ -92,7 +98,7 @@ impl Embedded {
         runner::use_own(&mut settings.runner);
         let listener = probes::bind(api_listen, "--api-listen").await?;
         let logs = PodLogStore::default();
-        let api = ApiServer::start(&directory, listener, &namespace, logs.clone()).await?;
+        let api = ApiServer::start(&directory, listener, &namespace, user, logs.clone()).await?;
 
         let admin = api.client("admin", &namespace);
         kinds::install(&admin).await?;

@@ -434,6 +434,56 @@ async fn what_steps_wait_for_says_whether_it_can_be_used() {
 }
 
 #[tokio::test]
+async fn a_policy_says_when_a_gate_was_last_decided_under_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Setup::on(directory.path()).ready();
+    let client = up.client().await;
+    create::<ApprovalPolicy>(
+        &client,
+        of_group("approvals", "ApprovalPolicy", "anybody", json!({})),
+    )
+    .await;
+    let steps = json!({"steps": [{"name": "gate", "kind": "ApprovalGate", "policyRef": "anybody"}]});
+    create::<Orchestration>(
+        &client,
+        of_group("orchestration", "Orchestration", "gated", steps),
+    )
+    .await;
+    let run = json!({"orchestrationRef": {"name": "gated"}});
+    create::<OrchestrationRun>(
+        &client,
+        of_group("orchestration", "OrchestrationRun", "gated-1", run),
+    )
+    .await;
+    let shown = |status: &OrchestrationRunStatus| {
+        let mut steps = status.step_statuses.iter();
+        steps.find_map(|step| step.waits_for.as_ref()?.digest.clone())
+    };
+    let waiting = reached(&client, "gated-1", |status| shown(status).is_some()).await;
+
+    let decision = json!({"status": {"approvals": [{
+        "step": "gate", "policy": "anybody", "decision": "Approved", "by": "ada", "at": "2026-03-01T12:00:00Z",
+        "digest": shown(&waiting),
+    }]}});
+    runs(&client)
+        .patch_status("gated-1", &PatchParams::default(), &Patch::Merge(&decision))
+        .await
+        .unwrap();
+
+    assert_eq!(ended(&client, "gated-1").await.phase, Some(RunPhase::Succeeded));
+    let policies: Api<ApprovalPolicy> = Api::default_namespaced(client.clone());
+    let told = |policy: Option<&ApprovalPolicy>| {
+        let at = policy.and_then(|policy| policy.status.as_ref()?.last_decision_at);
+        at.is_some_and(|at| at.0.to_string() == "2026-03-01T12:00:00Z")
+    };
+    timeout(PATIENCE, await_condition(policies, "anybody", told))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(up.stop(), Some(0));
+}
+
+#[tokio::test]
 async fn without_orchestrations_a_child_can_be_deleted_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let (up, client) = with_agent(directory.path(), "while :; do sleep 1; done").await;

@@ -20,11 +20,12 @@ use k8s_openapi::api::{
 use kube::{Api, Client, api::PostParams};
 use tokio::{sync::Semaphore, time::Instant};
 
+pub(crate) use self::recent::Recent;
+use self::token::unauthenticated;
 pub use self::{
     connection::Connection,
     token::{Token, TokenId},
 };
-use self::{recent::Recent, token::unauthenticated};
 use crate::{
     metrics::{Metrics, Review},
     refusal::{Refusal, Trouble},
@@ -83,6 +84,8 @@ pub enum Question {
         /// Empty: all of them.
         name: String,
     },
+    /// To read what pods write.
+    Logs { namespace: String },
     /// A path that is no object, such as `/metrics`.
     Path(String),
 }
@@ -121,6 +124,17 @@ impl Question {
                     resource: Some(kind.info().plural.clone()),
                     namespace: given(namespace),
                     name: given(name),
+                    ..ResourceAttributes::default()
+                }),
+                non_resource_attributes: None,
+            },
+            Self::Logs { namespace } => SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some("get".to_owned()),
+                    version: Some("v1".to_owned()),
+                    resource: Some("pods".to_owned()),
+                    subresource: Some("log".to_owned()),
+                    namespace: given(namespace),
                     ..ResourceAttributes::default()
                 }),
                 non_resource_attributes: None,
@@ -179,6 +193,13 @@ impl Question {
                     info.plural, info.group
                 ))
             }
+            Self::Logs { namespace } => Refusal::new(
+                Trouble::Forbidden,
+                format!("you may not read logs of pods in namespace {namespace}"),
+            )
+            .remedy(format!(
+                "ask for a role with the verb get on pods/log in namespace {namespace}"
+            )),
             Self::Path(path) => Refusal::new(Trouble::Forbidden, format!("you may not get {path}")).remedy(
                 format!("ask for a cluster role with the verb get on nonResourceURLs {path}"),
             ),

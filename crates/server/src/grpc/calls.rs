@@ -6,20 +6,23 @@ use jangar_api::{Kind, orchestration::orchestration_run::ApprovalDecision};
 use jangar_proto::v1::{
     CancelRequest, CancelResponse, ControllerStatus, CreateImplementationSpecRequest,
     CreateImplementationSpecResponse, DatabaseStatus, DecideRequest, DecideResponse, ExplainRequest,
-    ExplainResponse, GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetServerInfoRequest,
-    GetServerInfoResponse, GrpcStatus, KeyValue, LeaderElectionStatus, ListApprovalsRequest,
-    ListApprovalsResponse, NamespaceStatus, PendingApproval, RetryRequest, RuntimeAdapterStatus,
-    SubmitAgentRunRequest, SubmitOrchestrationRunRequest, SubmitResponse,
+    ExplainResponse, GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest,
+    GetIdentityResponse, GetServerInfoRequest, GetServerInfoResponse, GrpcStatus, KeyValue,
+    LeaderElectionStatus, ListApprovalsRequest, ListApprovalsResponse, NamespaceStatus, PendingApproval,
+    RetryRequest, RuntimeAdapterStatus, SubmitAgentRunRequest, SubmitOrchestrationRunRequest, SubmitResponse,
 };
 use serde_json::{Map, Value, json};
 use tonic::{Request, Response};
 
 use super::{caller, value};
+pub(super) use super::{
+    objects::{create_object, list_events},
+    pods::list_run_pods,
+};
 use crate::{
     plane::{
         Caller, ControlPlane,
         approvals::Decision,
-        explain::explain,
         runs::Run,
         status::{SERVICE, StatusDocument},
         submit::{AgentRunSubmission, OrchestrationRunSubmission, PolicyRefs, Submitted, checked_key},
@@ -39,6 +42,17 @@ pub(super) async fn get_server_info(
         build_sha: about.build_sha,
         build_time: about.build_time,
         service: SERVICE.to_owned(),
+    }))
+}
+
+pub(super) async fn get_identity(
+    _: &Arc<ControlPlane>,
+    request: Request<GetIdentityRequest>,
+) -> Answer<GetIdentityResponse> {
+    let caller = caller(&request)?;
+    Ok(Response::new(GetIdentityResponse {
+        user: caller.identity.user.clone(),
+        groups: caller.identity.groups.clone(),
     }))
 }
 
@@ -203,6 +217,9 @@ fn submission(request: SubmitAgentRunRequest) -> Result<AgentRunSubmission, Refu
             body[field] = json!({"name": name});
         }
     }
+    if let Some(text) = given(&request.implementation_text) {
+        body["implementation"] = json!({"inline": {"text": text}});
+    }
     if let Some(namespace) = given(&request.namespace) {
         body["namespace"] = json!(namespace);
     }
@@ -228,13 +245,14 @@ fn workload(workload: &jangar_proto::v1::Workload) -> Value {
     if !workload.image.is_empty() {
         body["image"] = json!(workload.image);
     }
-    let requests: Map<String, Value> = [("cpu", &workload.cpu), ("memory", &workload.memory)]
+    // What the pod asks for is what it may use.
+    let amounts: Map<String, Value> = [("cpu", &workload.cpu), ("memory", &workload.memory)]
         .into_iter()
         .filter(|(_, amount)| !amount.is_empty())
         .map(|(name, amount)| (name.to_owned(), json!(amount)))
         .collect();
-    if !requests.is_empty() {
-        body["resources"] = json!({"requests": requests});
+    if !amounts.is_empty() {
+        body["resources"] = json!({"requests": amounts, "limits": amounts});
     }
     body
 }
@@ -306,6 +324,13 @@ pub(super) async fn cancel_orchestration_run(
     cancel(plane, Kind::OrchestrationRun, request).await
 }
 
+pub(super) async fn cancel_tool_run(
+    plane: &Arc<ControlPlane>,
+    request: Request<CancelRequest>,
+) -> Answer<CancelResponse> {
+    cancel(plane, Kind::ToolRun, request).await
+}
+
 async fn cancel(
     plane: &Arc<ControlPlane>,
     kind: Kind,
@@ -371,7 +396,7 @@ async fn explained(
     let caller = caller(&request)?;
     let request = request.into_inner();
     let run = find(plane, &caller, kind, &request.namespace, &request.name).await?;
-    let explanation = explain(run.kind(), run.document());
+    let explanation = plane.explain(&caller, &run).await?;
     Ok(Response::new(ExplainResponse {
         text: explanation.headline.clone(),
         // It is made of texts.

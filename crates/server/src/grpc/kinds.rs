@@ -12,7 +12,10 @@ use tonic::{Request, Response};
 
 use super::caller;
 use crate::{
-    plane::{ControlPlane, objects::ListQuery},
+    plane::{
+        ControlPlane,
+        objects::{Applying, ListQuery, Outcome},
+    },
     refusal::{Refusal, Trouble},
 };
 
@@ -53,10 +56,27 @@ pub(super) async fn get(
     let caller = caller(&request)?;
     let request = request.into_inner();
     let namespace = plane.namespace(Some(&request.namespace))?;
-    let object = plane.get(&caller, kind, &namespace, &request.name).await?;
-    Ok(Response::new(GetResponse {
-        json: object.json.to_string(),
-    }))
+    match plane.get(&caller, kind, &namespace, &request.name).await {
+        Ok(object) => Ok(Response::new(GetResponse {
+            json: object.json.to_string(),
+            archived: false,
+        })),
+        Err(gone) if gone.trouble == Trouble::NotFound && request.archived_too && kind.is_run() => {
+            match plane
+                .run(&caller, &request.name, Some(&namespace), Some(kind))
+                .await
+            {
+                Ok(run) => Ok(Response::new(GetResponse {
+                    json: run.document().to_string(),
+                    archived: run.live().is_err(),
+                })),
+                // Nobody remembers it.
+                Err(refusal) if refusal.trouble == Trouble::NotFound => Err(gone),
+                Err(refusal) => Err(refusal),
+            }
+        }
+        Err(refusal) => Err(refusal),
+    }
 }
 
 pub(super) async fn apply(
@@ -67,18 +87,29 @@ pub(super) async fn apply(
     let caller = caller(&request)?;
     let request = request.into_inner();
     let namespace = plane.namespace(Some(&request.namespace))?;
-    let manifest: Value = serde_saphyr::from_str(&request.manifest_yaml).map_err(|error| {
+    let how = Applying {
+        dry_run: request.dry_run,
+        refuse_conflicts: request.refuse_conflicts,
+        compare: true,
+    };
+    let manifest = document(&request.manifest_yaml)?;
+    let applied = plane.apply_as(&caller, kind, &namespace, manifest, how).await?;
+    Ok(Response::new(ApplyResponse {
+        json: applied.object.json.to_string(),
+        outcome: applied.outcome.map(Outcome::word).unwrap_or_default().to_owned(),
+    }))
+}
+
+/// The one document of a request.
+pub(super) fn document(manifest_yaml: &str) -> Result<Value, Refusal> {
+    serde_saphyr::from_str(manifest_yaml).map_err(|error| {
         Refusal::new(
             Trouble::BadRequest,
             format!("manifest_yaml cannot be read: {error}"),
         )
         .named("manifest_yaml")
         .remedy("send one document in YAML or JSON")
-    })?;
-    let object = plane.apply(&caller, kind, &namespace, manifest).await?;
-    Ok(Response::new(ApplyResponse {
-        json: object.json.to_string(),
-    }))
+    })
 }
 
 pub(super) async fn delete(

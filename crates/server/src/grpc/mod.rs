@@ -2,6 +2,8 @@
 
 mod calls;
 mod kinds;
+mod objects;
+mod pods;
 mod streams;
 mod value;
 
@@ -22,12 +24,14 @@ use jangar_proto::{
     DESCRIPTORS, SERVICE,
     v1::{
         ApplyRequest, ApplyResponse, CancelRequest, CancelResponse, CreateImplementationSpecRequest,
-        CreateImplementationSpecResponse, DecideRequest, DecideResponse, DeleteRequest, DeleteResponse,
-        ExplainRequest, ExplainResponse, GetControlPlaneStatusRequest, GetControlPlaneStatusResponse,
+        CreateImplementationSpecResponse, CreateObjectRequest, CreateObjectResponse, DecideRequest,
+        DecideResponse, DeleteRequest, DeleteResponse, ExplainRequest, ExplainResponse,
+        GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest, GetIdentityResponse,
         GetRequest, GetResponse, GetServerInfoRequest, GetServerInfoResponse, ListApprovalsRequest,
-        ListApprovalsResponse, ListRequest, ListResponse, RetryRequest, StreamAgentRunLogsRequest,
+        ListApprovalsResponse, ListEventsRequest, ListEventsResponse, ListRequest, ListResponse,
+        ListRunPodsRequest, ListRunPodsResponse, RetryRequest, StreamAgentRunLogsRequest,
         StreamAgentRunLogsResponse, StreamStatusRequest, StreamStatusResponse, SubmitAgentRunRequest,
-        SubmitOrchestrationRunRequest, SubmitResponse,
+        SubmitOrchestrationRunRequest, SubmitResponse, WatchObjectsRequest, WatchObjectsResponse,
         agentctl_service_server::{AgentctlService, AgentctlServiceServer},
     },
 };
@@ -212,11 +216,18 @@ service! {
         list_approvals(ListApprovalsRequest) -> ListApprovalsResponse,
         approve_orchestration_run(DecideRequest) -> DecideResponse,
         reject_orchestration_run(DecideRequest) -> DecideResponse,
+        get_identity(GetIdentityRequest) -> GetIdentityResponse,
+        create_object(CreateObjectRequest) -> CreateObjectResponse,
+        list_events(ListEventsRequest) -> ListEventsResponse,
+        list_run_pods(ListRunPodsRequest) -> ListRunPodsResponse,
+        cancel_tool_run(CancelRequest) -> CancelResponse,
     }
     streams {
         StreamAgentRunLogsStream = stream_agent_run_logs(StreamAgentRunLogsRequest) -> StreamAgentRunLogsResponse,
         StreamAgentRunStatusStream = stream_agent_run_status(StreamStatusRequest) -> StreamStatusResponse,
         StreamOrchestrationRunStatusStream = stream_orchestration_run_status(StreamStatusRequest) -> StreamStatusResponse,
+        StreamToolRunLogsStream = stream_tool_run_logs(StreamAgentRunLogsRequest) -> StreamAgentRunLogsResponse,
+        WatchObjectsStream = watch_objects(WatchObjectsRequest) -> WatchObjectsResponse,
     }
 }
 

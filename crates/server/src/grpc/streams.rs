@@ -17,28 +17,40 @@ use crate::{
     metrics::Protocol,
     plane::{
         ControlPlane,
-        logs::LogQuery,
+        logs::{Following, LogQuery},
         stream::{Subscription, Told},
     },
     refusal::Refusal,
     world::{Action, Filter},
 };
 
+pub(super) use super::{objects::watch_objects, pods::stream_tool_run_logs};
+
 pub(super) async fn stream_agent_run_logs(
     plane: &Arc<ControlPlane>,
+    request: Request<StreamAgentRunLogsRequest>,
+) -> Result<Response<AnswerStream<StreamAgentRunLogsResponse>>, Refusal> {
+    logs(plane, Kind::AgentRun, request).await
+}
+
+/// What one pod of a run writes.
+pub(super) async fn logs(
+    plane: &Arc<ControlPlane>,
+    kind: Kind,
     request: Request<StreamAgentRunLogsRequest>,
 ) -> Result<Response<AnswerStream<StreamAgentRunLogsResponse>>, Refusal> {
     let caller = caller(&request)?;
     let request = request.into_inner();
     let namespace = plane.namespace(Some(&request.namespace))?;
     let run = plane
-        .run(&caller, &request.name, Some(&namespace), Some(Kind::AgentRun))
+        .run(&caller, &request.name, Some(&namespace), Some(kind))
         .await?;
-    let query = LogQuery {
-        tail_lines: request.tail_lines,
-        ..LogQuery::default()
-    };
-    let (pod, container, lines) = plane.follow_log(&caller, &run, &query, request.follow).await?;
+    let query = log_query(&request)?;
+    let Following {
+        pod,
+        container,
+        lines,
+    } = plane.follow_log(&caller, &run, &query, request.follow).await?;
     let counted = plane.metrics.stream(Protocol::Grpc);
     let lines = lines.map(move |line| {
         let _ = &counted;
@@ -51,6 +63,24 @@ pub(super) async fn stream_agent_run_logs(
         })
     });
     Ok(Response::new(lines.boxed()))
+}
+
+fn log_query(request: &StreamAgentRunLogsRequest) -> Result<LogQuery, Refusal> {
+    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let since_time = match request.since_time.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|_| {
+            Refusal::field("since_time", text, "this is no time").remedy("write it like 2026-03-01T12:00:00Z")
+        })?),
+    };
+    Ok(LogQuery {
+        pod: given(&request.pod),
+        container: given(&request.container),
+        tail_lines: request.tail_lines,
+        timestamps: request.timestamps,
+        since_seconds: Some(request.since_seconds).filter(|seconds| *seconds > 0),
+        since_time,
+    })
 }
 
 pub(super) async fn stream_agent_run_status(
@@ -95,7 +125,7 @@ async fn status(
         action: Action::Modified,
         object: now,
     })]);
-    let following = Following {
+    let following = Watched {
         told: known.chain(changes).boxed(),
         version: String::new(),
         over: false,
@@ -104,14 +134,14 @@ async fn status(
 }
 
 /// A run that is followed until it has ended.
-struct Following {
+struct Watched {
     told: BoxStream<'static, Result<Told, Refusal>>,
     /// The version that was told last.
     version: String,
     over: bool,
 }
 
-async fn next(mut following: Following) -> Option<(Result<StreamStatusResponse, Status>, Following)> {
+async fn next(mut following: Watched) -> Option<(Result<StreamStatusResponse, Status>, Watched)> {
     while !following.over {
         match following.told.next().await? {
             Ok(Told::Object { action, object, .. }) => {

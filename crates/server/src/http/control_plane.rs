@@ -24,7 +24,7 @@ use crate::{
     plane::{
         ControlPlane, logs::LogQuery, objects::ALL_NAMESPACES, objects::ListQuery, stream::Subscription,
     },
-    refusal::Refusal,
+    refusal::{Refusal, Trouble},
     world::Filter,
 };
 
@@ -261,6 +261,7 @@ pub(super) async fn logs(
         pod: query.pod,
         container: query.container,
         tail_lines: query.tail_lines.unwrap_or_default(),
+        ..LogQuery::default()
     };
     let log = plane.log(&caller, &run, &which).await?;
     Ok(Answer::ok(json!({"log": log})))
@@ -343,6 +344,12 @@ pub(super) async fn stream(
     sse::changes(&plane, caller, subscription, first).await
 }
 
+/// Agents sent messages to each other through a broker in earlier versions, and this showed them.
+pub(super) async fn agent_messages(Who(_): Who) -> Refusal {
+    Refusal::new(Trouble::Gone, "messages between agents are not kept any more")
+        .remedy("follow a run with /v1/runs/ID/logs?follow=true, /v1/runs/ID/events or /api/agents/control-plane/stream")
+}
+
 /// Alive. It depends on nothing.
 pub(super) async fn health() -> &'static str {
     "ok\n"
@@ -352,7 +359,13 @@ pub(super) async fn health() -> &'static str {
 pub(super) async fn ready(State(plane): State<Arc<ControlPlane>>) -> Response {
     let missing = plane.missing();
     if missing.is_empty() {
-        return (StatusCode::OK, "ready\n").into_response();
+        // Runs go on without their history, so that it does not decide. Where it is, is not for everybody.
+        let note = if plane.history_is_away() {
+            "note: the database with the history does not answer; the status of the control plane says why\n"
+        } else {
+            ""
+        };
+        return (StatusCode::OK, format!("ready\n{note}")).into_response();
     }
     let text = format!("not ready\n{}\n", missing.join("\n"));
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
@@ -379,7 +392,6 @@ pub(super) fn metrics(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::Trouble;
 
     #[test]
     fn a_kind_is_found_by_any_of_its_names() {

@@ -122,7 +122,7 @@ impl<S: Sync> FromRequestParts<S> for Key {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     let given = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
@@ -139,7 +139,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     .remedy("send JSON with `Content-Type: application/json`"))
 }
 
-async fn read(request: Request) -> Result<axum::body::Bytes, Refusal> {
+pub(super) async fn read(request: Request) -> Result<axum::body::Bytes, Refusal> {
     let too_large = || {
         Refusal::new(Trouble::TooLarge, "the body has more than 1 MiB")
             .remedy("send less: no object may be that large")

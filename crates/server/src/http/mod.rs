@@ -6,6 +6,7 @@ mod answer;
 mod approvals;
 mod control_plane;
 mod extract;
+mod memories;
 mod objects;
 pub mod openapi;
 mod patience;
@@ -13,6 +14,7 @@ mod routes;
 mod runs;
 mod serve;
 mod sse;
+mod webhooks;
 
 use std::{
     sync::Arc,

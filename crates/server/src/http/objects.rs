@@ -18,6 +18,7 @@ use super::{
     extract::{Address, Document, Key, Params, Who},
 };
 use crate::{
+    access::Question,
     plane::{Caller, ControlPlane, policy, submit::PolicyRefs},
     refusal::{Refusal, Trouble},
 };
@@ -89,6 +90,10 @@ pub(super) async fn post_orchestration(
             .named("spec.steps")
             .remedy("mend the steps that it names")
     })?;
+    // Whoever may not write it learns nothing of the policies that are there.
+    let question = Question::on("patch", Kind::Orchestration, &namespace, &new.name);
+    plane.gatekeeper.require(&caller.identity, &question).await?;
+    plane.check_gates(&namespace, &new.spec).await?;
     let budget = new.policy.and_then(|refs| refs.budget_ref);
     check_budget(&plane, &caller, &namespace, budget.as_deref()).await?;
     let manifest = json_of(&Orchestration::new(&new.name, new.spec))?;
@@ -155,7 +160,7 @@ fn typed<T: serde::de::DeserializeOwned>(json: &Value) -> Result<T, Refusal> {
     })
 }
 
-fn json_of(value: &impl serde::Serialize) -> Result<Value, Refusal> {
+pub(super) fn json_of(value: &impl serde::Serialize) -> Result<Value, Refusal> {
     serde_json::to_value(value).map_err(|error| {
         Refusal::new(
             Trouble::BadRequest,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::routing::{MethodRouter, delete, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::{approvals, control_plane, objects, runs};
+use super::{approvals, control_plane, memories, objects, runs, webhooks};
 use crate::plane::{
     ControlPlane,
     submit::{AgentRunSubmission, OrchestrationRunSubmission},
@@ -300,6 +300,42 @@ pub(super) static ROUTES: &[Route] = &[
         handler: || get(runs::run_events),
     },
     Route {
+        method: Method::Post,
+        path: "/v1/memories",
+        id: "applyMemory",
+        summary: "Creates a Memory, or updates it.",
+        query: None,
+        body: Some(named::<memories::NewMemory>),
+        key: true,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(memories::post),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/memories/{name}",
+        id: "getMemory",
+        summary: "One Memory, without what its Secret holds.",
+        query: Some(schema_of::<objects::InNamespace>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(memories::get),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/memory-queries",
+        id: "queryMemory",
+        summary: "Not there in this version: answers 501.",
+        query: None,
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || post(memories::query),
+    },
+    Route {
         method: Method::Get,
         path: "/v1/approvals",
         id: "listApprovals",
@@ -443,6 +479,42 @@ pub(super) static ROUTES: &[Route] = &[
         anonymous: false,
         handler: || get(control_plane::stream),
     },
+    Route {
+        method: Method::Get,
+        path: "/api/agents/events",
+        id: "agentMessages",
+        summary: "Not there any more: answers 410 and says what is.",
+        query: None,
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(control_plane::agent_messages),
+    },
+    Route {
+        method: Method::Post,
+        path: "/api/agents/implementation-sources/webhooks/github",
+        id: "githubWebhook",
+        summary: "Takes a delivery of GitHub. X-Hub-Signature-256 has to be the HMAC-SHA-256 of the body.",
+        query: None,
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: true,
+        handler: || post(webhooks::github),
+    },
+    Route {
+        method: Method::Post,
+        path: "/api/agents/implementation-sources/webhooks/linear",
+        id: "linearWebhook",
+        summary: "Takes a delivery of Linear. Linear-Signature has to be the HMAC-SHA-256 of the body.",
+        query: None,
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: true,
+        handler: || post(webhooks::linear),
+    },
 ];
 
 /// The method and the route of a request as metrics name them: words of the table, or none.
@@ -464,13 +536,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_health_and_readiness_need_no_token() {
+    fn only_probes_and_webhooks_need_no_token() {
         let anonymous: Vec<&str> = ROUTES
             .iter()
             .filter(|route| route.anonymous)
             .map(|route| route.path)
             .collect();
-        assert_eq!(anonymous, ["/health", "/ready"]);
+        assert_eq!(
+            anonymous,
+            [
+                "/health",
+                "/ready",
+                "/api/agents/implementation-sources/webhooks/github",
+                "/api/agents/implementation-sources/webhooks/linear",
+            ]
+        );
     }
 
     #[test]

@@ -19,8 +19,7 @@ use super::{
 use crate::{
     plane::{
         Caller, ControlPlane,
-        explain::explain,
-        logs::LogQuery,
+        logs::{Following, LogQuery},
         objects::ListQuery,
         runs::{RUN_KINDS, Run, record},
         submit::{AgentRunSubmission, OrchestrationRunSubmission, Submitted},
@@ -52,6 +51,8 @@ pub(super) struct RunList {
     limit: Option<u32>,
     /// Where the page before this one ended.
     cursor: Option<String>,
+    /// Runs that history has, whether or not they are in the cluster any more.
+    archived: Option<bool>,
 }
 
 /// Which run is meant, where its id is a name.
@@ -150,6 +151,7 @@ async fn list(
         Kind::OrchestrationRun => query.orchestration_name.or(query.orchestration_id),
         _ => query.agent_name.or(query.agent_id),
     };
+    let archived = query.archived == Some(true);
     let query = ListQuery {
         namespace: query
             .namespace
@@ -162,6 +164,10 @@ async fn list(
         limit: query.limit.unwrap_or_default(),
         cursor: query.cursor.unwrap_or_default(),
     };
+    if archived {
+        let (records, next) = plane.remembered_runs(&caller, kind, &query).await?;
+        return Ok(Answer::ok(json!({field: records, "nextCursor": next})));
+    }
     let page = plane.list(&caller, kind, &query).await?;
     let records: Vec<Value> = page.objects.iter().map(|run| record(kind, &run.json)).collect();
     Ok(Answer::ok(json!({field: records, "nextCursor": page.next})))
@@ -176,7 +182,7 @@ pub(super) async fn get_agent_run(
     let run = plane
         .run(&caller, &id, which.namespace.as_deref(), Some(Kind::AgentRun))
         .await?;
-    Ok(told("agentRun", &run))
+    told(&plane, "agentRun", &run).await
 }
 
 pub(super) async fn get_orchestration_run(
@@ -187,15 +193,17 @@ pub(super) async fn get_orchestration_run(
 ) -> Result<Answer, Refusal> {
     let kind = Some(Kind::OrchestrationRun);
     let run = plane.run(&caller, &id, which.namespace.as_deref(), kind).await?;
-    Ok(told("orchestrationRun", &run))
+    told(&plane, "orchestrationRun", &run).await
 }
 
-fn told(field: &str, run: &Run) -> Answer {
-    Answer::ok(json!({
+async fn told(plane: &ControlPlane, field: &str, run: &Run) -> Result<Answer, Refusal> {
+    let history = plane.history_of(run).await?;
+    Ok(Answer::ok(json!({
         field: record(run.kind(), run.document()),
         "resource": run.document(),
         "archived": matches!(run, Run::Archived { .. }),
-    }))
+        "history": history,
+    })))
 }
 
 pub(super) async fn get_run(
@@ -210,11 +218,13 @@ pub(super) async fn get_run(
         Kind::ToolRun => "tool",
         _ => "agent",
     };
+    let history = plane.history_of(&run).await?;
     Ok(Answer::ok(json!({
         "kind": kind,
         "run": record(run.kind(), run.document()),
         "resource": run.document(),
         "archived": matches!(run, Run::Archived { .. }),
+        "history": history,
     })))
 }
 
@@ -225,9 +235,8 @@ pub(super) async fn explain_run(
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
-    Ok(Answer::ok(
-        json!({"explanation": explain(run.kind(), run.document())}),
-    ))
+    let explanation = plane.explain(&caller, &run).await?;
+    Ok(Answer::ok(json!({"explanation": explanation})))
 }
 
 pub(super) async fn cancel_run(
@@ -275,9 +284,14 @@ pub(super) async fn run_logs(
         pod,
         container,
         tail_lines: tail_lines.unwrap_or_default(),
+        ..LogQuery::default()
     };
     if follow == Some(true) {
-        let (pod, container, lines) = plane.follow_log(&caller, &run, &query, true).await?;
+        let Following {
+            pod,
+            container,
+            lines,
+        } = plane.follow_log(&caller, &run, &query, true).await?;
         return Ok(sse::lines(pod, container, lines));
     }
     let log = plane.log(&caller, &run, &query).await?;

@@ -1,157 +1,196 @@
-//! Why a run waits, or how it ended, from what its status says.
+//! Why a run waits, or how it ended: what the engine says of it, with what the caches show around it, or with what history has of
+//! the runs of its steps.
 
 use jangar_api::{
-    Kind,
-    condition::{Condition, ConditionStatus, ConditionType},
+    Kind, agents::agent_run::AgentRun, approvals::ApprovalPolicy, labels,
+    orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
+use jangar_engine::explain::{Context, Explanation, Subject, explain, explain_gone};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::world::text;
+use super::{Caller, ControlPlane, runs::Run};
+use crate::{
+    access::Question,
+    refusal::{Refusal, Trouble},
+    world::{Filter, Selector, text},
+};
 
-/// Where a run stands, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    Waiting,
-    Working,
-    Stopping,
-    Succeeded,
-    Failed,
-    Cancelled,
+/// Objects of one kind and phase that are looked at. The line that a run stands in is shorter than that, or its place does not
+/// matter.
+const AROUND_MAX: usize = 2_000;
+/// Where a run stands that has not ended: it may hold a slot, or wait for one.
+const UNDER_WAY: [&str; 3] = ["Pending", "Running", "Cancelling"];
+const ENDED: [&str; 3] = ["Succeeded", "Failed", "Cancelled"];
+
+/// What is known beside a run.
+#[derive(Default)]
+struct Around {
+    agent_runs: Vec<AgentRun>,
+    tool_runs: Vec<ToolRun>,
+    orchestration_runs: Vec<OrchestrationRun>,
+    policies: Vec<ApprovalPolicy>,
 }
 
-/// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Explanation {
-    /// Such as `AgentRun agents/fix-42`.
-    pub subject: String,
-    pub state: State,
-    /// The word of the condition that decides.
-    pub reason: Option<String>,
-    /// One sentence.
-    pub headline: String,
-    /// More about it, the most important first.
-    pub because: Vec<String>,
-}
-
-/// Why the run stands where it does.
-pub fn explain(kind: Kind, run: &Value) -> Explanation {
-    let name = text(run, "/metadata/name").unwrap_or_default();
-    let namespace = text(run, "/metadata/namespace").unwrap_or_default();
-    let phase = text(run, "/status/phase").unwrap_or_else(|| "Pending".to_owned());
-    let conditions: Vec<Condition> = run
-        .pointer("/status/conditions")
-        .and_then(|conditions| serde_json::from_value(conditions.clone()).ok())
-        .unwrap_or_default();
-    let holding = |type_: ConditionType| {
-        conditions
-            .iter()
-            .find(|condition| condition.type_ == type_ && condition.status == ConditionStatus::True)
-    };
-    let (state, condition) = match phase.as_str() {
-        "Succeeded" => (State::Succeeded, holding(ConditionType::Succeeded)),
-        "Failed" => (State::Failed, holding(ConditionType::Failed)),
-        "Cancelled" => (State::Cancelled, holding(ConditionType::Cancelled)),
-        "Cancelling" => (State::Stopping, None),
-        "Running" => (State::Working, holding(ConditionType::Blocked)),
-        _ => (State::Waiting, holding(ConditionType::Blocked)),
-    };
-    let subject = format!("{} {namespace}/{name}", kind.info().kind);
-    let words = condition
-        .map(|condition| condition.message.clone())
-        .filter(|words| !words.is_empty());
-    let headline = match &words {
-        Some(words) => format!("{subject} is {phase}: {words}"),
-        None => format!("{subject} is {phase}"),
-    };
-    Explanation {
-        subject,
-        state,
-        reason: condition.map(|condition| condition.reason.to_string()),
-        headline,
-        because: steps(run),
-    }
-}
-
-/// The steps that are not done, in their own words.
-fn steps(run: &Value) -> Vec<String> {
-    let steps = run
-        .pointer("/status/stepStatuses")
-        .or_else(|| run.pointer("/status/workflow/steps"))
-        .and_then(Value::as_array);
-    let told = steps.into_iter().flatten().filter_map(|step| {
-        let name = text(step, "/name")?;
-        let phase = text(step, "/phase")?;
-        if matches!(phase.as_str(), "Succeeded" | "Pending") {
-            return None;
+impl Around {
+    fn context(&self) -> Context<'_> {
+        Context {
+            agent_runs: self.agent_runs.iter().collect(),
+            tool_runs: self.tool_runs.iter().collect(),
+            orchestration_runs: self.orchestration_runs.iter().collect(),
+            policies: self.policies.iter().collect(),
+            position: None,
         }
-        let why = [text(step, "/reason"), text(step, "/message")];
-        let why: Vec<String> = why.into_iter().flatten().collect();
-        Some(if why.is_empty() {
-            format!("step {name} is {phase}")
-        } else {
-            format!("step {name} is {phase}: {}", why.join(", "))
-        })
-    });
-    told.collect()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// A run, read.
+enum Legible {
+    AgentRun(Box<AgentRun>),
+    ToolRun(Box<ToolRun>),
+    OrchestrationRun(Box<OrchestrationRun>),
+}
 
-    use super::*;
+impl Legible {
+    fn subject(&self) -> Subject<'_> {
+        match self {
+            Self::AgentRun(run) => Subject::AgentRun(run),
+            Self::ToolRun(run) => Subject::ToolRun(run),
+            Self::OrchestrationRun(run) => Subject::OrchestrationRun(run),
+        }
+    }
+}
 
-    #[test]
-    fn a_run_that_waits_says_for_what_and_one_that_failed_says_why() {
-        let run = |phase: &str, type_: &str, reason: &str, message: &str| {
-            json!({
-                "metadata": {"name": "r", "namespace": "a"},
-                "status": {"phase": phase, "conditions": [
-                    {"type": type_, "status": "True", "reason": reason, "message": message}]},
-            })
+impl ControlPlane {
+    /// Why the run stands where it does, or how it ended.
+    pub async fn explain(&self, caller: &Caller, run: &Run) -> Result<Explanation, Refusal> {
+        let document = run.document();
+        let legible = match run.kind() {
+            Kind::OrchestrationRun => Legible::OrchestrationRun(readable(document)?),
+            Kind::ToolRun => Legible::ToolRun(readable(document)?),
+            _ => Legible::AgentRun(readable(document)?),
         };
-        let waits = explain(
-            Kind::AgentRun,
-            &run("Pending", "Blocked", "QueueLimit", "200 wait"),
-        );
-        assert_eq!(
-            (waits.state, waits.reason.as_deref()),
-            (State::Waiting, Some("QueueLimit"))
-        );
-        assert_eq!(waits.headline, "AgentRun a/r is Pending: 200 wait");
-        let failed = explain(Kind::AgentRun, &run("Failed", "Failed", "JobMissing", "gone"));
-        assert_eq!(
-            (failed.state, failed.reason.as_deref()),
-            (State::Failed, Some("JobMissing"))
-        );
-        let new = explain(
-            Kind::AgentRun,
-            &json!({"metadata": {"name": "r", "namespace": "a"}}),
-        );
-        assert_eq!((new.state, new.reason), (State::Waiting, None));
+        match run {
+            Run::Live(object) => {
+                let around = self.around(caller, object.kind, &object.namespace).await?;
+                Ok(explain(legible.subject(), &around.context(), self.now()))
+            }
+            Run::Archived { kind, document, at } => {
+                let around = match kind {
+                    Kind::OrchestrationRun => self.remembered(caller, document).await?,
+                    _ => Around::default(),
+                };
+                Ok(explain_gone(legible.subject(), &around.context(), *at))
+            }
+        }
     }
 
-    #[test]
-    fn steps_that_are_not_done_are_named() {
-        let run = json!({
-            "metadata": {"name": "r", "namespace": "a"},
-            "status": {"phase": "Running", "stepStatuses": [
-                {"name": "one", "phase": "Succeeded"},
-                {"name": "two", "phase": "Failed", "reason": "JobFailed", "message": "exit code 1"},
-                {"name": "three", "phase": "Skipped", "reason": "DependencyFailed"},
-                {"name": "four", "phase": "Running"}]},
-        });
-        assert_eq!(
-            explain(Kind::OrchestrationRun, &run).because,
-            [
-                "step two is Failed: JobFailed, exit code 1",
-                "step three is Skipped: DependencyFailed",
-                "step four is Running",
-            ]
-        );
+    /// What is there beside a run of this kind, as far as the caller may list it: the answer names nothing that they may not see.
+    async fn around(&self, caller: &Caller, kind: Kind, namespace: &str) -> Result<Around, Refusal> {
+        let mut around = Around::default();
+        if kind == Kind::ToolRun {
+            return Ok(around);
+        }
+        for phase in UNDER_WAY {
+            let filter = of_phase(phase, Selector::default());
+            let runs: Vec<AgentRun> = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.agent_runs.extend(runs);
+        }
+        if kind != Kind::OrchestrationRun {
+            return Ok(around);
+        }
+        // Only steps of orchestrations have other runs do their work, and wait at gates.
+        let children = Selector::parse("labelSelector", labels::ORCHESTRATION_RUN)?;
+        for phase in ENDED {
+            let filter = of_phase(phase, children.clone());
+            let runs: Vec<AgentRun> = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.agent_runs.extend(runs);
+        }
+        let of_steps = || Filter {
+            selector: children.clone(),
+            ..Filter::default()
+        };
+        around.tool_runs = self.listed(caller, Kind::ToolRun, namespace, of_steps()).await?;
+        around.orchestration_runs = self
+            .listed(caller, Kind::OrchestrationRun, namespace, of_steps())
+            .await?;
+        around.policies = self
+            .listed(caller, Kind::ApprovalPolicy, namespace, Filter::default())
+            .await?;
+        Ok(around)
     }
+
+    async fn listed<T: DeserializeOwned>(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        filter: Filter,
+    ) -> Result<Vec<T>, Refusal> {
+        if !self.may_list(caller, kind, namespace).await? {
+            return Ok(Vec::new());
+        }
+        let filter = Filter {
+            namespace: Some(namespace.to_owned()),
+            ..filter
+        };
+        let objects = self.world.list(kind, &filter, None, AROUND_MAX);
+        // One that cannot be read says nothing about another.
+        let read = |json: &Value| serde_json::from_value(json.clone()).ok();
+        Ok(objects.iter().filter_map(|object| read(&object.json)).collect())
+    }
+
+    async fn may_list(&self, caller: &Caller, kind: Kind, namespace: &str) -> Result<bool, Refusal> {
+        let question = Question::list(kind, namespace);
+        self.gatekeeper.may(&caller.identity, &question).await
+    }
+
+    /// What history has of the runs of the steps of a run that is gone, as far as the caller may list such runs.
+    async fn remembered(&self, caller: &Caller, document: &Value) -> Result<Around, Refusal> {
+        let mut around = Around::default();
+        let uid = text(document, "/metadata/uid").unwrap_or_default();
+        let namespace = text(document, "/metadata/namespace").unwrap_or_default();
+        let Some(history) = &self.history else {
+            return Ok(around);
+        };
+        let children = history.children(&uid).await;
+        let children = children.map_err(|error| error.refusal("the run is gone from the cluster"))?;
+        let agents = self.may_list(caller, Kind::AgentRun, &namespace).await?;
+        let tools = self.may_list(caller, Kind::ToolRun, &namespace).await?;
+        let orchestrations = self.may_list(caller, Kind::OrchestrationRun, &namespace).await?;
+        for child in children {
+            // One that cannot be read says nothing about another.
+            match text(&child.document, "/kind").as_deref() {
+                Some("AgentRun") if agents => {
+                    let run: Option<AgentRun> = serde_json::from_value(child.document).ok();
+                    around.agent_runs.extend(run);
+                }
+                Some("ToolRun") if tools => {
+                    let run: Option<ToolRun> = serde_json::from_value(child.document).ok();
+                    around.tool_runs.extend(run);
+                }
+                Some("OrchestrationRun") if orchestrations => {
+                    let run: Option<OrchestrationRun> = serde_json::from_value(child.document).ok();
+                    around.orchestration_runs.extend(run);
+                }
+                _ => {}
+            }
+        }
+        Ok(around)
+    }
+}
+
+fn of_phase(phase: &str, selector: Selector) -> Filter {
+    Filter {
+        phase: Some(phase.to_owned()),
+        selector,
+        ..Filter::default()
+    }
+}
+
+fn readable<T: DeserializeOwned>(document: &Value) -> Result<T, Refusal> {
+    serde_json::from_value(document.clone()).map_err(|error| {
+        Refusal::new(Trouble::Conflict, format!("the run cannot be read: {error}"))
+            .remedy("mend the field that is named, or delete the run")
+    })
 }

@@ -1,7 +1,12 @@
-//! What the pods of a run write, and the Events about an object. Both are read with the caller's token.
+//! What the pods of a run write, and the Events about an object. Both are read with the caller's token. When the pods are gone, history
+//! has the ends of their logs, for callers who may read logs in that namespace.
 
-use futures::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
+use futures::{
+    AsyncBufReadExt, StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
 use jangar_api::{Kind, labels};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::{
     Api, ResourceExt,
@@ -13,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::{Caller, ControlPlane, live, runs::Run};
 use crate::{
+    access::Question,
     refusal::{Refusal, Trouble, shown},
     world::text,
 };
@@ -37,6 +43,12 @@ pub struct LogQuery {
     pub container: Option<String>,
     /// 0: as the server likes.
     pub tail_lines: u32,
+    /// The time before each line.
+    pub timestamps: bool,
+    /// Only what is younger than so many seconds.
+    pub since_seconds: Option<u32>,
+    /// Only what was written then or later.
+    pub since_time: Option<Timestamp>,
 }
 
 impl LogQuery {
@@ -67,6 +79,32 @@ pub struct Log {
     pub pods: Vec<String>,
 }
 
+/// A log that is read line by line.
+pub struct Following {
+    pub pod: String,
+    pub container: String,
+    pub lines: BoxStream<'static, Result<String, Refusal>>,
+}
+
+impl std::fmt::Debug for Following {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Following")
+            .field("pod", &self.pod)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The last lines of a text, and whether there were more.
+fn last_lines(text: &str, lines: u32) -> (&str, bool) {
+    let lines = usize::try_from(lines).unwrap_or(usize::MAX);
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    let before = body.rmatch_indices('\n').nth(lines.saturating_sub(1));
+    match before {
+        Some((at, _)) => (text.get(at + 1..).unwrap_or_default(), true),
+        None => (text, false),
+    }
+}
+
 /// A container whose log is read.
 struct Source {
     pods: Api<Pod>,
@@ -82,7 +120,7 @@ impl ControlPlane {
         let source = match self.source(caller, run, query).await {
             Ok(source) => source,
             Err(refusal) if refusal.trouble == Trouble::NotFound => {
-                return self.archived_log(run, refusal).await;
+                return self.archived_log(caller, run, query, lines, refusal).await;
             }
             Err(refusal) => return Err(refusal),
         };
@@ -103,71 +141,109 @@ impl ControlPlane {
         })
     }
 
-    /// What a run writes, line by line, until its container ends.
+    /// What a run writes, line by line, until its container ends; what it wrote, if its pods are gone.
     pub async fn follow_log(
         &self,
         caller: &Caller,
         run: &Run,
         query: &LogQuery,
         follow: bool,
-    ) -> Result<
-        (
-            String,
-            String,
-            impl Stream<Item = Result<String, Refusal>> + Send + use<>,
-        ),
-        Refusal,
-    > {
-        let source = self.source(caller, run, query).await?;
+    ) -> Result<Following, Refusal> {
+        let source = match self.source(caller, run, query).await {
+            Ok(source) => source,
+            Err(refusal) if refusal.trouble == Trouble::NotFound => {
+                let lines = match query.tail_lines {
+                    0 => u32::MAX,
+                    lines => lines,
+                };
+                let log = self.archived_log(caller, run, query, lines, refusal).await?;
+                let lines: Vec<_> = log.text.lines().map(|line| Ok(line.to_owned())).collect();
+                return Ok(Following {
+                    pod: log.pod,
+                    container: log.container,
+                    lines: stream::iter(lines).boxed(),
+                });
+            }
+            Err(refusal) => return Err(refusal),
+        };
         let params = LogParams {
             container: Some(source.container.clone()),
             follow,
             tail_lines: (query.tail_lines > 0).then_some(i64::from(query.tail_lines)),
+            timestamps: query.timestamps,
+            since_seconds: query.since_seconds.map(i64::from),
+            since_time: query.since_time,
             ..LogParams::default()
         };
         let reader = live(source.pods.log_stream(&source.pod, &params)).await?;
         let lines = reader
             .lines()
             .map_err(|error| Refusal::unavailable(format!("the log broke off: {error}")));
-        Ok((source.pod, source.container, lines.boxed()))
+        Ok(Following {
+            pod: source.pod,
+            container: source.container,
+            lines: lines.boxed(),
+        })
     }
 
-    async fn archived_log(&self, run: &Run, gone: Refusal) -> Result<Log, Refusal> {
+    /// The last lines that history has of a log. `gone` is the answer if it has none.
+    async fn archived_log(
+        &self,
+        caller: &Caller,
+        run: &Run,
+        query: &LogQuery,
+        lines: u32,
+        gone: Refusal,
+    ) -> Result<Log, Refusal> {
         let Some(history) = &self.history else {
             return Err(gone);
         };
-        let uid = text(run.document(), "/metadata/uid").unwrap_or_default();
-        let kept = history.log(&uid).await.map_err(|error| {
-            Refusal::unavailable(format!(
-                "the pods are gone, and the history cannot be read: {error}"
-            ))
-        })?;
-        let log = kept.ok_or(gone)?;
+        let document = run.document();
+        let namespace = text(document, "/metadata/namespace").unwrap_or_default();
+        // Kubernetes asks for this right when it is the one to give a log out.
+        let question = Question::Logs { namespace };
+        self.gatekeeper.require(&caller.identity, &question).await?;
+        let uid = text(document, "/metadata/uid").unwrap_or_default();
+        let kept = history.log(&uid, query.pod.as_deref()).await;
+        let kept = kept.map_err(|error| error.refusal("the pods are gone"))?;
+        let Some(log) = kept else {
+            let phase = text(document, "/status/phase").unwrap_or_default();
+            let ended = matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled");
+            // One that has not begun may have a log yet.
+            return Err(match run {
+                Run::Live(_) if !ended => gone,
+                _ => gone.remedy(
+                    "history has no log of it either: its pods went before they could be read, or the time that logs are \
+                     kept is over",
+                ),
+            });
+        };
+        let (text, shortened) = last_lines(&log.text, lines);
         Ok(Log {
             pod: log.pod,
             container: log.container,
-            text: log.text,
-            cut: log.cut,
+            text: text.to_owned(),
+            cut: log.cut || shortened,
             archived: true,
-            pods: Vec::new(),
+            pods: log.pods,
         })
     }
 
     async fn source(&self, caller: &Caller, run: &Run, query: &LogQuery) -> Result<Source, Refusal> {
-        let label = match run.kind() {
-            Kind::AgentRun => labels::AGENT_RUN,
-            Kind::ToolRun => labels::TOOL_RUN,
-            _ => {
-                return Err(Refusal::new(
-                    Trouble::BadRequest,
-                    "an orchestration has no pods of its own: its steps have",
-                )
-                .remedy("ask for the log of the run that status.stepStatuses[].resourceRef names"));
-            }
-        };
+        let label = pod_label(run.kind())?;
         let document = run.document();
         let namespace = text(document, "/metadata/namespace").unwrap_or_default();
         let name = text(document, "/metadata/name").unwrap_or_default();
+        if let Run::Archived { .. } = run {
+            // Pods that carry its name now would be those of another run.
+            return Err(Refusal::new(
+                Trouble::NotFound,
+                format!(
+                    "{} {namespace}/{name} is gone from the cluster",
+                    run.kind().info().kind
+                ),
+            ));
+        }
         let pods: Api<Pod> = Api::namespaced(caller.identity.client(), &namespace);
         let params = ListParams::default().labels(&format!("{label}={name}"));
         let mut found = live(pods.list(&params)).await?.items;
@@ -248,7 +324,20 @@ impl ControlPlane {
     }
 }
 
-fn last_seen(event: &Event) -> Option<jiff::Timestamp> {
+/// The label by which the pods of a run are found.
+pub(super) fn pod_label(kind: Kind) -> Result<&'static str, Refusal> {
+    match kind {
+        Kind::AgentRun => Ok(labels::AGENT_RUN),
+        Kind::ToolRun => Ok(labels::TOOL_RUN),
+        _ => Err(Refusal::new(
+            Trouble::BadRequest,
+            "an orchestration has no pods of its own: its steps have",
+        )
+        .remedy("ask for the log of the run that status.stepStatuses[].resourceRef names")),
+    }
+}
+
+fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event
         .series
         .as_ref()
@@ -273,4 +362,19 @@ fn told(event: &Event) -> Value {
         "eventTime": event.event_time,
         "involvedObject": event.involved_object,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_log_that_is_kept_the_last_lines_are_given() {
+        let text = "one\ntwo\nthree\n";
+        assert_eq!(last_lines(text, 2), ("two\nthree\n", true));
+        assert_eq!(last_lines(text, 3), (text, false));
+        assert_eq!(last_lines(text, u32::MAX), (text, false));
+        assert_eq!(last_lines("one\ntwo", 1), ("two", true));
+        assert_eq!(last_lines("", 5), ("", false));
+    }
 }

@@ -1,10 +1,13 @@
 //! What callers can do, whatever protocol they speak. HTTP and gRPC only translate.
 
 pub mod approvals;
+pub mod create;
 pub mod cursor;
 pub mod explain;
+mod gates;
 pub mod logs;
 pub mod objects;
+pub mod pods;
 pub mod policy;
 pub mod runs;
 pub mod status;
@@ -21,10 +24,11 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     access::{Gatekeeper, Identity},
     audit::{Audit, Deed, Entry, Outcome, detail},
-    history::History,
+    history::{History, Pulse},
     metrics::Metrics,
     refusal::Refusal,
     tls::Certificate,
+    webhooks::Webhooks,
     world::World,
 };
 
@@ -57,7 +61,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Parts {
     pub world: Arc<World>,
     pub gatekeeper: Gatekeeper,
-    /// The account of the control plane itself: reads, and writes approvals.
+    /// The account of the control plane itself: reads, and writes approvals and what webhooks bring.
     pub own: Client,
     pub settings: Arc<Settings>,
     pub about: About,
@@ -80,11 +84,12 @@ impl std::fmt::Debug for Parts {
 pub struct ControlPlane {
     pub world: Arc<World>,
     pub(crate) gatekeeper: Gatekeeper,
-    own: Client,
+    pub(crate) own: Client,
     pub(crate) settings: Arc<Settings>,
     pub(crate) about: About,
     history: Option<Arc<dyn History>>,
-    audit: Audit,
+    pulse: Option<Pulse>,
+    pub(crate) audit: Audit,
     pub(crate) metrics: Arc<Metrics>,
     clock: Clock,
     grpc_address: Option<String>,
@@ -92,6 +97,7 @@ pub struct ControlPlane {
     pub(crate) streams: Arc<Semaphore>,
     /// Whether the program ends.
     closing: watch::Sender<bool>,
+    pub(crate) webhooks: Webhooks,
 }
 
 impl std::fmt::Debug for ControlPlane {
@@ -116,12 +122,16 @@ impl ControlPlane {
             certificate,
         } = parts;
         Arc::new(Self {
+            webhooks: Webhooks::new(&settings.webhooks),
             world,
             gatekeeper,
             own,
             settings,
             about,
             audit: Audit::new(history.clone(), Arc::clone(&metrics)),
+            pulse: history
+                .as_ref()
+                .map(|history| Pulse::start(Arc::clone(history), Arc::clone(&metrics))),
             history,
             metrics,
             clock,
@@ -149,6 +159,11 @@ impl ControlPlane {
     /// What is missing before requests can be answered from the caches; nothing: ready.
     pub fn missing(&self) -> Vec<String> {
         self.world.missing()
+    }
+
+    /// Whether there should be a history, and its database did not answer when it was asked last.
+    pub fn history_is_away(&self) -> bool {
+        self.pulse.as_ref().and_then(Pulse::trouble).is_some()
     }
 
     /// Does something for a caller, and records it.

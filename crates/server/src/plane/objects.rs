@@ -61,7 +61,7 @@ impl ListQuery {
         })
     }
 
-    fn limit(&self) -> Result<usize, Refusal> {
+    pub(super) fn limit(&self) -> Result<usize, Refusal> {
         match usize::try_from(self.limit).unwrap_or(usize::MAX) {
             0 => Ok(PAGE_DEFAULT),
             limit if limit <= PAGE_MAX => Ok(limit),
@@ -93,6 +93,54 @@ impl Page {
             "items": items,
         })
     }
+}
+
+/// How an object is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applying {
+    /// The API server looks at it, and keeps nothing.
+    pub dry_run: bool,
+    /// Fields of others are left to them. Otherwise they are taken over.
+    pub refuse_conflicts: bool,
+    /// Whether the object is read first, to say what became of it.
+    pub compare: bool,
+}
+
+/// What became of an object that was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+impl Outcome {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+        }
+    }
+
+    /// By the versions before and after.
+    fn of(before: Option<&DynamicObject>, after: &DynamicObject) -> Self {
+        match before {
+            None => Self::Created,
+            Some(before) if before.metadata.resource_version == after.metadata.resource_version => {
+                Self::Unchanged
+            }
+            Some(_) => Self::Configured,
+        }
+    }
+}
+
+/// An object that was applied.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    pub object: Object,
+    /// Absent: nobody asked, or the caller may not read it.
+    pub outcome: Option<Outcome>,
 }
 
 /// Checks a namespace that somebody wrote.
@@ -236,6 +284,20 @@ impl ControlPlane {
         namespace: &str,
         manifest: Value,
     ) -> Result<Object, Refusal> {
+        let how = Applying::default();
+        let applied = self.apply_as(caller, kind, namespace, manifest, how).await?;
+        Ok(applied.object)
+    }
+
+    /// Applies a manifest of this kind, as the caller, in the way that they want.
+    pub async fn apply_as(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+        how: Applying,
+    ) -> Result<Applied, Refusal> {
         let (namespace, name, manifest) = addressed(kind, namespace, manifest)?;
         let name = name.ok_or_else(|| {
             Refusal::missing("metadata.name")
@@ -247,14 +309,31 @@ impl ControlPlane {
             namespace: namespace.clone(),
             name: name.clone(),
         };
-        let work = async {
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
-            let params = PatchParams::apply(FIELD_MANAGER).force();
-            live(api.patch(&name, &params, &Patch::Apply(&manifest))).await
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
+        let before = if how.compare {
+            // Who may write and not read is not told, and is not kept from writing.
+            live(api.get_opt(&name)).await.ok()
+        } else {
+            None
         };
-        let object = self.audited(caller, deed, work).await?;
-        Ok(self.read(kind, object))
+        let params = PatchParams {
+            dry_run: how.dry_run,
+            force: !how.refuse_conflicts,
+            ..PatchParams::apply(FIELD_MANAGER)
+        };
+        let patch = Patch::Apply(&manifest);
+        let work = live(api.patch(&name, &params, &patch));
+        let after = if how.dry_run {
+            // Nothing is done, so that nothing is recorded.
+            work.await?
+        } else {
+            self.audited(caller, deed, work).await?
+        };
+        Ok(Applied {
+            outcome: before.map(|before| Outcome::of(before.as_ref(), &after)),
+            object: self.read(kind, after),
+        })
     }
 
     /// Creates an object of this kind, as the caller.

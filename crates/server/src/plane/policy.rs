@@ -94,7 +94,7 @@ pub fn check_secrets(
         return Err(refused(
             "policy.secretBindingRef",
             format!(
-                "the run asks for the Secrets {}, and names no SecretBinding",
+                "the Secrets {} are asked for, and no SecretBinding is named",
                 secrets.join(", ")
             ),
             "name a SecretBinding that lists them, or leave them out".to_owned(),

@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-use jangar_api::Kind;
+use jangar_api::{Kind, phase::RunPhase};
+use jangar_store::{Namespaces, PageRequest, RunFilter, RunKind, RunSummary};
+use jiff::Timestamp;
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use super::{Caller, ControlPlane, FIELD_MANAGER, live, objects::checked_namespace};
+use super::{
+    Caller, ControlPlane, FIELD_MANAGER, live,
+    objects::{ALL_NAMESPACES, ListQuery, checked_namespace},
+};
 use crate::{
     access::Question,
     audit::Deed,
+    history::{ArchivedRun, HistoryError},
     refusal::{Refusal, Trouble, shown},
     world::{Object, resource, text},
 };
@@ -30,6 +36,8 @@ pub enum Run {
     Archived {
         kind: Kind,
         document: Value,
+        /// When it was last seen.
+        at: Timestamp,
     },
 }
 
@@ -52,7 +60,7 @@ impl Run {
     pub fn live(&self) -> Result<&Arc<Object>, Refusal> {
         match self {
             Self::Live(object) => Ok(object),
-            Self::Archived { kind, document } => Err(Refusal::new(
+            Self::Archived { kind, document, .. } => Err(Refusal::new(
                 Trouble::Conflict,
                 format!(
                     "{} {} is gone from the cluster, and only its history is there",
@@ -92,6 +100,86 @@ pub fn record(kind: Kind, run: &Value) -> Value {
         "createdAt": text(run, "/metadata/creationTimestamp"),
         "updatedAt": updated,
     })
+}
+
+/// The same of a run as history lists it.
+fn remembered(run: &RunSummary) -> Value {
+    let subject = match run.kind {
+        RunKind::AgentRun => "agentName",
+        RunKind::OrchestrationRun => "orchestrationName",
+        RunKind::ToolRun => "toolName",
+    };
+    let updated = run.finished_at.or(run.started_at).unwrap_or(run.created_at);
+    json!({
+        "id": run.uid,
+        subject: run.subject,
+        "provider": run.runtime.as_deref().unwrap_or("workflow"),
+        "status": run.phase.as_str(),
+        "reason": run.reason,
+        "message": run.message,
+        "externalRunId": run.name,
+        "namespace": run.namespace,
+        "createdAt": run.created_at.to_string(),
+        "updatedAt": updated.to_string(),
+        "archivedAt": run.archived_at.to_string(),
+    })
+}
+
+fn archived(kind: Kind, run: ArchivedRun) -> Run {
+    Run::Archived {
+        kind,
+        document: run.document,
+        at: run.at,
+    }
+}
+
+/// What history is asked for a list. It knows fewer filters than the caches.
+fn remembered_query(kind: Kind, query: &ListQuery) -> Result<(RunFilter, PageRequest), Refusal> {
+    for (field, value) in [
+        ("labelSelector", &query.label_selector),
+        ("runtime", &query.runtime),
+    ] {
+        if !value.trim().is_empty() {
+            return Err(
+                Refusal::field(field, value, "the history cannot be filtered by it")
+                    .remedy("filter by phase or by name, or search for words"),
+            );
+        }
+    }
+    let given = |text: &String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    let phases = match given(&query.phase) {
+        None => Vec::new(),
+        Some(word) => {
+            let phase = RunPhase::KNOWN
+                .iter()
+                .find(|phase| phase.as_str().eq_ignore_ascii_case(&word));
+            let phase = phase.ok_or_else(|| {
+                Refusal::field("phase", &word, "runs have no such phase")
+                    .remedy("give Pending, Running, Cancelling, Succeeded, Failed or Cancelled")
+            })?;
+            vec![phase.clone()]
+        }
+    };
+    let filter = RunFilter {
+        namespaces: match query.namespace.trim() {
+            ALL_NAMESPACES => Namespaces::All,
+            namespace => Namespaces::Only(vec![namespace.to_owned()]),
+        },
+        kind: Some(match kind {
+            Kind::OrchestrationRun => RunKind::OrchestrationRun,
+            Kind::ToolRun => RunKind::ToolRun,
+            _ => RunKind::AgentRun,
+        }),
+        phases,
+        subject: given(&query.subject),
+        text: given(&query.search),
+        ..RunFilter::default()
+    };
+    let page = PageRequest {
+        limit: u32::try_from(query.limit()?).unwrap_or(u32::MAX),
+        cursor: given(&query.cursor),
+    };
+    Ok((filter, page))
 }
 
 /// What came of asking a run to stop.
@@ -162,32 +250,67 @@ impl ControlPlane {
         let Some(history) = &self.history else {
             return Ok(Vec::new());
         };
-        let failed = |error: crate::history::HistoryError| {
-            Refusal::unavailable(format!(
-                "the run is not in the cluster, and the history cannot be read: {error}"
-            ))
-        };
-        let is_wanted = |document: &Value| {
-            let kind = text(document, "/kind")?;
-            kinds.iter().copied().find(|wanted| wanted.info().kind == kind)
-        };
-        if let Some(document) = history.run(id).await.map_err(failed)? {
-            let kind = is_wanted(&document);
-            return Ok(kind
-                .map(|kind| Run::Archived { kind, document })
-                .into_iter()
-                .collect());
+        let failed = |error: HistoryError| error.refusal("the run is not in the cluster");
+        if let Some(run) = history.run(id).await.map_err(failed)? {
+            let named = text(&run.document, "/kind").unwrap_or_default();
+            let kind = kinds.iter().find(|wanted| wanted.info().kind == named);
+            return Ok(kind.map(|kind| archived(*kind, run)).into_iter().collect());
         }
         checked_namespace(namespace)?;
         let mut runs = Vec::new();
         for kind in kinds {
-            let document = history.run_named(*kind, namespace, id).await.map_err(failed)?;
-            runs.extend(document.map(|document| Run::Archived {
-                kind: *kind,
-                document,
-            }));
+            let run = history.run_named(*kind, namespace, id).await.map_err(failed)?;
+            runs.extend(run.map(|run| archived(*kind, run)));
         }
         Ok(runs)
+    }
+
+    /// All that history has of a run that is gone: its steps, what changed when and why, decisions, receipts, artifacts, and
+    /// which logs are there.
+    pub async fn history_of(&self, run: &Run) -> Result<Value, Refusal> {
+        let (Run::Archived { document, .. }, Some(history)) = (run, &self.history) else {
+            return Ok(Value::Null);
+        };
+        let uid = text(document, "/metadata/uid").unwrap_or_default();
+        let page = history.page(&uid).await;
+        let page = page.map_err(|error| error.refusal("the run is gone from the cluster"))?;
+        Ok(page.map_or(Value::Null, |page| {
+            json!({
+                "archivedAt": page.run.summary.archived_at.to_string(),
+                "cluster": page.run.summary.cluster,
+                // Whether something of the object was too long to be kept whole.
+                "cut": page.run.document_cut,
+                "steps": page.steps,
+                "transitions": page.transitions,
+                "approvals": page.approvals,
+                "cancelReceipts": page.cancel_receipts,
+                "artifacts": page.artifacts,
+                "logs": page.logs,
+            })
+        }))
+    }
+
+    /// A page of the runs of a kind that history has, whether or not they are in the cluster.
+    pub async fn remembered_runs(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        query: &ListQuery,
+    ) -> Result<(Vec<Value>, Option<String>), Refusal> {
+        let (filter, page) = remembered_query(kind, query)?;
+        let namespace = Some(query.namespace.as_str()).filter(|name| *name != ALL_NAMESPACES);
+        self.require_list(caller, kind, namespace).await?;
+        let history = self.history.as_ref().ok_or_else(|| {
+            Refusal::new(
+                Trouble::BadRequest,
+                "no database is configured, so that there is no history",
+            )
+            .named("archived")
+            .remedy("set DATABASE_URL, or leave `archived` out to list what is in the cluster")
+        })?;
+        let found = history.runs(&filter, &page).await;
+        let found = found.map_err(|error| error.refusal("runs that are gone are asked for"))?;
+        Ok((found.items.iter().map(remembered).collect(), found.next))
     }
 
     /// Asks a run to stop, as the caller. One that has ended keeps its end.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::stage::{BREAK_GLASS, HIDDEN, NAMESPACE, Stage, agent, agent_run, call, request};
 
 #[tokio::test]
-async fn no_route_but_health_and_readiness_answers_without_a_token() {
+async fn no_route_but_probes_and_webhooks_answers_without_a_token() {
     let stage = Stage::start().await;
     let document = jangar_server::http::openapi::document();
     let mut asked = 0;
@@ -16,6 +16,7 @@ async fn no_route_but_health_and_readiness_answers_without_a_token() {
             let method: Method = method.to_uppercase().parse().unwrap();
             let path = path.replace(['{', '}'], "");
             let (status, body) = call(&stage.http, request(method, "", &path, None, None)).await;
+            // A webhook without a signature is refused in the same way as a request without a token.
             let open = matches!(path.as_str(), "/health" | "/ready");
             let expected = if open {
                 StatusCode::OK

@@ -79,7 +79,7 @@ async fn whoever_holds_the_verb_and_is_named_decides_and_the_control_plane_write
     let approvals = &run.data["status"]["approvals"];
     assert_eq!(
         approvals[0],
-        json!({"step": "gate", "decision": "Approved", "by": "approver", "at": "2026-03-01T12:00:00Z",
+        json!({"step": "gate", "policy": "release", "decision": "Approved", "by": "approver", "at": "2026-03-01T12:00:00Z",
                "comment": "looks good", "digest": "d1"})
     );
     assert_eq!(

@@ -99,6 +99,7 @@ async fn a_mutation_without_its_key_is_refused_with_the_remedy() {
         "/v1/agent-runs",
         "/v1/orchestrations",
         "/v1/orchestration-runs",
+        "/v1/memories",
         "/v1/runs/x/retry",
     ] {
         let (status, body) = stage.post("submitter", path, None, json!({})).await;

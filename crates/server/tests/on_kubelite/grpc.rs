@@ -4,9 +4,10 @@ use axum::Router;
 use futures::StreamExt;
 use jangar_api::Kind;
 use jangar_proto::v1::{
-    ApplyRequest, CancelRequest, DeleteRequest, ExplainRequest, GetControlPlaneStatusRequest, GetRequest,
-    GetServerInfoRequest, ListRequest, StreamStatusRequest, SubmitAgentRunRequest,
-    agentctl_service_client::AgentctlServiceClient,
+    ApplyRequest, CancelRequest, CreateObjectRequest, DeleteRequest, ExplainRequest,
+    GetControlPlaneStatusRequest, GetIdentityRequest, GetRequest, GetServerInfoRequest, ListRequest,
+    ListRunPodsRequest, StreamStatusRequest, SubmitAgentRunRequest, WatchObjectsRequest,
+    agentctl_service_client::AgentctlServiceClient, watch_objects_response::Change,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -51,6 +52,7 @@ async fn every_kind_can_be_listed_and_what_is_applied_can_be_got_and_deleted() {
     let apply = |manifest: &str| ApplyRequest {
         namespace: NAMESPACE.to_owned(),
         manifest_yaml: manifest.to_owned(),
+        ..ApplyRequest::default()
     };
     jangar_proto::call(router.clone(), "Agent", asked("submitter", apply(manifest)))
         .await
@@ -58,6 +60,7 @@ async fn every_kind_can_be_listed_and_what_is_applied_can_be_got_and_deleted() {
     let of = |name: &str| GetRequest {
         namespace: NAMESPACE.to_owned(),
         name: name.to_owned(),
+        ..GetRequest::default()
     };
     let got = jangar_proto::call(router.clone(), "Agent", asked("reader", of("coder")))
         .await
@@ -192,7 +195,11 @@ async fn runs_are_explained_and_cancelled_and_the_status_is_told() {
         .await
         .unwrap()
         .into_inner();
-    assert!(told.text.contains("agents/r"), "{}", told.text);
+    assert!(
+        !told.text.is_empty() && told.json.contains("agents/r"),
+        "{}",
+        told.json
+    );
     let cancel = CancelRequest {
         namespace: NAMESPACE.to_owned(),
         name: "r".to_owned(),
@@ -218,4 +225,89 @@ async fn runs_are_explained_and_cancelled_and_the_status_is_told() {
         .into_inner();
     assert_eq!(status.controllers.len(), 3);
     assert_eq!(status.grpc.unwrap().address, "127.0.0.1:50051");
+}
+
+#[tokio::test]
+async fn an_object_of_any_kind_is_made_once_and_says_who_made_it() {
+    let stage = Stage::start().await;
+    let mut client = AgentctlServiceClient::new(serve(&stage).await);
+    let manifest = json!({
+        "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
+        "metadata": {"name": "mine", "labels": {"team": "web"}}, "spec": agent_run("mine")["spec"],
+    });
+    let create = |manifest: &Value| CreateObjectRequest {
+        namespace: NAMESPACE.to_owned(),
+        manifest_yaml: manifest.to_string(),
+    };
+    let refused = client.create_object(asked("reader", create(&manifest))).await;
+    assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
+    let mut exists = Vec::new();
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let answer = client
+            .create_object(asked("submitter", create(&manifest)))
+            .await
+            .unwrap()
+            .into_inner();
+        exists.push(answer.exists);
+        made.push(answer.json);
+    }
+    assert_eq!(exists, [false, true]);
+    let run: Value = serde_json::from_str(&made[0]).unwrap();
+    assert_eq!(
+        run["metadata"]["annotations"]["jangar.proompteng.ai/created-by"],
+        "submitter"
+    );
+    let other = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}});
+    let refused = client.create_object(asked("admin", create(&other))).await;
+    assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+    let identity = client
+        .get_identity(asked("reader", GetIdentityRequest {}))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!((identity.user.as_str(), identity.groups.len()), ("reader", 1));
+    let pods = ListRunPodsRequest {
+        namespace: NAMESPACE.to_owned(),
+        kind: "AgentRun".to_owned(),
+        name: "mine".to_owned(),
+        step: String::new(),
+    };
+    stage
+        .eventually(|| stage.plane.world.get(Kind::AgentRun, NAMESPACE, "mine").is_some())
+        .await;
+    let pods = client.list_run_pods(asked("reader", pods)).await.unwrap();
+    assert_eq!(pods.into_inner().json, "[]");
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_is_there_then_that_this_is_all_then_changes() {
+    let stage = Stage::start().await;
+    stage.create(Kind::Agent, NAMESPACE, agent("one")).await;
+    let mut client = AgentctlServiceClient::new(serve(&stage).await);
+    let request = |namespace: &str| WatchObjectsRequest {
+        namespace: namespace.to_owned(),
+        kind: "Agent".to_owned(),
+        ..WatchObjectsRequest::default()
+    };
+    let refused = client.watch_objects(asked("reader", request("hidden"))).await;
+    assert_eq!(refused.unwrap_err().code(), Code::NotFound);
+    let mut changes = client
+        .watch_objects(asked("reader", request(NAMESPACE)))
+        .await
+        .unwrap()
+        .into_inner();
+    let mut told = Vec::new();
+    while told.last() != Some(&Change::Listed) {
+        told.push(changes.next().await.unwrap().unwrap().change());
+    }
+    assert_eq!(told, [Change::Relisting, Change::Seen, Change::Listed]);
+    stage
+        .api(Kind::Agent, NAMESPACE)
+        .delete("one", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    let last = changes.next().await.unwrap().unwrap();
+    assert_eq!(last.change(), Change::Gone);
+    assert!(last.json.contains("\"one\""), "{}", last.json);
 }

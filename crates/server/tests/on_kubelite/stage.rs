@@ -13,6 +13,7 @@ use jangar_api::Kind;
 use jangar_engine::settings::{Namespaces, Settings};
 use jangar_server::{
     access::{Connection, Gatekeeper, Token as Bearer},
+    history::{Database, History},
     metrics::Metrics,
     plane::{About, ControlPlane, Parts},
     world::{self, Watches, World},
@@ -38,7 +39,7 @@ pub(crate) const NAMESPACE: &str = "agents";
 /// A namespace that exists, and that only the administrator may see.
 pub(crate) const HIDDEN: &str = "hidden";
 pub(crate) const BREAK_GLASS: &str = "break-glass-in-an-emergency";
-const START: &str = "2026-03-01T12:00:00Z";
+pub(crate) const START: &str = "2026-03-01T12:00:00Z";
 /// Everything happens in this process. More means that something hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -48,6 +49,7 @@ fn may(user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
     match user {
         "admin" | "own" => true,
         "reader" => namespace == NAMESPACE && reads,
+        "clerk" => namespace == NAMESPACE && reads && resource != "pods",
         "submitter" => namespace == NAMESPACE && (reads || matches!(verb, "create" | "patch" | "delete")),
         "approver" | "stranger" => {
             namespace == NAMESPACE && (reads || (verb == "approve" && resource == "orchestrationruns"))
@@ -66,11 +68,14 @@ pub(crate) struct Arrived {
 }
 
 type Requests = Arc<Mutex<Vec<Arrived>>>;
+/// What the account of the control plane itself may not do, all of a sudden: verbs and resources.
+type Denied = Arc<Mutex<Vec<(&'static str, &'static str)>>>;
 
 /// A line to the API server that keeps to the rights. Without a `user`, the token of each request says who sends it.
-fn line(router: Router, user: Option<&'static str>, requests: Requests) -> Client {
+fn line(router: Router, user: Option<&'static str>, requests: Requests, denied: Denied) -> Client {
     let service = service_fn(move |request: Request<Body>| {
         let (router, requests) = (router.clone(), Arc::clone(&requests));
+        let denied = Arc::clone(&denied);
         async move {
             let user = user.map_or_else(|| user_of(&request), str::to_owned);
             requests.lock().unwrap().push(Arrived {
@@ -84,7 +89,8 @@ fn line(router: Router, user: Option<&'static str>, requests: Requests) -> Clien
             }
             if let Some((verb, resource, namespace)) = asked(&request)
                 && !user.is_empty()
-                && !may(&user, verb, &resource, &namespace)
+                && (!may(&user, verb, &resource, &namespace)
+                    || (user == "own" && denied.lock().unwrap().contains(&(verb, resource.as_str()))))
             {
                 return Ok(forbidden(&user, verb, &resource, &namespace));
             }
@@ -159,6 +165,7 @@ pub(crate) struct Stage {
     pub(crate) http: Router,
     pub(crate) admin: Client,
     pub(crate) requests: Requests,
+    pub(crate) denied: Denied,
     anonymous: Client,
     own: Client,
     settings: Arc<Settings>,
@@ -172,7 +179,16 @@ impl Stage {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
-        let known = ["admin", "reader", "submitter", "approver", "stranger"];
+        Self::build(change, None).await
+    }
+
+    /// With a history.
+    pub(crate) async fn remembering(store: &jangar_store::Store) -> Self {
+        Self::build(|_| {}, Some(Arc::new(Database(store.clone())))).await
+    }
+
+    async fn build(change: impl FnOnce(&mut Settings), history: Option<Arc<dyn History>>) -> Self {
+        let known = ["admin", "reader", "clerk", "submitter", "approver", "stranger"];
         let token = |name: &&str| {
             let user = User {
                 name: (*name).to_owned(),
@@ -189,22 +205,23 @@ impl Stage {
         })
         .await
         .unwrap();
-        let requests = Requests::default();
+        let (requests, denied) = (Requests::default(), Denied::default());
         let admin = Client::new(server.local(User::system("admin")), NAMESPACE);
         install(&admin).await;
         let own = line(
             server.local(User::system("own")),
             Some("own"),
             Arc::clone(&requests),
+            Arc::clone(&denied),
         );
-        let anonymous = line(server.router(), None, Arc::clone(&requests));
+        let anonymous = line(server.router(), None, Arc::clone(&requests), Arc::clone(&denied));
         let mut settings = Settings {
             namespaces: Namespaces::These(BTreeSet::from([NAMESPACE, HIDDEN].map(str::to_owned))),
             ..Settings::default()
         };
         change(&mut settings);
         let settings = Arc::new(settings);
-        let (plane, watches) = plane(&own, &anonymous, &settings, "one");
+        let (plane, watches) = plane(&own, &anonymous, &settings, "one", history);
         tokio::time::timeout(PATIENCE, plane.world.complete())
             .await
             .unwrap();
@@ -213,6 +230,7 @@ impl Stage {
             plane,
             admin,
             requests,
+            denied,
             anonymous,
             own,
             settings,
@@ -223,7 +241,7 @@ impl Stage {
 
     /// Another replica, with caches of its own.
     pub(crate) async fn replica(&self) -> (Router, Watches) {
-        let (plane, watches) = plane(&self.own, &self.anonymous, &self.settings, "two");
+        let (plane, watches) = plane(&self.own, &self.anonymous, &self.settings, "two", None);
         plane.world.complete().await;
         let router = jangar_server::http::router(plane, Arc::new(|| "# EOF\n".to_owned()));
         (router, watches)
@@ -303,6 +321,7 @@ fn plane(
     anonymous: &Client,
     settings: &Arc<Settings>,
     epoch: &str,
+    history: Option<Arc<dyn History>>,
 ) -> (Arc<ControlPlane>, Watches) {
     let metrics = Arc::new(Metrics::default());
     let namespaces = settings.namespaces.clone();
@@ -324,7 +343,7 @@ fn plane(
             build_sha: "abc".to_owned(),
             build_time: String::new(),
         },
-        history: None,
+        history,
         metrics,
         clock: Arc::new(|| START.parse().unwrap()),
         grpc_address: Some("127.0.0.1:50051".to_owned()),
@@ -337,7 +356,10 @@ fn plane(
 /// schemas refuse is not the business of the control plane.
 fn definition(kind: Kind) -> CustomResourceDefinition {
     let crd = kind.crd();
-    if matches!(kind, Kind::Agent | Kind::ImplementationSpec) {
+    if matches!(
+        kind,
+        Kind::Agent | Kind::ImplementationSource | Kind::ImplementationSpec
+    ) {
         return crd;
     }
     let mut json = serde_json::to_value(&crd).unwrap();

@@ -30,6 +30,7 @@ use self::{
     runs::RunView,
 };
 use crate::{
+    history::SimHistory,
     node::{Record, Work},
     trace::Trace,
     world::{self, NAMESPACE, World},
@@ -79,7 +80,12 @@ pub struct Checks {
 }
 
 impl Checks {
-    pub fn start(world: &World, record: &Record, limits: LimitSettings) -> Self {
+    pub fn start(
+        world: &World,
+        record: &Record,
+        limits: LimitSettings,
+        history: Option<Arc<SimHistory>>,
+    ) -> Self {
         let violations = Violations::default();
         let last_change = Arc::new(Mutex::new(Instant::now()));
         let pods = Arc::default();
@@ -93,6 +99,7 @@ impl Checks {
             deletions: Deletions::default(),
             slots: Slots::new(limits),
             orchestrations: Orchestrations::default(),
+            history,
         };
         let mut follow = world.store().follow();
         let mut following = JoinSet::new();
@@ -136,6 +143,8 @@ struct Look {
     deletions: Deletions,
     slots: Slots,
     orchestrations: Orchestrations,
+    /// Where runs have to be before they go. Nobody but the controllers deletes runs of scenarios that have one.
+    history: Option<Arc<SimHistory>>,
 }
 
 impl Look {
@@ -163,6 +172,7 @@ impl Look {
     fn at_run(&mut self, event: &Event, works: &[Work]) {
         let before = self.runs.remove(&*event.key.name);
         if event.kind == EventKind::Deleted {
+            self.violations.add(&self.trace, self.forgotten(event));
             // A child goes with its parent, which somebody deleted.
             let mut owners = event.object.meta.owners.iter();
             if !owners.any(|owner| owner.kind == "OrchestrationRun") {
@@ -175,6 +185,15 @@ impl Look {
         self.violations
             .add(&self.trace, runs::broken(before.as_ref(), &after, works));
         self.runs.insert(event.key.name.to_string(), after);
+    }
+
+    /// What is wrong with a run that went, if history should have it and has not.
+    fn forgotten(&self, event: &Event) -> Option<String> {
+        let history = self.history.as_ref()?;
+        let run = event.object.value();
+        let uid = run["metadata"]["uid"].as_str().unwrap_or_default();
+        let name = &event.key.name;
+        (!history.has_end_of(uid)).then(|| format!("run {name} went before its end was in history"))
     }
 
     fn note(&self, event: &Event) {

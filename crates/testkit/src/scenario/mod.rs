@@ -44,6 +44,8 @@ pub struct Scenario {
     pub scripts: Scripts,
     /// What the endpoint does, and the worker of the Temporal server.
     pub deeds: Deeds,
+    /// For how long history is away; absent, there is none.
+    pub history_away: Option<Duration>,
     /// What may have been done is not done again, so that trouble leaves its mark on the end.
     pub at_most_once: bool,
     pub steps: Vec<Step>,

@@ -1,5 +1,7 @@
 //! Runs whose time has come, and runs that somebody wants to keep.
 
+use std::time::Duration;
+
 use jangar_api::labels;
 use serde_json::Value;
 
@@ -7,6 +9,9 @@ use super::{
     End, Scenario,
     runs::{create, run, story, succeeded},
 };
+
+/// Until after the runs are due.
+const HISTORY_AWAY: Duration = Duration::from_secs(150);
 
 /// All scenarios, in a fixed order.
 pub(super) fn all() -> Vec<Scenario> {
@@ -17,11 +22,15 @@ pub(super) fn all() -> Vec<Scenario> {
     ]
 }
 
-/// More runs are due at the same moment than may be deleted in a minute.
+/// More runs are due at the same moment than may be deleted in a minute, and history, which has to have them first, is not there
+/// yet.
 fn forgotten_together() -> Scenario {
     let steps = ["one", "two", "three"].map(|name| create(forgotten(name)));
     let ends = ["one", "two", "three"].map(|name| (name, End::Gone));
-    story("forgotten-together", steps.into(), ends.into())
+    Scenario {
+        history_away: Some(HISTORY_AWAY),
+        ..story("forgotten-together", steps.into(), ends.into())
+    }
 }
 
 /// The run's time comes, and somebody has said that it is to be kept, or something that may mean it.

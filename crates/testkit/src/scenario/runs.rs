@@ -268,6 +268,7 @@ pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static st
         limits: LimitSettings::default(),
         scripts: Scripts::default(),
         deeds: Deeds::new(),
+        history_away: None,
         at_most_once: false,
         steps: all,
         ends,

@@ -1,6 +1,7 @@
 //! The driver, with plans that the tests write, and the controllers as a whole.
 
 mod acting;
+mod archiving;
 mod barrier;
 mod canary;
 mod controllers;

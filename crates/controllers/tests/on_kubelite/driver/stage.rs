@@ -23,6 +23,7 @@ use jangar_controllers::{
     halt::{Halter, halt},
     lease::{Elector, Leadership},
     metrics::Metrics,
+    outside::Outside,
 };
 use jangar_engine::{
     agent_run::Observed,
@@ -110,6 +111,16 @@ impl Stage {
         before: impl AsyncFnOnce(&Props<'_>),
         decide: impl FnMut(&Observed) -> Decision<AgentRunStatus> + Send + 'static,
     ) -> Self {
+        Self::beside(Arc::default(), tap, before, decide).await
+    }
+
+    /// The same with a world outside of the cluster.
+    pub(super) async fn beside(
+        outside: Arc<Outside>,
+        tap: Tap,
+        before: impl AsyncFnOnce(&Props<'_>),
+        decide: impl FnMut(&Observed) -> Decision<AgentRunStatus> + Send + 'static,
+    ) -> Self {
         let cluster = cluster_with_kinds().await;
         before(&Props { cluster: &cluster }).await;
         let client = tap.client(&cluster.server);
@@ -147,7 +158,7 @@ impl Stage {
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
             forges: Arc::new(Network),
-            outside: Arc::default(),
+            outside,
         };
         let term = Term::begin(setup, vec![station(script)]);
         settle().await;

@@ -12,7 +12,7 @@ use jangar_api::{
     agents::{agent::Agent, agent_run::AgentRun},
     budgets::Budget,
     labels,
-    orchestration::orchestration_run::OrchestrationRunSpec,
+    orchestration::{Orchestration, orchestration_run::OrchestrationRunSpec},
     refs::LocalRef,
     security::SecretBinding,
 };
@@ -118,7 +118,7 @@ impl ControlPlane {
         if let Some(before) = self.made_before(&draft).await? {
             return Ok(before);
         }
-        let _: Value = self
+        let definition: Orchestration = self
             .referred(
                 Kind::Orchestration,
                 "orchestrationRef.name",
@@ -126,6 +126,7 @@ impl ControlPlane {
                 &orchestration,
             )
             .await?;
+        self.check_gates(&namespace, &definition.spec).await?;
         self.check_budget(&namespace, policy.budget_ref.as_deref())
             .await?;
         self.create_run(caller, draft).await

@@ -1,10 +1,11 @@
 //! That a key makes one run: what it made before is found, and what is made is remembered.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use jangar_api::{Kind, labels, names::label_value};
 use kube::{Api, api::DynamicObject};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{
     super::{Caller, ControlPlane, live, runs::record},
@@ -16,6 +17,10 @@ use crate::{
     refusal::{Refusal, Trouble},
     world::{Object, resource},
 };
+
+/// How long a submission waits for the database. The API server keeps runs from being made twice; history only remembers the keys of
+/// those that are gone.
+const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What came of a submission.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,24 +54,24 @@ impl ControlPlane {
             return Ok(None);
         };
         let now = self.now();
-        let found = history
-            .key(draft.kind, &draft.namespace, &draft.subject, &draft.key, now)
-            .await;
-        let found = match found {
-            Ok(found) => found,
-            Err(error) => {
-                // A run that is in the cluster is still made only once. One that is gone from it would be made again.
-                self.metrics.loss(Loss::History);
-                tracing::warn!(%error, "the history cannot tell whether a key was used before");
-                None
+        let asking = async {
+            let key = history
+                .key(draft.kind, &draft.namespace, &draft.subject, &draft.key, now)
+                .await?;
+            match key {
+                Some(key) => history.run(&key.run_uid).await,
+                None => Ok(None),
             }
         };
-        let Some(key) = found else { return Ok(None) };
-        match history.run(&key.run_uid).await {
-            Ok(Some(document)) => Ok(Some(Submitted::of(draft.kind, document, true))),
-            // The key is older than the cache, or than what is kept of the run.
-            Ok(None) | Err(_) => Ok(None),
-        }
+        let error = match timeout(HISTORY_PATIENCE, asking).await {
+            Ok(Ok(found)) => return Ok(found.map(|run| Submitted::of(draft.kind, run.document, true))),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it did not answer in time".to_owned(),
+        };
+        // A run that is in the cluster is still made only once. One that is gone from it is made again.
+        self.metrics.loss(Loss::History);
+        tracing::warn!(error, "the history cannot tell whether a key was used before");
+        Ok(None)
     }
 
     pub(super) async fn create_run(&self, caller: &Caller, draft: Draft) -> Result<Submitted, Refusal> {
@@ -101,7 +106,7 @@ impl ControlPlane {
     }
 
     async fn remember(&self, draft: &Draft, run: &Object) {
-        let Some(history) = self.history.as_ref().map(Arc::clone) else {
+        let Some(history) = &self.history else {
             return;
         };
         let key = SubmittedKey {
@@ -112,10 +117,13 @@ impl ControlPlane {
             run_uid: run.uid.clone(),
             run_name: run.name.clone(),
         };
-        if let Err(error) = history.remember(&key, self.now()).await {
-            self.metrics.loss(Loss::History);
-            tracing::warn!(%error, "the key of a run is not remembered after the run is gone");
-        }
+        let error = match timeout(HISTORY_PATIENCE, history.remember(&key, self.now())).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it did not answer in time".to_owned(),
+        };
+        self.metrics.loss(Loss::History);
+        tracing::warn!(error, "the key of a run is not remembered after the run is gone");
     }
 }
 

@@ -1,0 +1,440 @@
+//! The control plane of Jangar, which acts with the caller's own token: no kubeconfig is needed.
+
+mod connection;
+mod request;
+mod watching;
+
+use futures::StreamExt as _;
+use jangar_api::{Kind, orchestration::orchestration_run::ApprovalDecision};
+use jangar_proto::{
+    ANSWER_MAX_BYTES, ByKind,
+    v1::{
+        ApplyRequest, CancelRequest, CreateObjectRequest, DecideRequest, DeleteRequest,
+        GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest, GetRequest,
+        GetServerInfoRequest, GetServerInfoResponse, ListEventsRequest, ListRequest, ListRunPodsRequest,
+        StreamAgentRunLogsRequest, WatchObjectsRequest, agentctl_service_client::AgentctlServiceClient,
+    },
+};
+use serde_json::Value;
+use tonic::{
+    Code, Request, Response, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
+
+use super::{
+    Applied, ApplyOptions, Changes, Identity, Lines, LogPart, LogTrouble, RunRef, Submission, Submitted,
+    whole_lines,
+};
+use crate::{config::Choices, error::Error, object::Object};
+
+/// How many objects are asked for at once.
+const PAGE: u32 = 500;
+/// How many objects a list may have, as with Kubernetes.
+const LIST_MAX: usize = 100_000;
+/// Stands for every namespace.
+const ALL_NAMESPACES: &str = "*";
+/// How many Events of an object are asked for.
+const EVENTS: u32 = 50;
+
+/// A client of the control plane.
+#[derive(Clone)]
+pub struct Grpc {
+    channel: Channel,
+    address: String,
+    token: MetadataValue<Ascii>,
+}
+
+impl std::fmt::Debug for Grpc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grpc")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Grpc {
+    /// Prepares the way. Nothing is asked yet.
+    pub fn connect(choices: &Choices) -> Result<Self, Error> {
+        let token = connection::token(choices)?;
+        let target = connection::Target::of(choices)?;
+        Ok(Self {
+            channel: target.channel(choices)?,
+            address: target.address,
+            token,
+        })
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn client(&self) -> AgentctlServiceClient<Channel> {
+        AgentctlServiceClient::new(self.channel.clone()).max_decoding_message_size(ANSWER_MAX_BYTES)
+    }
+
+    fn asked<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert("authorization", self.token.clone());
+        request
+    }
+
+    /// For `map_err`: what was being done when the control plane said no.
+    fn failed(&self, doing: impl Into<String>) -> impl FnOnce(Status) -> Error {
+        let (doing, address) = (doing.into(), self.address.clone());
+        move |status| Error::Grpc {
+            doing,
+            address,
+            status,
+        }
+    }
+
+    async fn by_kind<Q: ByKind>(&self, kind: Kind, message: Q) -> Result<Q::Answer, Status> {
+        let answer = jangar_proto::call(self.channel.clone(), &kind.info().kind, self.asked(message)).await?;
+        Ok(answer.into_inner())
+    }
+
+    pub async fn list(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<Object>, Error> {
+        let plural = &kind.info().plural;
+        let mut request = ListRequest {
+            namespace: namespace.unwrap_or(ALL_NAMESPACES).to_owned(),
+            label_selector: selector.unwrap_or_default().to_owned(),
+            limit: PAGE,
+            ..ListRequest::default()
+        };
+        let mut objects = Vec::new();
+        loop {
+            let doing = format!("{plural} cannot be listed at {}", self.address);
+            let page = self.by_kind(kind, request.clone()).await;
+            let page = page.map_err(self.failed(doing))?;
+            let document = self.read(&page.json)?;
+            let items = document.get("items").and_then(Value::as_array);
+            objects.extend(items.into_iter().flatten().cloned().map(Object::from_value));
+            if page.next_cursor.is_empty() {
+                break;
+            }
+            if objects.len() >= LIST_MAX {
+                return Err(Error::Validation(format!(
+                    "there are more than {LIST_MAX} {plural}: name a namespace with -n, or labels with -l"
+                )));
+            }
+            request.cursor = page.next_cursor;
+        }
+        // The order in which Kubernetes lists them.
+        objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+        Ok(objects)
+    }
+
+    pub async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Object, Error> {
+        self.got(kind, namespace, name, false).await
+    }
+
+    /// A run, also if only the history has it.
+    pub async fn get_or_remember(&self, kind: Kind, namespace: &str, name: &str) -> Result<Object, Error> {
+        self.got(kind, namespace, name, true).await
+    }
+
+    async fn got(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        archived_too: bool,
+    ) -> Result<Object, Error> {
+        let request = GetRequest {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            archived_too,
+        };
+        let doing = format!("{} {name} cannot be read", kind.info().kind);
+        let answer = self.by_kind(kind, request).await.map_err(self.failed(doing))?;
+        self.object(&answer.json)
+    }
+
+    pub async fn create(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Option<Object>, Error> {
+        let word = &kind.info().kind;
+        let request = CreateObjectRequest {
+            namespace: namespace.to_owned(),
+            // JSON is YAML.
+            manifest_yaml: object.to_string(),
+        };
+        let answer = self.client().create_object(self.asked(request)).await;
+        let answer = answer.map_err(|status| self.refused(word, "created", status))?;
+        let answer = answer.into_inner();
+        if answer.exists {
+            return Ok(None);
+        }
+        self.object(&answer.json).map(Some)
+    }
+
+    /// An object that the API server will never take is for whoever wrote it to correct.
+    fn refused(&self, word: &str, what: &str, status: Status) -> Error {
+        if status.code() == Code::InvalidArgument {
+            return Error::Validation(format!(
+                "the API server refuses the {word}: {}; correct that field",
+                status.message().trim_end_matches('.')
+            ));
+        }
+        self.failed(format!("the {word} cannot be {what}"))(status)
+    }
+
+    /// Submits a run of an agent or of an orchestration: the control plane looks at budgets, Secrets and the queue, and remembers
+    /// the key when the run is gone.
+    pub async fn submit(&self, submission: &Submission<'_>) -> Result<Submitted, Error> {
+        let word = &submission.kind.info().kind;
+        let mut client = self.client();
+        let answer = match submission.kind {
+            Kind::OrchestrationRun => {
+                let request = request::orchestration_run(submission);
+                client.submit_orchestration_run(self.asked(request)).await
+            }
+            _ => {
+                let request = request::agent_run(submission);
+                client.submit_agent_run(self.asked(request)).await
+            }
+        };
+        let answer = answer.map_err(|status| self.refused(word, "created", status))?;
+        let answer = answer.into_inner();
+        let run = self.object(&answer.resource_json)?;
+        Ok(if answer.idempotent {
+            Submitted::Before(run)
+        } else {
+            Submitted::Created(run)
+        })
+    }
+
+    pub async fn cancel(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        reason: Option<&str>,
+    ) -> Result<Object, Error> {
+        let request = self.asked(CancelRequest {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            reason: reason.unwrap_or_default().to_owned(),
+        });
+        let mut client = self.client();
+        let answer = match kind {
+            Kind::OrchestrationRun => client.cancel_orchestration_run(request).await,
+            Kind::ToolRun => client.cancel_tool_run(request).await,
+            _ => client.cancel_agent_run(request).await,
+        };
+        let doing = format!("{} {name} cannot be changed", kind.info().kind);
+        let answer = answer.map_err(self.failed(doing))?;
+        self.object(&answer.into_inner().json)
+    }
+
+    pub async fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), Error> {
+        let request = DeleteRequest {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let doing = format!("{} {name} cannot be deleted", kind.info().kind);
+        self.by_kind(kind, request)
+            .await
+            .map(drop)
+            .map_err(self.failed(doing))
+    }
+
+    pub async fn apply(
+        &self,
+        object: &Value,
+        namespace: &str,
+        options: ApplyOptions,
+    ) -> Result<(Object, Applied), Error> {
+        let kind = request::applicable(object)?;
+        let text = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (word, name) = (&kind.info().kind, text("/metadata/name"));
+        let request = ApplyRequest {
+            namespace: match text("/metadata/namespace") {
+                "" => namespace.to_owned(),
+                own => own.to_owned(),
+            },
+            manifest_yaml: object.to_string(),
+            dry_run: options.dry_run,
+            refuse_conflicts: !options.force,
+        };
+        let answer = self.by_kind(kind, request).await.map_err(|status| {
+            if status.code() == Code::FailedPrecondition {
+                return Error::Validation(format!(
+                    "{word} {name} cannot be applied: {}; give --force-conflicts to take the fields over",
+                    status.message().trim_end_matches('.')
+                ));
+            }
+            self.refused(word, "applied", status)
+        })?;
+        let applied = match answer.outcome.as_str() {
+            "created" => Applied::Created,
+            "configured" => Applied::Configured,
+            "unchanged" => Applied::Unchanged,
+            _ => Applied::Somehow,
+        };
+        Ok((self.object(&answer.json)?, applied))
+    }
+
+    pub fn watch(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: Option<&str>,
+        selector: Option<&str>,
+    ) -> Changes {
+        watching::objects(
+            self.clone(),
+            WatchObjectsRequest {
+                namespace: namespace.unwrap_or(ALL_NAMESPACES).to_owned(),
+                kind: kind.info().kind.clone(),
+                name: name.unwrap_or_default().to_owned(),
+                label_selector: selector.unwrap_or_default().to_owned(),
+            },
+        )
+    }
+
+    pub async fn identity(&self) -> Result<Identity, Error> {
+        let answer = self
+            .client()
+            .get_identity(self.asked(GetIdentityRequest {}))
+            .await
+            .map_err(self.failed("the control plane does not say who you are"))?
+            .into_inner();
+        Ok(Identity {
+            user: answer.user,
+            groups: answer.groups,
+        })
+    }
+
+    pub async fn events(&self, kind: Kind, object: &Object) -> Result<Vec<Object>, Error> {
+        let request = ListEventsRequest {
+            namespace: object.namespace().to_owned(),
+            kind: kind.info().kind.clone(),
+            name: object.name().to_owned(),
+            uid: object.uid().to_owned(),
+            limit: EVENTS,
+        };
+        let answer = self.client().list_events(self.asked(request)).await;
+        let answer = answer.map_err(self.failed("events cannot be listed"))?;
+        self.objects(&answer.into_inner().json)
+    }
+
+    pub async fn pods(&self, run: &RunRef, step: Option<&str>) -> Result<Vec<Object>, Error> {
+        let request = ListRunPodsRequest {
+            namespace: run.namespace.clone(),
+            kind: run.kind.info().kind.clone(),
+            name: run.name.clone(),
+            step: step.unwrap_or_default().to_owned(),
+        };
+        let answer = self.client().list_run_pods(self.asked(request)).await;
+        let doing = format!(
+            "the pods of {} {} cannot be listed",
+            run.kind.info().kind,
+            run.name
+        );
+        let answer = answer.map_err(self.failed(doing))?;
+        self.objects(&answer.into_inner().json)
+    }
+
+    pub fn watch_pods(&self, run: &RunRef, step: Option<&str>) -> Changes {
+        watching::pods(self.clone(), run.clone(), step.map(str::to_owned))
+    }
+
+    /// What a pod of a run writes; without a pod, what the history has of a run whose pods are gone.
+    pub async fn log(&self, run: &RunRef, pod: Option<&str>, part: &LogPart) -> Result<Lines, LogTrouble> {
+        let request = self.asked(StreamAgentRunLogsRequest {
+            namespace: run.namespace.clone(),
+            name: run.name.clone(),
+            follow: part.follow,
+            tail_lines: part.tail.unwrap_or_default(),
+            pod: pod.unwrap_or_default().to_owned(),
+            container: part.container.clone().unwrap_or_default(),
+            timestamps: true,
+            since_seconds: part.since_seconds.unwrap_or_default(),
+            since_time: part.since_time.map(|time| time.to_string()).unwrap_or_default(),
+        });
+        let mut client = self.client();
+        let answer = match run.kind {
+            Kind::ToolRun => client.stream_tool_run_logs(request).await,
+            _ => client.stream_agent_run_logs(request).await,
+        };
+        match answer {
+            Ok(lines) => Ok(whole_lines(
+                lines.into_inner().map(|line| line.map(|line| line.message)),
+            )),
+            Err(status) => Err(match status.code() {
+                Code::NotFound => LogTrouble::Gone,
+                Code::Unavailable | Code::Unknown | Code::Internal => LogTrouble::Broken,
+                _ => {
+                    let doing = format!("the log of {} {} cannot be read", run.kind.info().kind, run.name);
+                    LogTrouble::Refused(self.failed(doing)(status))
+                }
+            }),
+        }
+    }
+
+    /// Decides a gate, as the caller. What does not fit what is there is for them to look at.
+    pub async fn decide(&self, request: DecideRequest, decision: &ApprovalDecision) -> Result<(), Error> {
+        let request = self.asked(request);
+        let mut client = self.client();
+        let answer = match decision {
+            ApprovalDecision::Approved => client.approve_orchestration_run(request).await,
+            _ => client.reject_orchestration_run(request).await,
+        };
+        answer.map(drop).map_err(|status| match status.code() {
+            Code::FailedPrecondition => Error::Validation(status.message().to_owned()),
+            _ => self.failed("the decision cannot be written")(status),
+        })
+    }
+
+    /// Which program answers.
+    pub async fn server_info(&self) -> Result<GetServerInfoResponse, Error> {
+        self.client()
+            .get_server_info(self.asked(GetServerInfoRequest {}))
+            .await
+            .map(Response::into_inner)
+            .map_err(self.failed(format!("{} does not answer", self.address)))
+    }
+
+    /// How the control plane is, and what it knows of the controllers.
+    pub async fn status(&self, namespace: &str) -> Result<GetControlPlaneStatusResponse, Error> {
+        let request = GetControlPlaneStatusRequest {
+            namespace: namespace.to_owned(),
+        };
+        self.client()
+            .get_control_plane_status(self.asked(request))
+            .await
+            .map(Response::into_inner)
+            .map_err(self.failed("the control plane does not say how it is"))
+    }
+
+    fn read(&self, json: &str) -> Result<Value, Error> {
+        serde_json::from_str(json).map_err(|error| {
+            Error::Runtime(format!(
+                "what the control plane at {} answers is no JSON: {error}",
+                self.address
+            ))
+        })
+    }
+
+    fn object(&self, json: &str) -> Result<Object, Error> {
+        self.read(json).map(Object::from_value)
+    }
+
+    fn objects(&self, json: &str) -> Result<Vec<Object>, Error> {
+        let all = match self.read(json)? {
+            Value::Array(all) => all,
+            _ => Vec::new(),
+        };
+        Ok(all.into_iter().map(Object::from_value).collect())
+    }
+}

@@ -1,0 +1,465 @@
+//! Finished runs on their way into history, before anything lets them go.
+//!
+//! The object is the outbox. A run that has ended is offered here whenever there is nothing left to do about it, and is written
+//! by a task of its own, so that no decision waits for a database. What is written is remembered by UID and version: as long
+//! as that is not so, a run is not deleted for its age, and somebody's own deletion of it waits for a while. A process that
+//! takes over knows nothing and offers all of them anew; what history has already costs it one question each.
+//!
+//! A run that goes without having been written, because somebody deleted it before its end or while history was away, is written as it
+//! was last seen, for as long as this process lives.
+//!
+//! [`logs`] does the same for the ends of logs, as well as it can. Without an archive none of this is there: nothing is kept,
+//! and nothing waits.
+
+pub mod logs;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use jangar_engine::decision::{Key, Uid};
+use serde_json::Value;
+use tokio::{sync::watch, task::JoinSet, time::sleep};
+
+use self::logs::{LogTails, Tail};
+use crate::{
+    backoff::Backoff,
+    caches::{Cached, key_of, uid_of},
+    metrics::{ArchiveResult, Metrics},
+};
+
+/// How many runs wait at once. They are in the caches as well, so that each costs little; more than this are offered again when
+/// somebody looks at them.
+const WAITING_MAX: usize = 100_000;
+/// How many runs are remembered as written. One that is forgotten is offered once more, which changes nothing.
+const REMEMBERED_MAX: usize = 200_000;
+/// A database that is away is away for a while.
+const BACKOFF: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    most: Duration::from_mins(1),
+};
+
+/// Where history is written.
+pub trait Archive: fmt::Debug + Send + Sync {
+    /// Writes what is to be remembered of a run, given as the API server has it. When it is done, the run can go. It takes a
+    /// bounded time; an error says why it was not possible, in words.
+    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>>;
+
+    /// How much of the end of a log is kept.
+    fn log_bytes(&self) -> usize;
+
+    /// Whether the end of the log of this attempt is there already.
+    fn has_log(&self, run: &Uid, step: &str, attempt: u32) -> BoxFuture<'static, Result<bool, String>>;
+
+    /// Writes the end of a log.
+    fn record_log(&self, tail: Tail) -> BoxFuture<'static, Result<(), String>>;
+}
+
+/// How the archive is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveState {
+    /// How many runs are not written yet.
+    pub waiting: usize,
+    /// Why the last try failed; absent once one has succeeded, and while nothing waits.
+    pub trouble: Option<String>,
+}
+
+/// A run that can be written as JSON.
+trait Run: Send + Sync {
+    fn to_json(&self) -> serde_json::Result<Value>;
+}
+
+impl<K: Cached> Run for K {
+    fn to_json(&self) -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(self)?;
+        // A copy from a watch need not say what it is.
+        if let Some(object) = value.as_object_mut() {
+            object.insert(
+                "apiVersion".to_owned(),
+                Value::from(K::api_version(&()).into_owned()),
+            );
+            object.insert("kind".to_owned(), Value::from(K::kind(&()).into_owned()));
+        }
+        Ok(value)
+    }
+}
+
+struct Waiting {
+    key: Key,
+    version: String,
+    run: Arc<dyn Run>,
+}
+
+/// A run whose turn it is.
+struct Next {
+    uid: Uid,
+    key: Key,
+    version: String,
+    run: Arc<dyn Run>,
+}
+
+#[derive(Default)]
+struct Books {
+    /// The versions that are written, and their order of writing.
+    written: BTreeMap<Uid, String>,
+    written_order: VecDeque<Uid>,
+    waiting: BTreeMap<Uid, Waiting>,
+    /// Whose turn it is. Each that waits is in it, but for the one that is being written; so may be some that no longer wait.
+    turns: VecDeque<Uid>,
+    /// Whether somebody is writing.
+    at_work: bool,
+    /// They end when this is dropped.
+    workers: JoinSet<()>,
+}
+
+impl Books {
+    fn remember(&mut self, uid: Uid, version: String) {
+        if self.written.insert(uid.clone(), version).is_none() {
+            self.written_order.push_back(uid);
+        }
+        if self.written_order.len() > REMEMBERED_MAX
+            && let Some(oldest) = self.written_order.pop_front()
+        {
+            self.written.remove(&oldest);
+        }
+    }
+}
+
+/// The runs of one process that wait to be written, and those that are.
+pub struct Archiver {
+    archive: Arc<dyn Archive>,
+    books: Mutex<Books>,
+    state: watch::Sender<ArchiveState>,
+    metrics: OnceLock<Arc<Metrics>>,
+    logs: Arc<LogTails>,
+}
+
+impl fmt::Debug for Archiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archiver")
+            .field("archive", &self.archive)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Archiver {
+    pub fn new(archive: Arc<dyn Archive>) -> Self {
+        Self {
+            logs: Arc::new(LogTails::new(Arc::clone(&archive))),
+            archive,
+            books: Mutex::default(),
+            state: watch::Sender::default(),
+            metrics: OnceLock::new(),
+        }
+    }
+
+    /// The ends of logs on their way into history.
+    pub(crate) fn logs(&self) -> &Arc<LogTails> {
+        &self.logs
+    }
+
+    /// How the archive is doing, now and whenever it changes.
+    pub fn state(&self) -> watch::Receiver<ArchiveState> {
+        self.state.subscribe()
+    }
+
+    /// Where it is counted from now on.
+    pub(crate) fn count_in(&self, metrics: Arc<Metrics>) {
+        self.logs.count_in(Arc::clone(&metrics));
+        // A second term of the same process counts in the same place.
+        let _ = self.metrics.set(metrics);
+    }
+
+    /// Whether the run is written as it is now.
+    pub(crate) fn has<K: Cached>(&self, run: &K) -> bool {
+        let books = self.books();
+        let written = books.written.get(&uid_of(run.meta()));
+        written.is_some_and(|version| *version == version_of(run))
+    }
+
+    /// Writes the run as it is now, soon.
+    pub(crate) fn offer<K: Cached>(self: &Arc<Self>, run: &Arc<K>) {
+        if self.has(run.as_ref()) {
+            return;
+        }
+        let uid = uid_of(run.meta());
+        let waiting = Waiting {
+            key: key_of(run.meta()),
+            version: version_of(run.as_ref()),
+            run: Arc::clone(run) as Arc<dyn Run>,
+        };
+        let mut books = self.books();
+        if books.waiting.len() >= WAITING_MAX && !books.waiting.contains_key(&uid) {
+            drop(books);
+            self.count(ArchiveResult::Overflow);
+            return;
+        }
+        if books.waiting.insert(uid.clone(), waiting).is_none() {
+            books.turns.push_back(uid);
+        }
+        if !books.at_work {
+            books.at_work = true;
+            // Those that have ended are forgotten.
+            while books.workers.try_join_next().is_some() {}
+            let this = Arc::downgrade(self);
+            books.workers.spawn(work(this));
+        }
+        self.tell(books, |_| {});
+    }
+
+    /// A run went. It is written as it was last, unless its end is written already or about to be.
+    pub(crate) fn went<K: Cached>(self: &Arc<Self>, run: &K) {
+        let Some(facts) = run.run_facts() else {
+            return;
+        };
+        let uid = uid_of(run.meta());
+        let books = self.books();
+        let known = books.written.contains_key(&uid) || books.waiting.contains_key(&uid);
+        drop(books);
+        if !(facts.ended && known) {
+            self.offer(&Arc::new(run.clone()));
+        }
+    }
+
+    /// The next run to be written, which stays among those that wait. `None` ends the work.
+    fn next(&self) -> Option<Next> {
+        let mut books = self.books();
+        while let Some(uid) = books.turns.pop_front() {
+            if let Some(waiting) = books.waiting.get(&uid) {
+                return Some(Next {
+                    key: waiting.key.clone(),
+                    version: waiting.version.clone(),
+                    run: Arc::clone(&waiting.run),
+                    uid,
+                });
+            }
+        }
+        books.at_work = false;
+        None
+    }
+
+    fn written(&self, next: Next) {
+        let Next { uid, version, .. } = next;
+        let mut books = self.books();
+        let waiting = books.waiting.get(&uid).map(|waiting| waiting.version == version);
+        match waiting {
+            Some(true) => drop(books.waiting.remove(&uid)),
+            // It has changed since, so that it has another turn.
+            Some(false) => books.turns.push_back(uid.clone()),
+            None => {}
+        }
+        books.remember(uid, version);
+        self.count(ArchiveResult::Written);
+        self.tell(books, |state| state.trouble = None);
+    }
+
+    fn failed(&self, next: Next, why: String) {
+        tracing::warn!(run = %next.key, error = why, "a finished run was not written into history, so it is kept");
+        self.count(ArchiveResult::Failed);
+        let mut books = self.books();
+        books.turns.push_back(next.uid);
+        self.tell(books, |state| state.trouble = Some(why));
+    }
+
+    /// A run goes that is not written: it was waited for in vain.
+    pub(crate) fn given_up<K: Cached>(&self, run: &K) {
+        let uid = uid_of(run.meta());
+        let mut books = self.books();
+        books.waiting.remove(&uid);
+        // No version of it is called so. That it goes is no news any more.
+        books.remember(uid, String::new());
+        self.count(ArchiveResult::GivenUp);
+        self.tell(books, |_| {});
+    }
+
+    /// Why runs are not written, if they are not.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.state.borrow().trouble.clone()
+    }
+
+    fn count(&self, result: ArchiveResult) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.archived(result);
+        }
+    }
+
+    fn tell(&self, books: MutexGuard<'_, Books>, change: impl FnOnce(&mut ArchiveState)) {
+        let waiting = books.waiting.len();
+        drop(books);
+        if let Some(metrics) = self.metrics.get() {
+            metrics.archive_waiting(waiting);
+        }
+        self.state.send_if_modified(|state| {
+            let before = state.clone();
+            state.waiting = waiting;
+            change(state);
+            // Nobody tries while nothing waits, so that nobody would notice that all is well again.
+            if waiting == 0 {
+                state.trouble = None;
+            }
+            *state != before
+        });
+        if let Some(metrics) = self.metrics.get() {
+            metrics.archive_down(self.state.borrow().trouble.is_some());
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        // Every method leaves them whole, so a panic elsewhere does not make them bad.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn version_of<K: Cached>(run: &K) -> String {
+    run.meta().resource_version.clone().unwrap_or_default()
+}
+
+/// Writes one run after the other until none is left. One that fails has its turn again after the others.
+async fn work(archiver: Weak<Archiver>) {
+    let mut failures = 0;
+    while let Some(this) = archiver.upgrade() {
+        let Some(next) = this.next() else {
+            return;
+        };
+        let written = match next.run.to_json() {
+            Ok(json) => this.archive.record(json).await,
+            Err(error) => Err(format!("it cannot be written as JSON: {error}")),
+        };
+        match written {
+            Ok(()) => {
+                failures = 0;
+                this.written(next);
+            }
+            Err(why) => {
+                failures += 1;
+                this.failed(next, why);
+                drop(this);
+                sleep(BACKOFF.delay(failures)).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jangar_api::tools::ToolRun;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Fails as long as it is told to, and remembers what it was given.
+    #[derive(Debug, Default)]
+    struct Shelf {
+        down: Mutex<bool>,
+        given: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Archive for Shelf {
+        fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>> {
+            let down = *self.down.lock().unwrap();
+            let given = Arc::clone(&self.given);
+            Box::pin(async move {
+                if down {
+                    return Err("nobody answers".to_owned());
+                }
+                assert_eq!(run["kind"], "ToolRun");
+                let metadata = &run["metadata"];
+                let text = |field: &str| metadata[field].as_str().unwrap().to_owned();
+                given
+                    .lock()
+                    .unwrap()
+                    .push(format!("{}@{}", text("name"), text("resourceVersion")));
+                Ok(())
+            })
+        }
+
+        fn log_bytes(&self) -> usize {
+            1 << 20
+        }
+
+        fn has_log(&self, _: &Uid, _: &str, _: u32) -> BoxFuture<'static, Result<bool, String>> {
+            Box::pin(async { Ok(true) })
+        }
+
+        fn record_log(&self, _: Tail) -> BoxFuture<'static, Result<(), String>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn run(name: &str, version: &str) -> Arc<ToolRun> {
+        let run = json!({
+            "apiVersion": "tools.proompteng.ai/v1alpha1", "kind": "ToolRun",
+            "metadata": {"name": name, "namespace": "team", "uid": name, "resourceVersion": version},
+            "spec": {"toolRef": {"name": "lint"}},
+            "status": {"phase": "Succeeded"},
+        });
+        Arc::new(serde_json::from_value(run).unwrap())
+    }
+
+    async fn idle(archiver: &Archiver) {
+        archiver
+            .state()
+            .wait_for(|state| state.waiting == 0)
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_is_written_once_for_each_of_its_versions() {
+        let shelf = Arc::new(Shelf::default());
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        assert!(!archiver.has(run("a", "1").as_ref()));
+        for version in ["1", "1", "2"] {
+            archiver.offer(&run("a", version));
+            idle(&archiver).await;
+        }
+        assert_eq!(*shelf.given.lock().unwrap(), ["a@1", "a@2"]);
+        assert!(archiver.has(run("a", "2").as_ref()) && !archiver.has(run("a", "1").as_ref()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_written_waits_and_is_told_until_it_is() {
+        let shelf = Arc::new(Shelf::default());
+        *shelf.down.lock().unwrap() = true;
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        archiver.offer(&run("a", "1"));
+        archiver.offer(&run("b", "1"));
+        let mut state = archiver.state();
+        state.wait_for(|state| state.trouble.is_some()).await.unwrap();
+        assert_eq!(state.borrow().waiting, 2);
+        assert_eq!(archiver.trouble().as_deref(), Some("nobody answers"));
+        *shelf.down.lock().unwrap() = false;
+        idle(&archiver).await;
+        assert_eq!(archiver.trouble(), None);
+        let mut given = shelf.given.lock().unwrap().clone();
+        given.sort();
+        assert_eq!(given, ["a@1", "b@1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_went_is_not_waited_for() {
+        let shelf = Arc::new(Shelf::default());
+        *shelf.down.lock().unwrap() = true;
+        let archiver = Arc::new(Archiver::new(shelf as Arc<dyn Archive>));
+        archiver.offer(&run("a", "1"));
+        archiver.given_up(run("a", "1").as_ref());
+        idle(&archiver).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_went_before_it_was_written_is_written_as_it_was_last() {
+        let shelf = Arc::new(Shelf::default());
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        archiver.went(run("a", "3").as_ref());
+        idle(&archiver).await;
+        archiver.went(run("a", "4").as_ref());
+        archiver.given_up(run("b", "1").as_ref());
+        archiver.went(run("b", "2").as_ref());
+        idle(&archiver).await;
+        assert_eq!(*shelf.given.lock().unwrap(), ["a@3"]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Objects of any kind, by the name of the kind: created, watched, and what Kubernetes says about them.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use jangar_api::Kind;
+use jangar_proto::v1::{
+    CreateObjectRequest, CreateObjectResponse, ListEventsRequest, ListEventsResponse, WatchObjectsRequest,
+    WatchObjectsResponse, watch_objects_response::Change,
+};
+use serde_json::Value;
+use tonic::{Request, Response, Status, codegen::BoxStream as AnswerStream};
+
+use super::{caller, kinds::document};
+use crate::{
+    metrics::Protocol,
+    plane::{
+        ControlPlane,
+        create::{kind_named, kind_of},
+        objects::{ListQuery, checked_name},
+        stream::{Subscription, Told},
+    },
+    refusal::{Refusal, Trouble},
+    world::{Action, Filter, Object},
+};
+
+/// How many objects a watch tells of when it begins. Beyond that a client pages through lists.
+const LISTED_MAX: usize = 2_000;
+
+pub(super) async fn create_object(
+    plane: &Arc<ControlPlane>,
+    request: Request<CreateObjectRequest>,
+) -> Result<Response<CreateObjectResponse>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = plane.namespace(Some(&request.namespace))?;
+    let manifest = document(&request.manifest_yaml)?;
+    let kind = kind_of(&manifest)?;
+    let made = plane.create_new(&caller, kind, &namespace, manifest).await?;
+    Ok(Response::new(CreateObjectResponse {
+        exists: made.is_none(),
+        json: made.map(|object| object.json.to_string()).unwrap_or_default(),
+    }))
+}
+
+pub(super) async fn list_events(
+    plane: &Arc<ControlPlane>,
+    request: Request<ListEventsRequest>,
+) -> Result<Response<ListEventsResponse>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let namespace = plane.namespace(Some(&request.namespace))?;
+    let kind = &kind_named(&request.kind)?.info().kind;
+    checked_name("name", &request.name)?;
+    let uid = Some(request.uid.as_str()).filter(|uid| !uid.is_empty());
+    let events = plane
+        .events(&caller, &namespace, kind, &request.name, uid, request.limit)
+        .await?;
+    Ok(Response::new(ListEventsResponse {
+        json: Value::Array(events).to_string(),
+    }))
+}
+
+pub(super) async fn watch_objects(
+    plane: &Arc<ControlPlane>,
+    request: Request<WatchObjectsRequest>,
+) -> Result<Response<AnswerStream<WatchObjectsResponse>>, Refusal> {
+    let caller = caller(&request)?;
+    let request = request.into_inner();
+    let kind = kind_named(&request.kind)?;
+    let namespace = match request.namespace.as_str() {
+        "" => plane.default_namespace().to_owned(),
+        namespace => namespace.to_owned(),
+    };
+    let query = ListQuery {
+        namespace,
+        label_selector: request.label_selector,
+        ..ListQuery::default()
+    };
+    let filter = query.filter()?;
+    let name = Some(request.name).filter(|name| !name.is_empty());
+    if let Some(name) = &name {
+        checked_name("name", name)?;
+    }
+    let subscription = Subscription {
+        kinds: vec![kind],
+        filter: filter.clone(),
+        name: name.clone(),
+        last_id: None,
+        snapshot: false,
+    };
+    // First the stream, then what is there: so that no change falls between them.
+    let changes = plane
+        .changes(caller.clone(), subscription, Protocol::Grpc)
+        .await?;
+    // The caches may be a moment behind what the caller has just made, who would take it for deleted.
+    let late = match (&filter.namespace, &name) {
+        (Some(namespace), Some(name)) => match plane.get(&caller, kind, namespace, name).await {
+            Ok(object) => Some(object),
+            Err(refusal) if matches!(refusal.trouble, Trouble::NotFound | Trouble::Forbidden) => None,
+            Err(refusal) => return Err(refusal),
+        },
+        _ => None,
+    };
+    let shelf = Shelf {
+        plane: Arc::clone(plane),
+        kind,
+        filter,
+        name,
+    };
+    let mut watching = Watching {
+        told: changes.boxed(),
+        pending: VecDeque::new(),
+        over: false,
+    };
+    watching.list(shelf.objects(), late);
+    let watching = stream::unfold((watching, shelf), |(watching, shelf)| next(watching, shelf));
+    Ok(Response::new(watching.boxed()))
+}
+
+/// Where the objects are that are watched.
+struct Shelf {
+    plane: Arc<ControlPlane>,
+    kind: Kind,
+    filter: Filter,
+    name: Option<String>,
+}
+
+impl Shelf {
+    /// What is there, by namespace and name as Kubernetes lists it.
+    fn objects(&self) -> Vec<Arc<Object>> {
+        let mut objects = match (&self.filter.namespace, &self.name) {
+            (Some(namespace), Some(name)) => {
+                let found = self.plane.world.get(self.kind, namespace, name);
+                found.into_iter().collect()
+            }
+            _ => self.plane.world.list(self.kind, &self.filter, None, LISTED_MAX),
+        };
+        objects.retain(|object| {
+            self.filter.matches(object) && self.name.as_ref().is_none_or(|name| *name == object.name)
+        });
+        objects.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
+        objects
+    }
+}
+
+/// Objects that are watched.
+struct Watching {
+    told: BoxStream<'static, Result<Told, Refusal>>,
+    /// Shared with the caches, so that who does not read costs little.
+    pending: VecDeque<(Change, Option<Arc<Object>>)>,
+    over: bool,
+}
+
+impl Watching {
+    /// Tells all that is there, and one that the caches may not show yet.
+    fn list(&mut self, objects: Vec<Arc<Object>>, late: Option<Arc<Object>>) {
+        let late = late.filter(|_| objects.is_empty());
+        self.pending.push_back((Change::Relisting, None));
+        let seen = objects.into_iter().chain(late);
+        self.pending
+            .extend(seen.map(|object| (Change::Seen, Some(object))));
+        self.pending.push_back((Change::Listed, None));
+    }
+
+    fn change(&mut self, action: Action, object: Arc<Object>) {
+        let change = match action {
+            Action::Deleted => Change::Gone,
+            Action::Added | Action::Modified => Change::Seen,
+        };
+        self.pending.push_back((change, Some(object)));
+    }
+}
+
+type Answer = Result<WatchObjectsResponse, Status>;
+
+async fn next(mut watching: Watching, shelf: Shelf) -> Option<(Answer, (Watching, Shelf))> {
+    loop {
+        if let Some((change, object)) = watching.pending.pop_front() {
+            let answer = WatchObjectsResponse {
+                change: change.into(),
+                json: object.map(|object| object.json.to_string()).unwrap_or_default(),
+            };
+            return Some((Ok(answer), (watching, shelf)));
+        }
+        if watching.over {
+            return None;
+        }
+        match watching.told.next().await? {
+            Ok(Told::Heartbeat) => {}
+            Ok(Told::Object { action, object, .. }) => watching.change(action, object),
+            // The stream fell behind. What it tells of after that is told twice rather than not at all.
+            Ok(Told::Reset { .. }) => watching.list(shelf.objects(), None),
+            Err(refusal) => {
+                watching.over = true;
+                return Some((Err(Status::from(refusal)), (watching, shelf)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str) -> Arc<Object> {
+        let json = json!({"metadata": {"name": name, "namespace": "a"}});
+        let object = serde_json::from_value(json).expect("an object");
+        Arc::new(Object::read(Kind::Agent, object, true))
+    }
+
+    fn listed(objects: &[&str], late: Option<&str>) -> Vec<Change> {
+        let mut watching = Watching {
+            told: stream::empty().boxed(),
+            pending: VecDeque::new(),
+            over: false,
+        };
+        watching.list(
+            objects.iter().map(|name| object(name)).collect(),
+            late.map(object),
+        );
+        watching.pending.iter().map(|(change, _)| *change).collect()
+    }
+
+    #[test]
+    fn the_end_of_what_is_there_is_told() {
+        assert_eq!(
+            listed(&["x"], None),
+            [Change::Relisting, Change::Seen, Change::Listed]
+        );
+        assert_eq!(listed(&[], None), [Change::Relisting, Change::Listed]);
+    }
+
+    #[test]
+    fn an_object_that_the_caches_do_not_show_yet_is_not_taken_for_deleted() {
+        let once = [Change::Relisting, Change::Seen, Change::Listed];
+        assert_eq!(listed(&[], Some("x")), once);
+        assert_eq!(listed(&["x"], Some("x")), once);
+    }
+}

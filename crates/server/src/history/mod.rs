@@ -1,0 +1,122 @@
+//! What is remembered of runs that are gone from the cluster, if there is a database. Everything else works without.
+
+mod database;
+mod pulse;
+
+use std::{fmt, time::Duration};
+
+use futures::future::BoxFuture;
+use jangar_api::Kind;
+use jangar_store::{Page, PageRequest, RunFilter, RunPage, RunSummary};
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub use self::database::Database;
+pub(crate) use self::pulse::Pulse;
+use crate::{audit::Entry, refusal::Refusal};
+
+/// Why the history has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HistoryError {
+    /// The question makes no sense: a cursor of another list, or a search for nothing.
+    #[error("{0}")]
+    Asked(String),
+    /// The database is away, or at fault.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl HistoryError {
+    /// What a caller is told who asked for history.
+    pub(crate) fn refusal(&self, what: &str) -> Refusal {
+        match self {
+            Self::Asked(why) => Refusal::new(crate::refusal::Trouble::BadRequest, why.clone())
+                .remedy("search for a few words, and leave the cursor out to begin at the first page"),
+            Self::Failed(why) => {
+                Refusal::unavailable(format!("{what}, and the history cannot be read: {why}"))
+            }
+        }
+    }
+}
+
+/// A run that was submitted with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubmittedKey {
+    pub kind: Kind,
+    pub namespace: String,
+    /// The Agent or the Orchestration.
+    pub subject: String,
+    pub key: String,
+    pub run_uid: String,
+    pub run_name: String,
+}
+
+/// A run as it was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedRun {
+    pub document: Value,
+    /// When it was written.
+    pub at: Timestamp,
+}
+
+/// The end of what a container wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedLog {
+    pub pod: String,
+    pub container: String,
+    pub text: String,
+    /// Only the end is there.
+    pub cut: bool,
+    /// The other pods of the run whose logs are there, the latest first.
+    pub pods: Vec<String>,
+}
+
+/// Where runs are remembered.
+pub trait History: fmt::Debug + Send + Sync {
+    /// Where it is, for people; without any secret.
+    fn place(&self) -> &str;
+    /// Whether it answers, and how fast.
+    fn ready(&self) -> BoxFuture<'_, Result<Duration, HistoryError>>;
+    /// Records what somebody did.
+    fn audit<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<(), HistoryError>>;
+    /// A run, by its UID.
+    fn run<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>>;
+    /// The latest run of this name.
+    fn run_named<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>>;
+    /// A page of the runs that are remembered.
+    fn runs<'a>(
+        &'a self,
+        filter: &'a RunFilter,
+        page: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Page<RunSummary>, HistoryError>>;
+    /// All that is remembered of a run beside the object: steps, transitions, decisions, receipts, artifacts, logs.
+    fn page<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<RunPage>, HistoryError>>;
+    /// The runs that did the work of the steps of this one, as many as matter.
+    fn children<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Vec<ArchivedRun>, HistoryError>>;
+    /// The end of what this pod of a run wrote, or the one that was taken last.
+    fn log<'a>(
+        &'a self,
+        uid: &'a str,
+        pod: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Option<ArchivedLog>, HistoryError>>;
+    /// The run that was submitted with this key.
+    fn key<'a>(
+        &'a self,
+        kind: Kind,
+        namespace: &'a str,
+        subject: &'a str,
+        key: &'a str,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<SubmittedKey>, HistoryError>>;
+    /// Remembers the key of a run.
+    fn remember<'a>(
+        &'a self,
+        key: &'a SubmittedKey,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<(), HistoryError>>;
+}
