@@ -33,9 +33,10 @@ test-fast: need-cargo ## Run what needs neither root nor Go nor Linux, and say w
 	echo 'make test runs them: they install tools, or need Go, and Linux with root'; \
 	exit $$status
 
-bench: need-cargo ## Measure kubelite, runs and history, and print the settings beside the figures
+bench: need-cargo ## Measure kubelite, runs, readers of the control plane and history, and print the settings beside the figures
 	cargo bench --locked --package kubelite --bench api
 	cargo bench --locked --package jangar --bench runs
+	cargo bench --locked --package jangar --bench load
 	postgres=$$(scripts/tools.sh postgres) && JANGAR_TEST_POSTGRES="$$postgres" cargo bench --locked --package jangar-store --bench history
 	@$(MAKE) --no-print-directory bench-cluster
 

@@ -2,20 +2,22 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 use axum::Router;
-use jangar_engine::settings::Settings;
+use jangar_engine::settings::{Settings, TlsFiles};
 use jangar_server::{
     access::{Connection, Gatekeeper, Token},
     grpc,
     history::{Database, History},
-    http::{self, Serving},
+    http::{self, Serving, Transport},
     metrics::Metrics,
     plane::{About, ControlPlane, Parts},
+    tls::{self, Certificate},
     world::{self, Watches, World},
 };
 use jangar_store::Store;
@@ -51,6 +53,12 @@ pub(crate) struct Args {
     /// Run the controllers in this process as well.
     #[arg(long)]
     with_controllers: bool,
+    /// The file with the certificate that encrypts HTTP and gRPC, as PEM; goes before JANGAR_TLS_CERT_FILE.
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// The file with the key of that certificate, as PEM; goes before JANGAR_TLS_KEY_FILE.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
 }
 
 /// How the control plane reaches the API server.
@@ -107,7 +115,10 @@ async fn usual_or_free(usual: SocketAddr) -> Result<TcpListener> {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let mut stop = StopRequests::listen()?;
-    let settings = settings::read([])?;
+    let mut settings = settings::read([])?;
+    if let Some((certificate, key)) = args.tls_cert_file.zip(args.tls_key_file) {
+        settings.control_plane.tls = Some(TlsFiles { certificate, key });
+    }
     let listeners = Listeners::bind(args.listen, &settings).await?;
     let probes = probes::bind(args.probes_listen, "--probes-listen").await?;
     let instruments = Instruments::new(Readiness::new([(Part::Caches, NOT_FILLED)]));
@@ -127,23 +138,46 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         None
     };
     let control_plane = start(clients, Arc::new(settings), listeners, &instruments, history).await?;
-    tracing::info!(address = %control_plane.address(), grpc = ?control_plane.grpc_address(), "the control plane answers");
-    match running {
+    tracing::info!(
+        address = %control_plane.address(),
+        grpc = control_plane.grpc_address().map(tracing::field::display),
+        scheme = control_plane.scheme(),
+        "the control plane answers"
+    );
+    let end = match running {
         Some(controllers) => controllers.until(&mut stop).await,
         None => {
             stop.next().await;
             Ok(())
         }
+    };
+    tracing::info!("stopping: requests under way end, and streams with them");
+    tokio::select! {
+        () = control_plane.stop() => {}
+        () = stop.next() => tracing::warn!("stopped at the second request: requests were cut off"),
     }
+    end
 }
 
 /// A control plane that answers. Dropping it ends it.
 pub(crate) struct Running {
     http: Serving,
     grpc: Option<Serving>,
-    filling: JoinHandle<()>,
-    asking: JoinHandle<()>,
+    plane: Arc<ControlPlane>,
+    scheme: &'static str,
+    _filling: Background,
+    _asking: Background,
+    _certificate: Option<tls::Following>,
     _watches: Watches,
+}
+
+/// Work beside the answering. Dropping it ends it.
+struct Background(JoinHandle<()>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Running {
@@ -156,12 +190,24 @@ impl Running {
     pub(crate) fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc.as_ref().map(Serving::address)
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.filling.abort();
-        self.asking.abort();
+    /// How addresses of HTTP begin here.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// Lets the requests end that are under way, but not for ever.
+    pub(crate) async fn stop(self) {
+        let Self {
+            http, grpc, plane, ..
+        } = self;
+        plane.close();
+        let grpc = async move {
+            if let Some(grpc) = grpc {
+                grpc.stop().await;
+            }
+        };
+        tokio::join!(http.stop(), grpc);
     }
 }
 
@@ -175,6 +221,8 @@ pub(crate) async fn start(
 ) -> Result<Running> {
     let break_glass = break_glass(|name| std::env::var(name).ok())?;
     let metrics = Arc::new(Metrics::register(&mut instruments.registry()));
+    let certificate = certificate(settings.control_plane.tls.as_ref(), &metrics).await?;
+    let transport = transport(certificate.as_ref(), &metrics)?;
     let epoch = format!("{:016x}", rand::random::<u64>());
     let world = Arc::new(World::new(
         settings.namespaces.clone(),
@@ -202,13 +250,14 @@ pub(crate) async fn start(
         metrics,
         clock: Arc::new(jiff::Timestamp::now),
         grpc_address,
+        certificate: certificate.clone(),
     });
-    let asking = tokio::spawn(ask_database(Arc::clone(&plane)));
+    let asking = Background(tokio::spawn(ask_database(Arc::clone(&plane))));
     let readiness = instruments.readiness.clone();
-    let filling = tokio::spawn(async move {
+    let filling = Background(tokio::spawn(async move {
         world.complete().await;
         readiness.there(Part::Caches);
-    });
+    }));
     let texts = instruments.clone();
     let text = move || {
         texts
@@ -220,15 +269,19 @@ pub(crate) async fn start(
             let router = grpc::router(Arc::clone(&plane))
                 .await
                 .context("failed to describe the contract of gRPC")?;
-            Some(http::serve(listener, router)?)
+            Some(http::serve(listener, router, transport.clone())?)
         }
         None => None,
     };
+    let router = http::router(Arc::clone(&plane), Arc::new(text));
     Ok(Running {
-        http: http::serve(listeners.http, http::router(plane, Arc::new(text)))?,
+        scheme: if certificate.is_some() { "https" } else { "http" },
+        http: http::serve(listeners.http, router, transport)?,
         grpc,
-        filling,
-        asking,
+        plane,
+        _filling: filling,
+        _asking: asking,
+        _certificate: certificate.map(|certificate| certificate.follow(tls::LOOK_EVERY)),
         _watches: watches,
     })
 }
@@ -238,6 +291,27 @@ async fn ask_database(plane: Arc<ControlPlane>) {
     while plane.database().await.configured {
         tokio::time::sleep(DATABASE_ASKED_EVERY).await;
     }
+}
+
+/// What callers are shown, if anything is.
+async fn certificate(files: Option<&TlsFiles>, metrics: &Arc<Metrics>) -> Result<Option<Arc<Certificate>>> {
+    let Some(files) = files else { return Ok(None) };
+    let loaded = Certificate::load(files.clone(), Arc::clone(metrics)).await;
+    let certificate = loaded.map_err(|error| {
+        BadInput(format!(
+            "the control plane has no certificate to show: {error}; correct JANGAR_TLS_CERT_FILE and JANGAR_TLS_KEY_FILE, or \
+             --tls-cert-file and --tls-key-file"
+        ))
+    })?;
+    Ok(Some(certificate))
+}
+
+fn transport(certificate: Option<&Arc<Certificate>>, metrics: &Arc<Metrics>) -> Result<Transport> {
+    let config = certificate.map(Certificate::server_config).transpose()?;
+    Ok(Transport {
+        tls: config.map(Arc::new),
+        metrics: Arc::clone(metrics),
+    })
 }
 
 /// The break-glass token. It is a secret, so that nothing repeats it.

@@ -165,9 +165,10 @@ fn announce(embedded: &Embedded, probes: &Probes, control_plane: &control_plane:
     let mut out = std::io::stdout();
     writeln!(
         out,
-        "ready: Kubernetes API on https://{}, probes and metrics on http://{}; control plane on http://{}{}; use it with KUBECONFIG={}",
+        "ready: Kubernetes API on https://{}, probes and metrics on http://{}; control plane on {}://{}{}; use it with KUBECONFIG={}",
         embedded.address(),
         probes.address(),
+        control_plane.scheme(),
         control_plane.address(),
         control_plane
             .grpc_address()

@@ -15,5 +15,6 @@ pub mod http;
 pub mod metrics;
 pub mod plane;
 pub mod refusal;
+pub mod tls;
 mod webhooks;
 pub mod world;

@@ -64,6 +64,8 @@ label_values! {
     Loss {
         Audit = "audit",
         Stream = "stream_behind",
+        SlowClient = "slow_client",
+        Unreadable = "unreadable_object",
         History = "history",
         Webhook = "webhook_status",
     }
@@ -80,6 +82,14 @@ label_values! {
         Retried = "retried",
         Failed = "failed",
         Full = "queue_full",
+    }
+}
+
+label_values! {
+    /// What became of a certificate that was found in the files.
+    CertificateLoad {
+        Loaded = "loaded",
+        Failed = "failed",
     }
 }
 
@@ -124,6 +134,11 @@ struct LossLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    outcome: CertificateLoad,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MutationLabels {
     action: &'static str,
     outcome: &'static str,
@@ -152,6 +167,8 @@ pub struct Metrics {
     mutations: Family<MutationLabels, Counter>,
     webhooks: Family<WebhookLabels, Counter>,
     database_up: Gauge,
+    certificates: Family<CertificateLabels, Counter>,
+    certificate_outdated: Gauge,
 }
 
 impl Default for Metrics {
@@ -171,6 +188,8 @@ impl Default for Metrics {
             mutations: Family::default(),
             webhooks: Family::default(),
             database_up: Gauge::default(),
+            certificates: Family::default(),
+            certificate_outdated: Gauge::default(),
         }
     }
 }
@@ -218,6 +237,16 @@ impl Metrics {
             "database_up",
             "Whether the database answered when last asked; 0 without one",
             all.database_up.clone(),
+        );
+        registry.register(
+            "certificate_loads",
+            "Certificates that were found in the files of TLS",
+            all.certificates.clone(),
+        );
+        registry.register(
+            "certificate_outdated",
+            "Whether the files of TLS hold what cannot be used, so that an older certificate is shown",
+            all.certificate_outdated.clone(),
         );
         all
     }
@@ -296,6 +325,31 @@ impl Metrics {
 
     pub(crate) fn database(&self, up: bool) {
         self.database_up.set(i64::from(up));
+    }
+
+    pub(crate) fn certificate(&self, outcome: CertificateLoad) {
+        self.certificates
+            .get_or_create(&CertificateLabels { outcome })
+            .inc();
+        self.certificate_outdated
+            .set(i64::from(outcome == CertificateLoad::Failed));
+    }
+}
+
+#[cfg(test)]
+impl Metrics {
+    pub(crate) fn certificates_counted(&self, outcome: CertificateLoad) -> u64 {
+        self.certificates
+            .get_or_create(&CertificateLabels { outcome })
+            .get()
+    }
+
+    pub(crate) fn losses_counted(&self, what: Loss) -> u64 {
+        self.losses.get_or_create(&LossLabels { what }).get()
+    }
+
+    pub(crate) fn streams_open(&self, protocol: Protocol) -> i64 {
+        self.streams.get_or_create(&ProtocolLabels { protocol }).get()
     }
 }
 

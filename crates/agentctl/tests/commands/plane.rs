@@ -71,6 +71,7 @@ impl Plane {
             metrics,
             clock: Arc::new(|| NOW.parse().unwrap()),
             grpc_address: Some(address.clone()),
+            certificate: None,
         });
         tokio::time::timeout(PATIENCE, world.complete()).await.unwrap();
         let router = grpc::router(plane).await.unwrap();

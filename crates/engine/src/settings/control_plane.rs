@@ -1,6 +1,9 @@
 //! What an operator chooses about the control plane. Its break-glass token is a secret, and is not read here.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
 
 use super::{
     mistakes::Wrong,
@@ -11,7 +14,10 @@ use super::{
 /// What Kubernetes puts into a variable of a Service begins with this.
 const SERVICE_LINK: &str = "tcp://";
 
-/// Where the control plane listens for gRPC, and where its metrics are.
+const TLS_CERT_FILE: &str = "JANGAR_TLS_CERT_FILE";
+const TLS_KEY_FILE: &str = "JANGAR_TLS_KEY_FILE";
+
+/// Where the control plane listens for gRPC, what it shows to callers, and where its metrics are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlaneSettings {
     pub grpc_enabled: bool,
@@ -22,6 +28,41 @@ pub struct ControlPlaneSettings {
     pub metrics_enabled: bool,
     /// The path of the metrics beside the API, for callers with a token.
     pub metrics_path: String,
+    /// What encrypts HTTP and gRPC; absent: nothing does.
+    pub tls: Option<TlsFiles>,
+}
+
+/// The files with the certificate of the control plane and its key, as PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and after it those that lead to the authority.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// The parts of [`TlsFiles`], which are of no use apart.
+#[derive(Default)]
+pub(super) struct TlsDraft {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+impl TlsDraft {
+    pub(super) fn finish(self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            certificate: self.certificate?,
+            key: self.key?,
+        })
+    }
+
+    /// The variable that is set, and the one that is missing beside it.
+    pub(super) fn alone(&self) -> Option<(&'static str, &'static str)> {
+        match (&self.certificate, &self.key) {
+            (Some(_), None) => Some((TLS_CERT_FILE, TLS_KEY_FILE)),
+            (None, Some(_)) => Some((TLS_KEY_FILE, TLS_CERT_FILE)),
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
 }
 
 impl Default for ControlPlaneSettings {
@@ -33,6 +74,7 @@ impl Default for ControlPlaneSettings {
             grpc_address: None,
             metrics_enabled: true,
             metrics_path: "/metrics".to_owned(),
+            tls: None,
         }
     }
 }
@@ -116,6 +158,30 @@ pub(super) const VARIABLES: &[Variable] = &[
             },
         },
     },
+    Variable {
+        name: TLS_CERT_FILE,
+        unset: Unset::Means("neither HTTP nor gRPC is encrypted"),
+        meaning: "The file with the certificate that callers of the control plane are shown, as PEM; it is read again when it changes.",
+        reader: Reader::Special {
+            takes: "the path of a file",
+            read: |draft, text| {
+                draft.tls.certificate = Some(text.into());
+                Ok(())
+            },
+        },
+    },
+    Variable {
+        name: TLS_KEY_FILE,
+        unset: Unset::Means("neither HTTP nor gRPC is encrypted"),
+        meaning: "The file with the key of that certificate, as PEM.",
+        reader: Reader::Special {
+            takes: "the path of a file",
+            read: |draft, text| {
+                draft.tls.key = Some(text.into());
+                Ok(())
+            },
+        },
+    },
 ];
 
 #[cfg(test)]
@@ -149,5 +215,30 @@ mod tests {
     fn what_kubernetes_tells_of_a_service_is_no_port() {
         let link = [("JANGAR_GRPC_PORT", "tcp://10.0.0.7:50051")];
         assert_eq!(grpc(&link), Some(address("127.0.0.1:50051")));
+    }
+
+    #[test]
+    fn certificate_and_key_are_given_together_or_not_at_all() {
+        let read = |set: &[&str]| {
+            let vars = set
+                .iter()
+                .map(|name| ((*name).to_owned(), format!("/tls/{name}")));
+            Settings::from_vars(vars).map(|parsed| parsed.settings.control_plane.tls)
+        };
+        assert_eq!(read(&[]), Ok(None));
+        let both = read(&[TLS_CERT_FILE, TLS_KEY_FILE]).expect("both");
+        assert_eq!(
+            both.map(|files| files.certificate),
+            Some("/tls/JANGAR_TLS_CERT_FILE".into())
+        );
+        for (set, missing) in [(TLS_CERT_FILE, TLS_KEY_FILE), (TLS_KEY_FILE, TLS_CERT_FILE)] {
+            let mistakes = read(&[set]).expect_err("one alone");
+            assert_eq!(
+                mistakes.to_string(),
+                format!(
+                    "{set}='/tls/{set}': this is of no use without {missing}; set {missing} as well, or neither"
+                )
+            );
+        }
     }
 }

@@ -106,6 +106,8 @@ pub enum Wrong {
     NotLess { other: &'static str, seconds: u64 },
     #[error("this must be more than {other}, which is {seconds}")]
     NotMore { other: &'static str, seconds: u64 },
+    #[error("this is of no use without {other}")]
+    Alone { other: &'static str },
 }
 
 /// A text as a message repeats it: in one line, and cut if it is long.

@@ -25,7 +25,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) use self::legal::is_label_key;
 pub use self::{
-    control_plane::ControlPlaneSettings,
+    control_plane::{ControlPlaneSettings, TlsFiles},
     custom::CustomSettings,
     limits::{ConcurrencyLimits, LimitSettings, QueueLimits, RateLimits, RepositoryLimits},
     mistakes::{Mistake, Mistakes, Wrong},

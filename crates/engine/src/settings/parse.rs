@@ -6,6 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     AuthSecret, Namespaces, NatsAuth, RepositoryLimits, RunnerSettings, Settings,
+    control_plane::TlsDraft,
     limits::names,
     mistakes::{Mistake, Mistakes, Wrong},
     table::{
@@ -50,6 +51,7 @@ pub(super) struct Draft {
     pub(super) auth_secret: AuthSecretDraft,
     pub(super) nats_auth: NatsAuthDraft,
     pub(super) repositories: RepositoriesDraft,
+    pub(super) tls: TlsDraft,
 }
 
 /// The limits on repositories. Unless they are switched on, they say nothing.
@@ -144,6 +146,7 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
         auth_secret,
         nats_auth,
         repositories,
+        tls,
     } = draft;
     if let Some(namespace) = lease_namespace.or(pod_namespace) {
         settings.lease.namespace = namespace;
@@ -151,6 +154,7 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
     settings.runner.image = settings.runner.image.or(agent_image);
     settings.runner.auth_secret = auth_secret.finish();
     settings.runner.nats_auth = nats_auth.finish();
+    settings.control_plane.tls = tls.finish();
     let idle_limits = idle_repository_limits(&repositories);
     settings.limits.concurrency.repositories = repositories.enabled.then_some(repositories.limits);
     Parsed {
@@ -212,6 +216,14 @@ fn contradictions(draft: &Draft, given: &Given, mistakes: &[Mistake]) -> Vec<Mis
         if readable(less.0) && readable(more.0) {
             found.extend(out_of_order(less, more, given));
         }
+    }
+    if let Some((set, missing)) = draft.tls.alone() {
+        found.push(Mistake::new(
+            set,
+            given.text(set).unwrap_or_default(),
+            Wrong::Alone { other: missing },
+            format!("set {missing} as well, or neither"),
+        ));
     }
     found
 }

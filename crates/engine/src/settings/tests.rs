@@ -153,6 +153,8 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_GRPC_ADDRESS", "0.0.0.0:50053"),
     ("JANGAR_PROMETHEUS_METRICS_ENABLED", "no"),
     ("JANGAR_PROMETHEUS_METRICS_PATH", "/internal/metrics"),
+    ("JANGAR_TLS_CERT_FILE", "/tls/tls.crt"),
+    ("JANGAR_TLS_KEY_FILE", "/tls/tls.key"),
     ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_QUEUE_SIZE", "12"),
     ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_BASE_DELAY_SECONDS", "0"),
     ("JANGAR_AGENTS_CONTROLLER_WEBHOOK_RETRY_MAX_DELAY_SECONDS", "13"),
@@ -364,6 +366,10 @@ fn every_variable_is_read() {
             grpc_address: Some("0.0.0.0:50053".parse().expect("an address")),
             metrics_enabled: false,
             metrics_path: "/internal/metrics".to_owned(),
+            tls: Some(TlsFiles {
+                certificate: "/tls/tls.crt".into(),
+                key: "/tls/tls.key".into(),
+            }),
         },
         webhooks: WebhookSettings {
             queue_size: 12,

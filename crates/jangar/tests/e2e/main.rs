@@ -10,6 +10,7 @@
 
 mod cable;
 mod connection;
+mod control_plane;
 mod ends;
 mod fake_nodes;
 mod orchestrations;

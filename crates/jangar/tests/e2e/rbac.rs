@@ -77,7 +77,7 @@ const UNSEEN: [(&str, &str, &str); 27] = [
 ];
 
 /// Every right of a Role, one by one: verb, group, resource.
-fn rights_of(role: &Role) -> BTreeSet<(String, String, String)> {
+pub(crate) fn rights_of(role: &Role) -> BTreeSet<(String, String, String)> {
     let each = |rule: &PolicyRule| {
         let resources = rule.resources.clone().unwrap_or_default();
         let groups = rule.api_groups.clone().unwrap_or_default();
@@ -95,7 +95,7 @@ fn rights_of(role: &Role) -> BTreeSet<(String, String, String)> {
     role.rules.iter().flatten().flat_map(each).collect()
 }
 
-fn right_of(request: &Request) -> (String, String, String) {
+pub(crate) fn right_of(request: &Request) -> (String, String, String) {
     (
         request.verb.clone(),
         request.object_ref.api_group.clone(),

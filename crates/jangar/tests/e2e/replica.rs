@@ -1,4 +1,4 @@
-//! The controllers as a process of their own, which can be killed, frozen and thawed.
+//! The controllers, or the control plane, as a process of their own, which can be killed, frozen and thawed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -47,13 +47,41 @@ impl Replica {
         reports: &Path,
         settings: &Settings,
     ) -> Result<Self, Failure> {
+        let arguments = ["controllers", "--listen", "127.0.0.1:0"];
+        Self::run(&arguments, name, kubeconfig, reports, settings)
+    }
+
+    /// Starts `jangar control-plane` in the same way.
+    pub(crate) fn start_control_plane(
+        name: &str,
+        kubeconfig: &Path,
+        reports: &Path,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let arguments = [
+            "control-plane",
+            "--listen",
+            "127.0.0.1:0",
+            "--probes-listen",
+            "127.0.0.1:0",
+        ];
+        Self::run(&arguments, name, kubeconfig, reports, settings)
+    }
+
+    fn run(
+        arguments: &[&str],
+        name: &str,
+        kubeconfig: &Path,
+        reports: &Path,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
         fs::create_dir_all(reports)?;
-        let log = reports.join(format!("controllers-{name}.log"));
+        let log = reports.join(format!("{}-{name}.log", arguments[0]));
         let file = OpenOptions::new().create(true).append(true).open(&log)?;
         // A process that is started again under the same name is another one.
         let unique = format!("{:08x}", rand::random::<u32>());
         let child = Command::new(env!("CARGO_BIN_EXE_jangar"))
-            .args(["controllers", "--listen", "127.0.0.1:0"])
+            .args(arguments)
             .env_clear()
             .env("KUBECONFIG", kubeconfig)
             .env("HOSTNAME", name)

@@ -52,13 +52,18 @@ pub(crate) fn user(scene: &Scene, account: &str) -> User {
     }
 }
 
-/// A kubeconfig with a token of the account: what a pod with that account has.
-pub(crate) async fn kubeconfig(scene: &Scene, account: &str, server: Option<&str>) -> Result<Value, Failure> {
+/// A token of the account.
+pub(crate) async fn token(scene: &Scene, account: &str) -> Result<String, Failure> {
     let request: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}}))?;
     let accounts = scene.api::<ServiceAccount>();
     let answer = accounts
         .create_token_request(account, &PostParams::default(), &request)
         .await?;
-    let token = answer.status.ok_or("the API server gave no token")?.token;
+    Ok(answer.status.ok_or("the API server gave no token")?.token)
+}
+
+/// A kubeconfig with a token of the account: what a pod with that account has.
+pub(crate) async fn kubeconfig(scene: &Scene, account: &str, server: Option<&str>) -> Result<Value, Failure> {
+    let token = token(scene, account).await?;
     Ok(scene.bench().kubeconfig_for(&token, server))
 }

@@ -1,4 +1,4 @@
-//! `jangar up` and `jangar controllers` as a person runs them: the program itself, on free ports, in temporary directories.
+//! `jangar up`, `jangar controllers` and `jangar control-plane` as a person runs them: the program itself, on free ports, in temporary directories.
 //!
 //! Nothing here sleeps for a fixed time: tests wait for a line of output or for what the API shows, with a bound that only a
 //! broken program reaches.
@@ -10,6 +10,7 @@
 )]
 
 mod agent_runs;
+mod control_plane;
 mod controllers;
 mod custom;
 mod end;

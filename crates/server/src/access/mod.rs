@@ -8,11 +8,7 @@ mod connection;
 mod recent;
 mod token;
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use jangar_api::Kind;
 use k8s_openapi::api::{
@@ -22,7 +18,7 @@ use k8s_openapi::api::{
     },
 };
 use kube::{Api, Client, api::PostParams};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 
 pub(crate) use self::recent::Recent;
 use self::token::unauthenticated;

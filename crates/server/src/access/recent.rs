@@ -4,8 +4,10 @@ use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 /// Answers that are good for a while.
 #[derive(Debug)]

@@ -413,8 +413,8 @@ pub(super) async fn list_approvals(
         "" => plane.default_namespace(),
         namespace => namespace,
     };
-    let approvals = plane.approvals(&caller, namespace).await?;
-    let approvals = approvals.into_iter().map(|approval| PendingApproval {
+    let gates = plane.approvals(&caller, namespace).await?;
+    let approvals = gates.approvals.into_iter().map(|approval| PendingApproval {
         namespace: approval.namespace,
         run: approval.run,
         step: approval.step,
@@ -427,6 +427,7 @@ pub(super) async fn list_approvals(
     });
     Ok(Response::new(ListApprovalsResponse {
         approvals: approvals.collect(),
+        unreadable: gates.unreadable.iter().map(ToString::to_string).collect(),
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use jangar_api::orchestration::orchestration_run::ApprovalDecision;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     answer::Answer,
-    extract::{Document, Params, Who},
+    extract::{Address, Document, Params, Who},
     objects::InNamespace,
 };
 use crate::{
@@ -36,8 +36,9 @@ pub(super) async fn list(
     let namespace = at
         .namespace
         .unwrap_or_else(|| plane.default_namespace().to_owned());
-    let approvals = plane.approvals(&caller, &namespace).await?;
-    Ok(Answer::ok(json!({"approvals": approvals})))
+    let gates = plane.approvals(&caller, &namespace).await?;
+    // It is made of texts and numbers.
+    Ok(Answer::ok(serde_json::to_value(&gates).unwrap_or_default()))
 }
 
 /// Namespace, run and step.
@@ -46,7 +47,7 @@ type Gate = (String, String, String);
 pub(super) async fn approve(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(gate): Path<Gate>,
+    Address(gate): Address<Gate>,
     Document(body): Document<DecisionBody>,
 ) -> Result<Answer, Refusal> {
     decide(&plane, &caller, gate, body, ApprovalDecision::Approved).await
@@ -55,7 +56,7 @@ pub(super) async fn approve(
 pub(super) async fn reject(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(gate): Path<Gate>,
+    Address(gate): Address<Gate>,
     Document(body): Document<DecisionBody>,
 ) -> Result<Answer, Refusal> {
     decide(&plane, &caller, gate, body, ApprovalDecision::Denied).await

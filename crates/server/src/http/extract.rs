@@ -4,7 +4,7 @@ use std::{error::Error as _, sync::Arc};
 
 use axum::{
     body::to_bytes,
-    extract::{FromRequest, FromRequestParts, Query, Request},
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
 use http::{HeaderMap, header::CONTENT_LENGTH, header::CONTENT_TYPE, request::Parts};
 use http_body_util::LengthLimitError;
@@ -36,6 +36,23 @@ impl FromRequestParts<Arc<ControlPlane>> for Who {
             identity,
             source: peer.map_or_else(|| "unknown".to_owned(), |peer| peer.0.to_string()),
         }))
+    }
+}
+
+/// The parts of an address that the route leaves open.
+pub(super) struct Address<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Address<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let Path(found) = Path::<T>::from_request_parts(parts, state)
+            .await
+            .map_err(|wrong| {
+                let message = format!("the address cannot be read: {}", wrong.body_text());
+                Refusal::new(Trouble::BadRequest, message).remedy("/openapi.json lists all of them")
+            })?;
+        Ok(Self(found))
     }
 }
 

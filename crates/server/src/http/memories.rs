@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use jangar_api::{
     Kind,
     agents::memory::{Memory, MemorySpec},
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
-    extract::{Document, Key, Params, Who},
+    extract::{Address, Document, Key, Params, Who},
     objects::{InNamespace, json_of},
 };
 use crate::{
@@ -50,7 +50,7 @@ pub(super) async fn post(
 pub(super) async fn get(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(name): Path<String>,
+    Address(name): Address<String>,
     Params(at): Params<InNamespace>,
 ) -> Result<Answer, Refusal> {
     let namespace = plane.namespace(at.namespace.as_deref())?;

@@ -9,6 +9,7 @@ mod extract;
 mod memories;
 mod objects;
 pub mod openapi;
+mod patience;
 mod routes;
 mod runs;
 mod serve;
@@ -28,7 +29,7 @@ use axum::{
 };
 use tokio::sync::Semaphore;
 
-pub use self::serve::{Peer, Serving, serve};
+pub use self::serve::{Peer, Serving, Transport, serve};
 use crate::{
     metrics::Protocol,
     plane::ControlPlane,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use jangar_api::{
     Kind,
     agents::agent::AgentSpec,
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
-    extract::{Document, Key, Params, Who},
+    extract::{Address, Document, Key, Params, Who},
 };
 use crate::{
     access::Question,
@@ -106,7 +106,7 @@ pub(super) async fn post_orchestration(
 pub(super) async fn get_agent(
     plane: State<Arc<ControlPlane>>,
     who: Who,
-    name: Path<String>,
+    name: Address<String>,
     at: Params<InNamespace>,
 ) -> Result<Answer, Refusal> {
     get(Kind::Agent, plane, who, name, at).await
@@ -115,7 +115,7 @@ pub(super) async fn get_agent(
 pub(super) async fn get_orchestration(
     plane: State<Arc<ControlPlane>>,
     who: Who,
-    name: Path<String>,
+    name: Address<String>,
     at: Params<InNamespace>,
 ) -> Result<Answer, Refusal> {
     get(Kind::Orchestration, plane, who, name, at).await
@@ -125,7 +125,7 @@ async fn get(
     kind: Kind,
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(name): Path<String>,
+    Address(name): Address<String>,
     Params(at): Params<InNamespace>,
 ) -> Result<Answer, Refusal> {
     let namespace = plane.namespace(at.namespace.as_deref())?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use jangar_api::Kind;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
-    extract::{Document, Key, OptionalDocument, Params, Who},
+    extract::{Address, Document, Key, OptionalDocument, Params, Who},
     sse,
 };
 use crate::{
@@ -176,7 +176,7 @@ async fn list(
 pub(super) async fn get_agent_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = plane
@@ -188,7 +188,7 @@ pub(super) async fn get_agent_run(
 pub(super) async fn get_orchestration_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let kind = Some(Kind::OrchestrationRun);
@@ -209,7 +209,7 @@ async fn told(plane: &ControlPlane, field: &str, run: &Run) -> Result<Answer, Re
 pub(super) async fn get_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
@@ -231,7 +231,7 @@ pub(super) async fn get_run(
 pub(super) async fn explain_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
@@ -242,7 +242,7 @@ pub(super) async fn explain_run(
 pub(super) async fn cancel_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
     OptionalDocument(body): OptionalDocument<CancelBody>,
 ) -> Result<Answer, Refusal> {
@@ -257,7 +257,7 @@ pub(super) async fn retry_run(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Key(key): Key,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichRun>,
 ) -> Result<Answer, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
@@ -268,7 +268,7 @@ pub(super) async fn retry_run(
 pub(super) async fn run_logs(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichLog>,
 ) -> Result<Response, Refusal> {
     let WhichLog {
@@ -301,7 +301,7 @@ pub(super) async fn run_logs(
 pub(super) async fn run_events(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Path(id): Path<String>,
+    Address(id): Address<String>,
     Params(which): Params<WhichEvents>,
 ) -> Result<Answer, Refusal> {
     let WhichEvents {

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     access::Question,
     audit::Deed,
+    metrics::Loss,
     refusal::{Refusal, Trouble},
     world::{Filter, Object},
 };
@@ -61,6 +62,36 @@ pub struct PendingApproval {
     pub approved_by: Vec<String>,
 }
 
+/// A run that may have gates, and that cannot be read: most likely a later version wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unreadable {
+    pub namespace: String,
+    /// The OrchestrationRun.
+    pub run: String,
+    pub error: String,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            namespace,
+            run,
+            error,
+        } = self;
+        write!(f, "OrchestrationRun {namespace}/{run} cannot be read: {error}")
+    }
+}
+
+/// The gates that wait, and what keeps others from being known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Gates {
+    pub approvals: Vec<PendingApproval>,
+    pub unreadable: Vec<Unreadable>,
+    /// Whether there are more than are listed.
+    pub cut: bool,
+}
+
 /// A decision that somebody sends.
 #[derive(Clone, Debug)]
 pub struct Decision {
@@ -74,7 +105,7 @@ pub struct Decision {
 
 impl ControlPlane {
     /// The gates of a namespace that wait, the newest run first.
-    pub async fn approvals(&self, caller: &Caller, namespace: &str) -> Result<Vec<PendingApproval>, Refusal> {
+    pub async fn approvals(&self, caller: &Caller, namespace: &str) -> Result<Gates, Refusal> {
         let query = ListQuery {
             namespace: namespace.to_owned(),
             ..ListQuery::default()
@@ -87,14 +118,31 @@ impl ControlPlane {
             ..filter
         };
         let runs = self.world.list(Kind::OrchestrationRun, &filter, None, usize::MAX);
-        let gates = runs.iter().flat_map(|run| self.gates(run));
-        Ok(gates.take(GATES_MAX).collect())
+        let mut gates = Gates::default();
+        for object in runs {
+            match serde_json::from_value::<OrchestrationRun>(object.json.clone()) {
+                Ok(run) => gates.approvals.extend(self.gates(&object, &run)),
+                Err(error) => gates.unreadable.push(self.unreadable(&object, &error)),
+            }
+        }
+        gates.cut = gates.approvals.len() > GATES_MAX || gates.unreadable.len() > GATES_MAX;
+        gates.approvals.truncate(GATES_MAX);
+        gates.unreadable.truncate(GATES_MAX);
+        Ok(gates)
     }
 
-    fn gates(&self, object: &Object) -> Vec<PendingApproval> {
-        let Ok(run) = serde_json::from_value::<OrchestrationRun>(object.json.clone()) else {
-            return Vec::new();
+    fn unreadable(&self, object: &Object, error: &serde_json::Error) -> Unreadable {
+        self.metrics.loss(Loss::Unreadable);
+        let unreadable = Unreadable {
+            namespace: object.namespace.clone(),
+            run: object.name.clone(),
+            error: error.to_string(),
         };
+        tracing::warn!("{unreadable}, so that its gates are not listed");
+        unreadable
+    }
+
+    fn gates(&self, object: &Object, run: &OrchestrationRun) -> Vec<PendingApproval> {
         let status = run.status.clone().unwrap_or_default();
         let waiting = status.step_statuses.iter().filter_map(|step| {
             let waits_for = step.waits_for.as_ref()?;

@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 use jangar_engine::settings::Settings;
 use jiff::Timestamp;
 use kube::Client;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::{
     access::{Gatekeeper, Identity},
@@ -27,6 +27,7 @@ use crate::{
     history::{History, Pulse},
     metrics::Metrics,
     refusal::Refusal,
+    tls::Certificate,
     webhooks::Webhooks,
     world::World,
 };
@@ -69,6 +70,8 @@ pub struct Parts {
     pub clock: Clock,
     /// Where gRPC is answered, as the status tells it.
     pub grpc_address: Option<String>,
+    /// What callers are shown; absent: nothing is encrypted.
+    pub certificate: Option<Arc<Certificate>>,
 }
 
 impl std::fmt::Debug for Parts {
@@ -90,7 +93,10 @@ pub struct ControlPlane {
     pub(crate) metrics: Arc<Metrics>,
     clock: Clock,
     grpc_address: Option<String>,
+    certificate: Option<Arc<Certificate>>,
     pub(crate) streams: Arc<Semaphore>,
+    /// Whether the program ends.
+    closing: watch::Sender<bool>,
     pub(crate) webhooks: Webhooks,
 }
 
@@ -113,6 +119,7 @@ impl ControlPlane {
             metrics,
             clock,
             grpc_address,
+            certificate,
         } = parts;
         Arc::new(Self {
             webhooks: Webhooks::new(&settings.webhooks),
@@ -129,13 +136,20 @@ impl ControlPlane {
             metrics,
             clock,
             grpc_address,
+            certificate,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            closing: watch::Sender::new(false),
         })
     }
 
     /// The namespace of a request that names none: the one that Jangar itself is in.
     pub fn default_namespace(&self) -> &str {
         &self.settings.lease.namespace
+    }
+
+    /// Ends the streams, because the program ends. Clients that come back go on where they were.
+    pub fn close(&self) {
+        self.closing.send_replace(true);
     }
 
     pub(crate) fn now(&self) -> Timestamp {

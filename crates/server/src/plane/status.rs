@@ -26,6 +26,7 @@ pub struct StatusDocument {
     pub runtime_adapters: Vec<Health>,
     pub database: Database,
     pub grpc: Grpc,
+    pub tls: Tls,
     pub namespaces: Vec<NamespaceHealth>,
 }
 
@@ -96,6 +97,15 @@ pub struct Grpc {
     pub message: String,
 }
 
+/// How HTTP and gRPC are encrypted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Tls {
+    pub enabled: bool,
+    pub status: Word,
+    /// Why the certificate in the files is not the one that callers are shown.
+    pub message: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NamespaceHealth {
     pub namespace: String,
@@ -127,6 +137,7 @@ impl ControlPlane {
             leader_election: leader,
             runtime_adapters: self.adapters(),
             grpc: self.grpc(),
+            tls: self.tls(),
             namespaces: vec![NamespaceHealth {
                 namespace,
                 status: if degraded.is_empty() {
@@ -280,16 +291,33 @@ impl ControlPlane {
         }
     }
 
+    /// A certificate that is not renewed will be refused one day, by clients of gRPC as by others.
     fn grpc(&self) -> Grpc {
+        let Tls { status, message, .. } = self.tls();
+        let (status, message) = match (&self.grpc_address, status) {
+            (None, _) => (Word::Disabled, String::new()),
+            (Some(_), Word::Degraded) => (Word::Degraded, message),
+            (Some(_), _) => (Word::Healthy, String::new()),
+        };
         Grpc {
             enabled: self.grpc_address.is_some(),
             address: self.grpc_address.clone().unwrap_or_default(),
-            status: if self.grpc_address.is_some() {
-                Word::Healthy
-            } else {
-                Word::Disabled
-            },
-            message: String::new(),
+            status,
+            message,
+        }
+    }
+
+    fn tls(&self) -> Tls {
+        let trouble = self.certificate.as_ref().map(|certificate| certificate.trouble());
+        let (status, message) = match trouble {
+            None => (Word::Disabled, "JANGAR_TLS_CERT_FILE is not set here".to_owned()),
+            Some(None) => (Word::Healthy, String::new()),
+            Some(Some(trouble)) => (Word::Degraded, trouble),
+        };
+        Tls {
+            enabled: self.certificate.is_some(),
+            status,
+            message,
         }
     }
 

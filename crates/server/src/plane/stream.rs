@@ -2,11 +2,18 @@
 //!
 //! A stream is a number and a filter. It asks again now and then whether its caller may still look, and ends if not.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures::{Stream, stream};
 use jangar_api::Kind;
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::Instant,
+};
 
 use super::{Caller, ControlPlane};
 use crate::{
@@ -18,8 +25,8 @@ use crate::{
 
 /// How often a silent stream says that it is there, and whether its caller may still look.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Changes that a stream takes from the list at once.
-const BATCH_MAX: usize = 256;
+/// Changes or objects that a stream takes at once: all that is kept for a client that does not read.
+const BATCH_MAX: usize = 32;
 /// Objects that a stream tells of when it begins, or begins again. Beyond that a client pages through lists.
 const SNAPSHOT_MAX: usize = 2_000;
 
@@ -65,6 +72,10 @@ struct Open {
     caller: Caller,
     subscription: Subscription,
     position: u64,
+    /// What is still to be told of what was there, at most [`SNAPSHOT_MAX`]. Whatever goes or changes before its turn is not kept for
+    /// it: the list of changes tells of that.
+    listing: VecDeque<Weak<Object>>,
+    /// At most [`BATCH_MAX`], and what announces them.
     pending: VecDeque<Told>,
     checked: Instant,
     ended: bool,
@@ -90,6 +101,7 @@ impl ControlPlane {
             position: self.world.log.latest(),
             plane: Arc::clone(self),
             caller,
+            listing: VecDeque::new(),
             pending: VecDeque::new(),
             checked: Instant::now(),
             ended: false,
@@ -133,32 +145,46 @@ impl Open {
 
     fn snapshot(&mut self) {
         let world = &self.plane.world;
+        let Subscription {
+            kinds, filter, name, ..
+        } = &self.subscription;
         // First the number, then the objects: what changes in between is told twice rather than not at all.
         self.position = world.log.latest();
-        let id = world.log.id(self.position);
-        let mut objects: Vec<Arc<Object>> = Vec::new();
-        for kind in &self.subscription.kinds {
-            let room = (SNAPSHOT_MAX + 1).saturating_sub(objects.len());
-            let listed = world.list(*kind, &self.subscription.filter, None, room);
-            objects.extend(
-                listed
-                    .into_iter()
-                    .filter(|object| self.subscription.wants(object)),
-            );
+        self.listing.clear();
+        for kind in kinds {
+            let room = (SNAPSHOT_MAX + 1).saturating_sub(self.listing.len());
+            let listed = match (name, &filter.namespace) {
+                (Some(name), Some(namespace)) => world.get(*kind, namespace, name).into_iter().collect(),
+                _ => world.list(*kind, filter, None, room),
+            };
+            let wanted = listed.iter().filter(|object| self.subscription.wants(object));
+            self.listing.extend(wanted.map(Arc::downgrade));
         }
-        let cut = objects.len() > SNAPSHOT_MAX;
-        objects.truncate(SNAPSHOT_MAX);
-        self.pending.push_back(Told::Reset { id: id.clone(), cut });
-        self.pending
-            .extend(objects.into_iter().map(|object| Told::Object {
-                id: id.clone(),
-                action: Action::Added,
-                object,
-            }));
+        let cut = self.listing.len() > SNAPSHOT_MAX;
+        self.listing.truncate(SNAPSHOT_MAX);
+        let id = world.log.id(self.position);
+        self.pending.push_back(Told::Reset { id, cut });
+    }
+
+    /// Takes some more of what was there; whether there was any.
+    fn take_listed(&mut self) -> bool {
+        let id = self.plane.world.log.id(self.position);
+        while let Some(object) = self.listing.pop_front() {
+            if let Some(object) = object.upgrade() {
+                let id = id.clone();
+                let action = Action::Added;
+                self.pending.push_back(Told::Object { id, action, object });
+            }
+            if self.pending.len() == BATCH_MAX {
+                break;
+            }
+        }
+        !self.pending.is_empty()
     }
 
     async fn next(&mut self) -> Option<Result<Told, Refusal>> {
         let mut latest = self.plane.world.log.subscribe();
+        let mut closing = self.plane.closing.subscribe();
         loop {
             if self.ended {
                 return None;
@@ -174,17 +200,17 @@ impl Open {
                 return Some(Ok(told));
             }
             latest.borrow_and_update();
-            if self.take_changes() {
+            if self.take_listed() || self.take_changes() {
                 continue;
             }
             let wait = HEARTBEAT.saturating_sub(self.checked.elapsed());
-            match tokio::time::timeout(wait, latest.changed()).await {
-                Ok(Ok(())) => {}
-                // The world is gone: the program ends.
-                Ok(Err(_)) => return None,
-                Err(_) => {
-                    self.pending.push_back(Told::Heartbeat);
+            tokio::select! {
+                changed = latest.changed() => {
+                    // Without the world there is nothing to tell.
+                    changed.ok()?;
                 }
+                () = tokio::time::sleep(wait) => self.pending.push_back(Told::Heartbeat),
+                () = closed(&mut closing) => return None,
             }
         }
     }
@@ -213,3 +239,12 @@ impl Open {
         true
     }
 }
+
+/// Waits until the program ends.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // Without a sender it has ended.
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+#[cfg(test)]
+mod tests;

@@ -18,10 +18,7 @@ mod secrets;
 mod signature;
 mod work;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use http::HeaderMap;
 use jangar_api::{
@@ -31,7 +28,10 @@ use jangar_api::{
 use jangar_engine::settings::WebhookSettings;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::{
+    sync::{Mutex, Semaphore},
+    time::Instant,
+};
 
 use self::{
     issue::{BadPayload, Issue, News},

@@ -1,10 +1,11 @@
 //! The secrets that deliveries are signed with: read with the control plane's own account, and kept for a moment.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jangar_api::reason::Reason;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use tokio::time::Instant;
 
 use super::{
     Delivery, Source, issue,

@@ -90,7 +90,8 @@ impl Log {
         let oldest = changes
             .front()
             .map_or_else(|| self.latest() + 1, |change| change.number);
-        if number + 1 < oldest || number > self.latest() {
+        // The number is what a client says, so it may be any: the first question keeps the sum from overflowing.
+        if number > self.latest() || number + 1 < oldest {
             return None;
         }
         let skip = usize::try_from(number + 1 - oldest).unwrap_or(usize::MAX);
@@ -141,6 +142,7 @@ mod tests {
         assert_eq!(numbers(1, 1), Some(vec![2]));
         assert_eq!(numbers(3, 9), Some(vec![]));
         assert_eq!(numbers(4, 9), None);
+        assert_eq!(numbers(u64::MAX, 9), None);
         for _ in 0..CHANGES_MAX {
             log.record(Action::Modified, object());
         }

@@ -212,7 +212,7 @@ impl World {
     }
 
     /// A watch shows this state of an object.
-    fn apply(&self, object: Object) {
+    pub(crate) fn apply(&self, object: Object) {
         let object = Arc::new(object);
         self.change(object.kind, |shelf| match shelf.put(Arc::clone(&object)) {
             Put::Added => vec![(Action::Added, object)],

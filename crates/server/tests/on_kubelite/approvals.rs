@@ -47,6 +47,24 @@ async fn gates_that_wait_are_listed_with_what_a_decision_needs() {
 }
 
 #[tokio::test]
+async fn a_run_that_cannot_be_read_hides_no_others_and_is_told_of() {
+    let stage = stage().await;
+    let odd = json!({"metadata": {"name": "odd"}, "spec": {"orchestrationRef": {"name": "o"}},
+                     "status": {"phase": "Running", "stepStatuses": "later"}});
+    stage.create(Kind::OrchestrationRun, NAMESPACE, odd).await;
+    let (status, body) = stage.get("reader", "/v1/approvals?namespace=agents").await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert_eq!(body["approvals"][0]["run"], "r");
+    let unreadable = &body["unreadable"][0];
+    assert_eq!(
+        (&unreadable["namespace"], &unreadable["run"]),
+        (&json!(NAMESPACE), &json!("odd"))
+    );
+    assert!(unreadable["error"].as_str().unwrap().contains("later"), "{body}");
+    assert_eq!(body["cut"], json!(false));
+}
+
+#[tokio::test]
 async fn whoever_holds_the_verb_and_is_named_decides_and_the_control_plane_writes_it() {
     let stage = stage().await;
     let (status, body) = stage

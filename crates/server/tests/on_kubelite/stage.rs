@@ -347,6 +347,7 @@ fn plane(
         metrics,
         clock: Arc::new(|| START.parse().unwrap()),
         grpc_address: Some("127.0.0.1:50051".to_owned()),
+        certificate: None,
     });
     (plane, watches)
 }

@@ -1,7 +1,7 @@
 //! Server-sent events: what is there, what changes, and going on where one was.
 
 use axum::{body::Body, response::Response};
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all, stream};
 use http::{Method, StatusCode};
 use jangar_api::Kind;
 use serde_json::Value;
@@ -63,6 +63,8 @@ impl Events {
     }
 }
 
+/// As many as there have to be at once.
+const STREAMS: usize = 1_000;
 const PATH: &str = "/api/agents/control-plane/resources?kind=Agent&namespace=agents&stream=true";
 
 async fn open(stage: &Stage, path: &str, last_id: Option<&str>) -> Events {
@@ -116,7 +118,7 @@ async fn a_client_that_comes_back_misses_nothing_and_sees_nothing_twice() {
 async fn an_id_of_another_process_begins_again_and_says_so() {
     let stage = Stage::start().await;
     stage.create(Kind::Agent, NAMESPACE, agent("one")).await;
-    for id in ["another-7", "one-99999", "nonsense"] {
+    for id in ["another-7", "one-99999", "one-18446744073709551615", "nonsense"] {
         let mut events = open(&stage, PATH, Some(id)).await;
         assert_eq!(events.next().await.data.unwrap()["type"], "reset", "{id}");
         assert_eq!(events.next().await.data.unwrap()["name"], "one");
@@ -151,4 +153,25 @@ async fn deletions_are_told() {
     .await;
     assert_eq!(deleted.0, StatusCode::OK, "{}", deleted.1);
     assert_eq!(events.named("one").await.data.unwrap()["action"], "DELETED");
+}
+
+#[tokio::test]
+async fn a_thousand_streams_are_all_told_and_cost_the_api_server_nothing() {
+    let stage = Stage::start().await;
+    let opened = (0..STREAMS).map(|_| open(&stage, PATH, None));
+    let mut streams: Vec<Events> = stream::iter(opened).buffer_unordered(64).collect().await;
+    let watches = || stage.arrived(|arrived| arrived.query.contains("watch=true"));
+    let before = watches();
+    stage.create(Kind::Agent, NAMESPACE, agent("one")).await;
+    let told = streams.iter_mut().map(|events| events.named("one"));
+    for event in join_all(told).await {
+        assert_eq!(event.data.unwrap()["action"], "ADDED");
+    }
+    assert!(
+        watches() < before + STREAMS,
+        "all of them share the watches that were there"
+    );
+    drop(streams);
+    let mut again = open(&stage, PATH, None).await;
+    again.named("one").await;
 }

@@ -1,0 +1,347 @@
+//! What readers of the control plane cost those who work: the time from the end of one step of an orchestration to the process of
+//! the next, alone and under mixed reads, on `jangar up` as a person runs it. Run by `make bench`.
+//!
+//! One figure has a bound, and the program fails beyond it: how much longer the median hop is under the reads. Both kinds of
+//! measurement take turns, so that what else the machine does meets both.
+
+#![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt};
+use jangar_api::{
+    agents::{agent::Agent, agent_provider::AgentProvider},
+    orchestration::{Orchestration, orchestration_run::OrchestrationRun},
+    phase::RunPhase,
+};
+use kube::{
+    Api, Client, Config,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
+    net::TcpStream,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+
+/// Steps of one orchestration, each after the other.
+const STEPS: usize = 21;
+/// How often both kinds of measurement take their turn.
+const TURNS: usize = 3;
+const READS_PER_SECOND: u32 = 500;
+const READERS: u32 = 16;
+/// How many times longer the median hop may be under the reads.
+const BOUND: f64 = 1.1;
+/// Of the reads that are asked for, this share has to be done, or the load was none.
+const DONE_MIN: f64 = 0.95;
+/// Only a broken program takes that long.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// What is read, in turn: lists, single objects, explanations and counts.
+const READS: [&str; 8] = [
+    "/v1/agent-runs?namespace=agents&limit=50",
+    "/api/agents/control-plane/resources?kind=OrchestrationRun&namespace=agents&limit=20",
+    "/v1/agents/clock?namespace=agents",
+    "/v1/runs/warm?namespace=agents&kind=OrchestrationRun",
+    "/v1/runs/warm/explain?namespace=agents&kind=OrchestrationRun",
+    "/v1/approvals?namespace=agents",
+    "/api/agents/control-plane/summary?namespace=agents",
+    "/v1/agent-runs?namespace=agents&search=clock&phase=Succeeded",
+];
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // `cargo test --benches` builds and starts this as well, and must not measure.
+    if std::env::args().any(|argument| argument == "--test") {
+        return Ok(());
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let up = Up::start(directory.path())?;
+    let client = up.client().await?;
+    println!(
+        "jangar up: {} processors, redb on disk, TLS to the API server, pods sandboxed; {TURNS} times {STEPS} steps one after the \
+         other alone, and as many under {READS_PER_SECOND} mixed reads per second by {READERS} readers",
+        std::thread::available_parallelism()?
+    );
+    prepare(&client).await?;
+    // The first run also pays for what is only done once.
+    hops(&client, "warm").await?;
+    let (mut alone, mut under) = (Vec::new(), Vec::new());
+    let mut reads = Reads::default();
+    for turn in 0..TURNS {
+        alone.extend(hops(&client, &format!("alone-{turn}")).await?);
+        let load = Load::start(&up);
+        under.extend(hops(&client, &format!("under-{turn}")).await?);
+        reads.add(load.stop().await?);
+    }
+    reads.tell()?;
+    let (alone, under) = (median(&mut alone), median(&mut under));
+    let ratio = under / alone;
+    println!(
+        "hop: median {:.1} ms alone, {:.1} ms under reads: {ratio:.3} times as long ({:.2} of the bound)",
+        1e3 * alone,
+        1e3 * under,
+        ratio / BOUND
+    );
+    ensure!(
+        ratio <= BOUND,
+        "a hop is at most {BOUND} times as long under reads"
+    );
+    Ok(())
+}
+
+/// An Agent that says when it started, and an Orchestration that has it do so often.
+async fn prepare(client: &Client) -> Result<()> {
+    let script = r#"printf '{"outputs": {"started": "%s"}}' "$(date +%s%N)" > "$AGENT_OUTCOME_PATH""#;
+    let parameters = PostParams::default();
+    let provider: AgentProvider = serde_json::from_value(json!({
+        "metadata": {"name": "clock"}, "spec": {"binary": "/bin/sh", "argsTemplate": ["-c", script]},
+    }))?;
+    Api::default_namespaced(client.clone())
+        .create(&parameters, &provider)
+        .await?;
+    let agent: Agent = serde_json::from_value(json!({
+        "metadata": {"name": "clock"}, "spec": {"providerRef": {"name": "clock"}},
+    }))?;
+    Api::default_namespaced(client.clone())
+        .create(&parameters, &agent)
+        .await?;
+    let steps: Vec<Value> = (0..STEPS)
+        .map(|number| {
+            let before: Vec<String> = number
+                .checked_sub(1)
+                .map(|before| format!("s{before}"))
+                .into_iter()
+                .collect();
+            json!({
+                "name": format!("s{number}"), "kind": "AgentRun", "dependsOn": before,
+                "agentRef": {"name": "clock"}, "implementation": {"inline": {"text": "Be measured."}},
+            })
+        })
+        .collect();
+    let chain: Orchestration = serde_json::from_value(json!({
+        "metadata": {"name": "chain"}, "spec": {"steps": steps},
+    }))?;
+    Api::default_namespaced(client.clone())
+        .create(&parameters, &chain)
+        .await?;
+    Ok(())
+}
+
+/// Runs the chain once, and returns the seconds from one step's process to the next.
+async fn hops(client: &Client, name: &str) -> Result<Vec<f64>> {
+    let runs: Api<OrchestrationRun> = Api::default_namespaced(client.clone());
+    let run: OrchestrationRun = serde_json::from_value(json!({
+        "metadata": {"name": name}, "spec": {"orchestrationRef": {"name": "chain"}},
+    }))?;
+    runs.create(&PostParams::default(), &run).await?;
+    let selector = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut changes = watcher(runs, selector).applied_objects().boxed();
+    let ending = async {
+        while let Some(run) = changes.try_next().await? {
+            let status = run.status.unwrap_or_default();
+            if status.phase.as_ref().is_some_and(RunPhase::is_terminal) {
+                return Ok(status);
+            }
+        }
+        bail!("the watch ended")
+    };
+    let status = tokio::time::timeout(PATIENCE, ending)
+        .await
+        .with_context(|| format!("{name} did not end within {PATIENCE:?}"))??;
+    let mut started = Vec::new();
+    for step in &status.step_statuses {
+        let outputs = serde_json::to_value(&step.outputs)?;
+        let at = outputs["started"]
+            .as_str()
+            .and_then(|text| text.parse::<u64>().ok());
+        let at = at.with_context(|| format!("step {} of {name} did not say when it started", step.name))?;
+        started.push(Duration::from_nanos(at));
+    }
+    ensure!(started.len() == STEPS, "{name} has {} steps", started.len());
+    let hops = started
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]).as_secs_f64());
+    Ok(hops.collect())
+}
+
+fn median(seconds: &mut [f64]) -> f64 {
+    seconds.sort_unstable_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+/// What readers got.
+#[derive(Debug, Default)]
+struct Reads {
+    took: Vec<f64>,
+    elapsed: Duration,
+}
+
+impl Reads {
+    fn add(&mut self, other: Self) {
+        self.took.extend(other.took);
+        self.elapsed += other.elapsed;
+    }
+
+    fn tell(&mut self) -> Result<()> {
+        ensure!(!self.took.is_empty(), "nothing was read");
+        self.took.sort_unstable_by(f64::total_cmp);
+        let at = |share: usize| 1e3 * self.took[(self.took.len() - 1) * share / 100];
+        let count = u32::try_from(self.took.len())?;
+        let rate = f64::from(count) / self.elapsed.as_secs_f64();
+        println!(
+            "reads: {count}, {rate:.0} per second, median {:.1} ms, 99th percentile {:.1} ms",
+            at(50),
+            at(99)
+        );
+        ensure!(
+            rate >= DONE_MIN * f64::from(READS_PER_SECOND),
+            "only {rate:.0} reads per second were done"
+        );
+        Ok(())
+    }
+}
+
+/// Readers at work.
+struct Load {
+    readers: JoinSet<Result<Vec<f64>>>,
+    stop: Arc<AtomicBool>,
+    started: Instant,
+}
+
+impl Load {
+    fn start(up: &Up) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut readers = JoinSet::new();
+        for number in 0..READERS {
+            let (address, token) = (up.control_plane.clone(), up.token.clone());
+            readers.spawn(read(address, token, number as usize, Arc::clone(&stop)));
+        }
+        Self {
+            readers,
+            stop,
+            started: Instant::now(),
+        }
+    }
+
+    async fn stop(mut self) -> Result<Reads> {
+        let elapsed = self.started.elapsed();
+        self.stop.store(true, Ordering::Relaxed);
+        let mut took = Vec::new();
+        while let Some(reader) = self.readers.join_next().await {
+            took.extend(reader??);
+        }
+        Ok(Reads { took, elapsed })
+    }
+}
+
+/// Reads one thing after the other on one connection, at its share of the rate, and returns how long each took.
+async fn read(address: String, token: String, first: usize, stop: Arc<AtomicBool>) -> Result<Vec<f64>> {
+    let mut stream = BufStream::new(TcpStream::connect(&address).await?);
+    let mut turns = interval(Duration::from_secs(1) * READERS / READS_PER_SECOND);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut took = Vec::new();
+    for path in READS.iter().cycle().skip(first) {
+        turns.tick().await;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let begun = Instant::now();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        stream.flush().await?;
+        let mut length = 0;
+        let mut line = String::new();
+        loop {
+            let began = line.is_empty();
+            line.clear();
+            ensure!(stream.read_line(&mut line).await? > 0, "the connection ended");
+            let line = line.trim();
+            ensure!(!began || line.contains(" 200 "), "{path}: {line}");
+            if line.is_empty() {
+                break;
+            }
+            let header = line.split_once(':');
+            if let Some((_, value)) = header.filter(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
+                length = value.trim().parse()?;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await?;
+        took.push(begun.elapsed().as_secs_f64());
+    }
+    Ok(took)
+}
+
+/// The program under measurement. Dropping it ends it with all its pods.
+struct Up {
+    child: Child,
+    /// Where the control plane answers.
+    control_plane: String,
+    token: String,
+    kubeconfig: PathBuf,
+}
+
+impl Up {
+    fn start(directory: &Path) -> Result<Self> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_jangar"))
+            .args(["up", "--listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"])
+            .args(["--control-plane-listen", "127.0.0.1:0", "--data-dir"])
+            .arg(directory)
+            .env("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0")
+            .env("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("failed to start jangar up")?;
+        let out = child.stdout.take().context("it has an output")?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        let control_plane = line
+            .split_once("control plane on http://")
+            .and_then(|(_, rest)| rest.split([' ', ';']).next())
+            .with_context(|| format!("it is not ready: {line}"))?
+            .to_owned();
+        let kubeconfig = directory.join("kubeconfig");
+        let document: Value = serde_saphyr::from_str(&std::fs::read_to_string(&kubeconfig)?)?;
+        let token = document["users"][0]["user"]["token"]
+            .as_str()
+            .context("the kubeconfig has no token")?
+            .to_owned();
+        Ok(Self {
+            child,
+            control_plane,
+            token,
+            kubeconfig,
+        })
+    }
+
+    async fn client(&self) -> Result<Client> {
+        let file = Kubeconfig::read_from(&self.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // What is left after a failure is ended at once; there is nothing to do about an error here.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
