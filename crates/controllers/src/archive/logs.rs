@@ -296,7 +296,7 @@ async fn end_of(stream: impl AsyncRead, most: usize) -> std::io::Result<End> {
             break;
         };
         bytes = bytes.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
-        let ends = news.iter().filter(|byte| **byte == b'\n').count();
+        let ends = news.split(|byte| *byte == b'\n').count().saturating_sub(1);
         lines = lines.saturating_add(u64::try_from(ends).unwrap_or(u64::MAX));
         kept.extend_from_slice(news);
         // Not at each chunk: what is left is moved to the front.

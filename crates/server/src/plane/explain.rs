@@ -46,17 +46,17 @@ impl Around {
 
 /// A run, read.
 enum Legible {
-    AgentRun(Box<AgentRun>),
-    ToolRun(Box<ToolRun>),
-    OrchestrationRun(Box<OrchestrationRun>),
+    Agent(Box<AgentRun>),
+    Tool(Box<ToolRun>),
+    Orchestration(Box<OrchestrationRun>),
 }
 
 impl Legible {
     fn subject(&self) -> Subject<'_> {
         match self {
-            Self::AgentRun(run) => Subject::AgentRun(run),
-            Self::ToolRun(run) => Subject::ToolRun(run),
-            Self::OrchestrationRun(run) => Subject::OrchestrationRun(run),
+            Self::Agent(run) => Subject::AgentRun(run),
+            Self::Tool(run) => Subject::ToolRun(run),
+            Self::Orchestration(run) => Subject::OrchestrationRun(run),
         }
     }
 }
@@ -66,9 +66,9 @@ impl ControlPlane {
     pub async fn explain(&self, caller: &Caller, run: &Run) -> Result<Explanation, Refusal> {
         let document = run.document();
         let legible = match run.kind() {
-            Kind::OrchestrationRun => Legible::OrchestrationRun(readable(document)?),
-            Kind::ToolRun => Legible::ToolRun(readable(document)?),
-            _ => Legible::AgentRun(readable(document)?),
+            Kind::OrchestrationRun => Legible::Orchestration(readable(document)?),
+            Kind::ToolRun => Legible::Tool(readable(document)?),
+            _ => Legible::Agent(readable(document)?),
         };
         match run {
             Run::Live(object) => {

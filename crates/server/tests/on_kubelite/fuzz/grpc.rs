@@ -58,11 +58,13 @@ static MESSAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         GetRequest {
             namespace: namespace(),
             name: text("coder"),
+            ..GetRequest::default()
         }
         .encode_to_vec(),
         ApplyRequest {
             namespace: namespace(),
             manifest_yaml: text(MANIFEST),
+            ..ApplyRequest::default()
         }
         .encode_to_vec(),
         CancelRequest {
@@ -90,6 +92,7 @@ static MESSAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
             name: text("run"),
             follow: true,
             tail_lines: 5,
+            ..StreamAgentRunLogsRequest::default()
         }
         .encode_to_vec(),
         SubmitAgentRunRequest {
@@ -286,18 +289,19 @@ async fn code(router: &Router, sent: &Sent) -> Code {
 
 #[test]
 fn every_call_of_grpc_is_done_or_told_what_is_wrong() {
-    play(&sent(), async |target, sent| {
+    play(&sent(), &async |target, sent| {
         code(&target.grpc, &sent).await;
     });
 }
 
 #[test]
 fn a_manifest_is_applied_or_told_what_is_wrong_with_it() {
-    play(&manifest(), async |target, manifest| {
+    play(&manifest(), &async |target, manifest| {
         // A text of protobuf is UTF-8, or the message cannot be read at all.
         let request = ApplyRequest {
             namespace: NAMESPACE.to_owned(),
             manifest_yaml: String::from_utf8_lossy(&manifest).into_owned(),
+            ..ApplyRequest::default()
         };
         let sent = Sent {
             method: format!("/{SERVICE}/ApplyAgent"),

@@ -1,6 +1,6 @@
 //! Addresses, queries, headers and bodies of HTTP.
 
-use std::sync::LazyLock;
+use std::{fmt::Write as _, sync::LazyLock};
 
 use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -94,7 +94,10 @@ fn part() -> impl Strategy<Value = String> {
 }
 
 fn escaped(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("%{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "%{byte:02x}").unwrap();
+        text
+    })
 }
 
 /// A value of a query: a good one of some field, a cursor that was damaged, or any bytes.
@@ -269,5 +272,5 @@ async fn answered(target: &Target, sent: Sent) {
 
 #[test]
 fn every_request_of_http_is_done_or_told_what_is_wrong() {
-    play(&sent(), answered);
+    play(&sent(), &answered);
 }

@@ -32,7 +32,7 @@ struct Target {
 }
 
 /// Plays the cases of a strategy on one control plane, which has to answer afterwards as before.
-fn play<S: Strategy>(strategy: &S, check: impl AsyncFn(&Target, S::Value)) {
+fn play<S: Strategy>(strategy: &S, check: &impl AsyncFn(&Target, S::Value)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
