@@ -200,6 +200,8 @@ fn rows() -> Vec<Row> {
         ("logging.level", json!("warn"), "JANGAR_LOG", "warn", Both),
         ("metrics.enabled", json!(false), "JANGAR_PROMETHEUS_METRICS_ENABLED", "false", ControlPlane),
         ("metrics.path", json!("/numbers"), "JANGAR_PROMETHEUS_METRICS_PATH", "/numbers", ControlPlane),
+        ("controlPlane.tls.secret.name", json!("t"), "JANGAR_TLS_CERT_FILE", "/etc/jangar/tls/tls.crt", ControlPlane),
+        ("controlPlane.tls.secret.name", json!("t"), "JANGAR_TLS_KEY_FILE", "/etc/jangar/tls/tls.key", ControlPlane),
         ("grpc.enabled", json!(true), "JANGAR_GRPC_ENABLED", "true", ControlPlane),
         ("grpc.enabled", json!(true), "JANGAR_GRPC_HOST", "0.0.0.0", ControlPlane),
         ("grpc.port", json!(50_052), "JANGAR_GRPC_PORT", "50052", ControlPlane),
