@@ -17,7 +17,7 @@ use crate::{
         Cancellable, Chained, Ended, Engine, Graphed, IMAGE, ended_by_phase, lasting_node_selector,
         node_selector, tolerations,
     },
-    orchestration::layer,
+    orchestration::nodes,
     place::Place,
 };
 
@@ -175,17 +175,9 @@ impl Chained for Argo {
 
 impl Graphed for Argo {
     fn graph(&self, name: &str, layers: u32, width: u32) -> Vec<Value> {
-        let mut tasks = Vec::new();
-        let mut before = Vec::new();
-        for number in 0..layers {
-            let names = layer(number, width);
-            tasks.extend(
-                names
-                    .iter()
-                    .map(|name| json!({"name": name, "template": "pod", "dependencies": before})),
-            );
-            before = names;
-        }
+        let tasks: Vec<_> = nodes(layers, width)
+            .map(|(node, before)| json!({"name": node, "template": "pod", "dependencies": before}))
+            .collect();
         vec![workflow(
             name,
             &json!({

@@ -73,9 +73,13 @@ fn node(layer: u32, number: u32) -> String {
     format!("n{layer}-{number}")
 }
 
-/// The names of a layer's nodes, for the one that comes after it.
-pub(crate) fn layer(layer: u32, width: u32) -> Vec<String> {
-    (0..width).map(|number| node(layer, number)).collect()
+/// Every node of a graph with those of the layer before it, which it needs.
+pub(crate) fn nodes(layers: u32, width: u32) -> impl Iterator<Item = (String, Vec<String>)> {
+    let layer = move |layer: u32| (0..width).map(move |number| node(layer, number));
+    (0..layers).flat_map(move |number| {
+        let before: Vec<String> = number.checked_sub(1).into_iter().flat_map(layer).collect();
+        layer(number).map(move |name| (name, before.clone()))
+    })
 }
 
 impl Engine for Orchestrated {
@@ -125,17 +129,10 @@ impl Chained for Orchestrated {
 
 impl Graphed for Orchestrated {
     fn graph(&self, name: &str, layers: u32, width: u32) -> Vec<Value> {
-        let mut steps = Vec::new();
-        let mut before = Vec::new();
-        for number in 0..layers {
-            let names = layer(number, width);
-            steps.extend(
-                names
-                    .iter()
-                    .map(|name| step(name, &before, &json!({"type": "job"}))),
-            );
-            before = names;
-        }
+        let runtime = json!({"type": "job"});
+        let steps: Vec<_> = nodes(layers, width)
+            .map(|(node, before)| step(&node, &before, &runtime))
+            .collect();
         Self::definition_and_run(name, &steps)
     }
 }
@@ -239,8 +236,9 @@ pub(crate) async fn cancel_children(
 
 async fn deletions(stage: &Stage<'_>, engine: &Orchestrated, children: u32) -> Result<f64> {
     let runtime = json!({"type": "job", "config": {"nodeSelector": lasting_node_selector()}});
-    let names = layer(0, children);
-    let steps: Vec<_> = names.iter().map(|name| step(name, &[], &runtime)).collect();
+    let steps: Vec<_> = nodes(1, children)
+        .map(|(node, before)| step(&node, &before, &runtime))
+        .collect();
     let mut pods = changes(stage.api::<Pod>(), Some(labels::AGENT_RUN)).await?;
     for object in Orchestrated::definition_and_run("lasting", &steps) {
         stage.create(&object).await?;

@@ -7,6 +7,7 @@ use std::sync::{
 
 use futures::future::BoxFuture;
 use jangar_api::{
+    agents::agent_run::AgentRunStatus,
     labels::{self, RUNTIME_CLEANUP_FINALIZER},
     phase::RunPhase,
 };
@@ -16,7 +17,7 @@ use jangar_controllers::{
 };
 use jangar_engine::{
     agent_run::Observed,
-    decision::{Effect, ObjectId, Uid},
+    decision::{Decision, Effect, ObjectId, Uid},
 };
 use k8s_openapi::api::{core::v1::Pod, events::v1::Event};
 use kube::{
@@ -50,6 +51,18 @@ impl Shelf {
 
     fn outside(&self) -> Arc<Outside> {
         Arc::new(Outside::default().with_archive(Arc::new(self.clone())))
+    }
+
+    /// A stage with this history and one run.
+    async fn beside(
+        &self,
+        run: &str,
+        decide: impl FnMut(&Observed) -> Decision<AgentRunStatus> + Send + 'static,
+    ) -> Stage {
+        let before = async |props: &Props<'_>| {
+            props.run(run, "coder").await;
+        };
+        Stage::beside(self.outside(), Tap::new(), before, decide).await
     }
 }
 
@@ -103,15 +116,7 @@ fn id(observed: &Observed) -> Option<ObjectId> {
 #[tokio::test(start_paused = true)]
 async fn a_run_is_written_when_it_has_ended_and_not_before() {
     let shelf = Shelf::default();
-    let stage = Stage::beside(
-        shelf.outside(),
-        Tap::new(),
-        async |props| {
-            props.run("mend", "coder").await;
-        },
-        |_| idle(),
-    )
-    .await;
+    let stage = shelf.beside("mend", |_| idle()).await;
     settle().await;
     assert!(shelf.written.lock().unwrap().is_empty());
 
@@ -130,19 +135,13 @@ async fn a_run_is_written_when_it_has_ended_and_not_before() {
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_time_has_come_is_kept_until_it_is_in_history() {
     let shelf = Shelf::away();
-    let stage = Stage::beside(
-        shelf.outside(),
-        Tap::new(),
-        async |props| {
-            props.run("due", "coder").await;
-        },
-        |observed| match (phase_of(observed), id(observed)) {
+    let stage = shelf
+        .beside("due", |observed| match (phase_of(observed), id(observed)) {
             (None, Some(_)) => act(vec![], Some(phase(RunPhase::Succeeded))),
             (Some(_), Some(run)) => act(vec![Effect::DeleteRun { run }], None),
             _ => idle(),
-        },
-    )
-    .await;
+        })
+        .await;
     let left = async || {
         stage
             .props()
@@ -262,18 +261,12 @@ async fn a_history_that_is_away_holds_up_no_run() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_deleted_before_its_end_is_written_as_it_was() {
     let shelf = Shelf::default();
-    let stage = Stage::beside(
-        shelf.outside(),
-        Tap::new(),
-        async |props| {
-            props.run("mend", "coder").await;
-        },
-        |observed| match phase_of(observed) {
+    let stage = shelf
+        .beside("mend", |observed| match phase_of(observed) {
             None if observed.run.is_some() => act(vec![], Some(phase(RunPhase::Running))),
             _ => idle(),
-        },
-    )
-    .await;
+        })
+        .await;
     sleep(seconds(1)).await;
     assert!(shelf.written.lock().unwrap().is_empty(), "it is at work");
 
@@ -314,15 +307,7 @@ async fn ended_pod(props: &Props<'_>, run: &str, attempt: &str) {
 #[tokio::test(start_paused = true)]
 async fn the_log_of_a_pod_is_kept_when_it_has_ended_although_its_run_goes_on() {
     let shelf = Shelf::default();
-    let stage = Stage::beside(
-        shelf.outside(),
-        Tap::new(),
-        async |props| {
-            props.run("mend", "coder").await;
-        },
-        |_| idle(),
-    )
-    .await;
+    let stage = shelf.beside("mend", |_| idle()).await;
 
     ended_pod(&stage.props(), "mend", "2").await;
     sleep(seconds(1)).await;
@@ -351,15 +336,7 @@ async fn the_log_of_a_pod_is_kept_when_it_has_ended_although_its_run_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_log_waits_for_history_and_holds_up_nothing() {
     let shelf = Shelf::away();
-    let stage = Stage::beside(
-        shelf.outside(),
-        Tap::new(),
-        async |props| {
-            props.run("mend", "coder").await;
-        },
-        |_| idle(),
-    )
-    .await;
+    let stage = shelf.beside("mend", |_| idle()).await;
     ended_pod(&stage.props(), "mend", "1").await;
     sleep(seconds(2)).await;
     assert!(shelf.tails.lock().unwrap().is_empty());
