@@ -6,10 +6,9 @@
 
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
+mod up;
+
 use std::{
-    io::{BufRead, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,9 +24,8 @@ use jangar_api::{
     phase::RunPhase,
 };
 use kube::{
-    Api, Client, Config,
+    Api, Client,
     api::PostParams,
-    config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
 use serde_json::{Value, json};
@@ -37,6 +35,8 @@ use tokio::{
     task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
+
+use crate::up::Up;
 
 /// Steps of one orchestration, each after the other.
 const STEPS: usize = 21;
@@ -70,7 +70,7 @@ async fn main() -> Result<()> {
         return Ok(());
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let up = Up::start(directory.path())?;
+    let up = Up::start(directory.path(), &[], &[])?;
     let client = up.client().await?;
     println!(
         "jangar up: {} processors, redb on disk, TLS to the API server, pods sandboxed; {TURNS} times {STEPS} steps one after the \
@@ -84,7 +84,7 @@ async fn main() -> Result<()> {
     let mut reads = Reads::default();
     for turn in 0..TURNS {
         alone.extend(hops(&client, &format!("alone-{turn}")).await?);
-        let load = Load::start(&up);
+        let load = Load::start(&up)?;
         under.extend(hops(&client, &format!("under-{turn}")).await?);
         reads.add(load.stop().await?);
     }
@@ -224,18 +224,19 @@ struct Load {
 }
 
 impl Load {
-    fn start(up: &Up) -> Self {
+    fn start(up: &Up) -> Result<Self> {
+        let (address, token) = (up.address("control plane")?, token(up)?);
         let stop = Arc::new(AtomicBool::new(false));
         let mut readers = JoinSet::new();
         for number in 0..READERS {
-            let (address, token) = (up.control_plane.clone(), up.token.clone());
-            readers.spawn(read(address, token, number as usize, Arc::clone(&stop)));
+            let reader = read(address.clone(), token.clone(), number as usize, Arc::clone(&stop));
+            readers.spawn(reader);
         }
-        Self {
+        Ok(Self {
             readers,
             stop,
             started: Instant::now(),
-        }
+        })
     }
 
     async fn stop(mut self) -> Result<Reads> {
@@ -288,60 +289,9 @@ async fn read(address: String, token: String, first: usize, stop: Arc<AtomicBool
     Ok(took)
 }
 
-/// The program under measurement. Dropping it ends it with all its pods.
-struct Up {
-    child: Child,
-    /// Where the control plane answers.
-    control_plane: String,
-    token: String,
-    kubeconfig: PathBuf,
-}
-
-impl Up {
-    fn start(directory: &Path) -> Result<Self> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_jangar"))
-            .args(["up", "--listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"])
-            .args(["--control-plane-listen", "127.0.0.1:0", "--data-dir"])
-            .arg(directory)
-            .env("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0")
-            .env("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("failed to start jangar up")?;
-        let out = child.stdout.take().context("it has an output")?;
-        let mut line = String::new();
-        BufReader::new(out).read_line(&mut line)?;
-        let control_plane = line
-            .split_once("control plane on http://")
-            .and_then(|(_, rest)| rest.split([' ', ';']).next())
-            .with_context(|| format!("it is not ready: {line}"))?
-            .to_owned();
-        let kubeconfig = directory.join("kubeconfig");
-        let document: Value = serde_saphyr::from_str(&std::fs::read_to_string(&kubeconfig)?)?;
-        let token = document["users"][0]["user"]["token"]
-            .as_str()
-            .context("the kubeconfig has no token")?
-            .to_owned();
-        Ok(Self {
-            child,
-            control_plane,
-            token,
-            kubeconfig,
-        })
-    }
-
-    async fn client(&self) -> Result<Client> {
-        let file = Kubeconfig::read_from(&self.kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        Ok(Client::try_from(config)?)
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        // What is left after a failure is ended at once; there is nothing to do about an error here.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The token of whoever may do everything there.
+fn token(up: &Up) -> Result<String> {
+    let document: Value = serde_saphyr::from_str(&std::fs::read_to_string(&up.kubeconfig)?)?;
+    let token = document["users"][0]["user"]["token"].as_str();
+    Ok(token.context("the kubeconfig has no token")?.to_owned())
 }

@@ -8,12 +8,12 @@
 
 #![expect(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
+mod up;
+
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
-    path::Path,
-    process::{Child, Command, Stdio},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -24,12 +24,13 @@ use jangar_api::{
     phase::RunPhase,
 };
 use kube::{
-    Api, Client, Config,
+    Api, Client,
     api::PostParams,
-    config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
 use serde_json::json;
+
+use crate::up::Up;
 
 /// Runs that are started one after the other on an idle machine.
 const LATENCY_RUNS: u32 = 50;
@@ -54,7 +55,13 @@ async fn main() -> Result<()> {
         return Ok(());
     }
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let up = Up::start(directory.path())?;
+    // What the node has room for is the limit here.
+    let unlimited = [
+        ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "100000"),
+        ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "100000"),
+        ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "100000"),
+    ];
+    let up = Up::start(directory.path(), &["--pods", &SLOTS.to_string()], &unlimited)?;
     let client = up.client().await?;
     println!(
         "jangar up: {} processors, {SLOTS} slots, redb on disk, TLS, pods sandboxed; {LATENCY_RUNS} runs one by one, then \
@@ -62,18 +69,18 @@ async fn main() -> Result<()> {
         std::thread::available_parallelism()?
     );
     let mut missed = Vec::new();
-    let before = up.writes()?;
+    let before = counted(&up)?;
     if let Err(error) = latency(&client).await {
         missed.push(error);
     }
-    if let Err(error) = writes(&before, &up.writes()?) {
+    if let Err(error) = writes(&before, &counted(&up)?) {
         missed.push(error);
     }
-    let before = up.processor_seconds();
+    let before = processor_seconds(&up);
     if let Err(error) = throughput(&client).await {
         missed.push(error);
     }
-    if let (Some(before), Some(after)) = (before, up.processor_seconds()) {
+    if let (Some(before), Some(after)) = (before, processor_seconds(&up)) {
         let per_run = |before: f64, after: f64| 1e3 * (after - before) / f64::from(RUNS);
         println!(
             "processor time per run: {:.1} ms in jangar up, {:.1} ms in its pods",
@@ -249,98 +256,41 @@ async fn ended(runs: &Api<AgentRun>, count: u32, name: Option<&str>) -> Result<V
     Ok(ended.into_values().collect())
 }
 
-/// The program under measurement. Dropping it ends it with all its pods.
-struct Up {
-    child: Child,
-    /// Where metrics are served.
-    address: String,
-    kubeconfig: std::path::PathBuf,
+/// The processor time that the program and its ended pods have taken so far, where that can be known.
+#[cfg(target_os = "linux")]
+fn processor_seconds(up: &Up) -> Option<(f64, f64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", up.child.id())).ok()?;
+    // The name of the program may hold anything, so the fields are counted from its end.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse);
+    let mut next = || times.next()?.ok();
+    let (user, system, pods_user, pods_system): (f64, f64, f64, f64) = (next()?, next()?, next()?, next()?);
+    Some((
+        (user + system) / TICKS_PER_SECOND,
+        (pods_user + pods_system) / TICKS_PER_SECOND,
+    ))
 }
 
-impl Up {
-    fn start(directory: &Path) -> Result<Self> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_jangar"))
-            .args(["up", "--listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0"])
-            .args(["--pods", &SLOTS.to_string(), "--data-dir"])
-            .arg(directory)
-            // What the node has room for is the limit here.
-            .envs([
-                ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT", "100000"),
-                ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_NAMESPACE", "100000"),
-                ("JANGAR_AGENTS_CONTROLLER_CONCURRENCY_CLUSTER", "100000"),
-                ("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0"),
-                ("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0"),
-            ])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("failed to start jangar up")?;
-        let out = child.stdout.take().context("it has an output")?;
-        let mut line = String::new();
-        BufReader::new(out).read_line(&mut line)?;
-        let address = line
-            .split_once("http://")
-            .and_then(|(_, rest)| rest.split(';').next())
-            .with_context(|| format!("it is not ready: {line}"))?
-            .to_owned();
-        Ok(Self {
-            child,
-            address,
-            kubeconfig: directory.join("kubeconfig"),
-        })
-    }
-
-    async fn client(&self) -> Result<Client> {
-        let file = Kubeconfig::read_from(&self.kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        Ok(Client::try_from(config)?)
-    }
-
-    /// The processor time that the program and its ended pods have taken so far, where that can be known.
-    #[cfg(target_os = "linux")]
-    fn processor_seconds(&self) -> Option<(f64, f64)> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The name of the program may hold anything, so the fields are counted from its end.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse);
-        let mut next = || times.next()?.ok();
-        let (user, system, pods_user, pods_system): (f64, f64, f64, f64) =
-            (next()?, next()?, next()?, next()?);
-        Some((
-            (user + system) / TICKS_PER_SECOND,
-            (pods_user + pods_system) / TICKS_PER_SECOND,
-        ))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn processor_seconds(&self) -> Option<(f64, f64)> {
-        None
-    }
-
-    /// How many requests the controllers made that were not reads, by what they were.
-    fn writes(&self) -> Result<BTreeMap<String, f64>> {
-        let mut stream = TcpStream::connect(&self.address)?;
-        write!(
-            stream,
-            "GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let counts = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("jangar_api_requests_total"))
-            .filter_map(|line| line.rsplit_once(' '))
-            .filter(|(labels, _)| !["get", "list", "watch"].iter().any(|verb| labels.contains(verb)))
-            .filter_map(|(labels, count)| Some((labels.to_owned(), count.parse().ok()?)))
-            .collect();
-        Ok(counts)
-    }
+#[cfg(not(target_os = "linux"))]
+fn processor_seconds(_: &Up) -> Option<(f64, f64)> {
+    None
 }
 
-impl Drop for Up {
-    fn drop(&mut self) {
-        // What is left after a failure is ended at once; there is nothing to do about an error here.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// How many requests the controllers made that were not reads, by what they were.
+fn counted(up: &Up) -> Result<BTreeMap<String, f64>> {
+    let mut stream = TcpStream::connect(up.address("metrics")?)?;
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let counts = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("jangar_api_requests_total"))
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter(|(labels, _)| !["get", "list", "watch"].iter().any(|verb| labels.contains(verb)))
+        .filter_map(|(labels, count)| Some((labels.to_owned(), count.parse().ok()?)))
+        .collect();
+    Ok(counts)
 }
