@@ -311,7 +311,6 @@ impl Office {
             reporter: Reporter::new(
                 self.client.clone(),
                 self.identity.clone(),
-                Arc::clone(&self.clock),
                 Arc::clone(&self.metrics),
             ),
             metrics: Arc::clone(&self.metrics),

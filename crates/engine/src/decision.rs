@@ -384,8 +384,8 @@ pub enum Severity {
 
 /// What is to be done about one object.
 ///
-/// Effects come first and in this order; then the status is written, once; then the notices go out. A plan that does
-/// nothing is complete: the object is looked at again when something changes, or at `wake_at`.
+/// Effects come first and in this order; then the status is written, once; the notices go out when there is nothing else left
+/// to do. A plan that does nothing is complete: the object is looked at again when something changes, or at `wake_at`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan<S> {
     pub effects: Vec<Effect>,

@@ -25,8 +25,8 @@ use crate::{
     outside, status,
 };
 
-/// How often one reconcile plans. A run's longest way is a handful of rounds; more than this means that a plan does not see
-/// what it did, and would go on for ever.
+/// How often one reconcile plans before others have their turn. A run of one Job needs a handful of rounds; one with many
+/// children has something new to do in each, for as long as children end while it works.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
 /// When to look again at an object of which the API server takes not even a plain status. Only a change of the object, of its
@@ -57,7 +57,7 @@ pub enum ReconcileError {
     #[error("a Temporal server was not called: {0}")]
     TemporalNotCalled(#[from] outside::TooMany),
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
-    Unsettled,
+    Busy,
     #[error("a bug: the reconcile panicked")]
     Panicked,
 }
@@ -96,7 +96,7 @@ impl ReconcileError {
             Self::Read(_) => "read",
             Self::Json(_) => "json",
             Self::NotCalled(_) | Self::TemporalNotCalled(_) => "not_called",
-            Self::Unsettled => "unsettled",
+            Self::Busy => "busy",
             Self::Panicked => "panic",
         }
     }
@@ -158,7 +158,7 @@ pub(super) async fn reconcile<C: Controller>(
             },
         }
     }
-    Err(ReconcileError::Unsettled)
+    Err(ReconcileError::Busy)
 }
 
 /// Asks the queue whether the object may start something.
@@ -215,7 +215,7 @@ enum Acted {
     NotYet(Duration),
 }
 
-/// Carries a plan out: effects in order, then the status, then the notices.
+/// Carries a plan out: effects in order, then the status. The notices go out when the reconcile is over.
 async fn act<C: Controller>(
     controller: &C,
     context: &Context,
@@ -238,8 +238,7 @@ async fn act<C: Controller>(
         match archiving::leave(context, object, effect) {
             Leave::Granted => {}
             Leave::GrantedUnwritten(notice) => {
-                let about = reference::<C::Object>(key, &notice);
-                context.reporter.publish(&context.gate, &about, &notice).await;
+                work.notices.push((reference::<C::Object>(key, &notice), *notice));
             }
             Leave::Later(wait) => return Ok(Acted::NotYet(wait)),
         }
@@ -270,10 +269,9 @@ async fn act<C: Controller>(
         }
         Report::Unchanged | Report::Written => {}
     }
-    for notice in &plan.notices {
-        let about = reference::<C::Object>(key, notice);
-        context.reporter.publish(&context.gate, &about, notice).await;
-    }
+    let told = plan.notices.iter().cloned();
+    work.notices
+        .extend(told.map(|notice| (reference::<C::Object>(key, &notice), notice)));
     Ok(Acted::PlanAgain)
 }
 

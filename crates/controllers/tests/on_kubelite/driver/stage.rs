@@ -145,12 +145,7 @@ impl Stage {
         let (halter, halt) = halt();
         let mut registry = Registry::default();
         let setup = TermSetup {
-            reporter: Reporter::new(
-                client.clone(),
-                identity("tester"),
-                Arc::clone(&clock),
-                Arc::default(),
-            ),
+            reporter: Reporter::new(client.clone(), identity("tester"), Arc::default()),
             client,
             settings: Arc::new(settings()),
             clock,
