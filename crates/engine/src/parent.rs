@@ -25,6 +25,12 @@ pub fn is_deleted_under_parent(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some() && is_held(metadata)
 }
 
+/// Whether the parent asks a run to stop. The status of the parent remembers that, whatever becomes of the request.
+pub fn asks_to_stop(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    of(metadata).is_some() && annotations.is_some_and(|all| all.contains_key(CANCEL_DEADLINE))
+}
+
 /// When a cancel that begins now is given up: when the parent says so, or after the usual time.
 pub fn cancel_deadline(metadata: &ObjectMeta, timeout: Duration, now: Timestamp) -> Timestamp {
     let own = now.saturating_add(timeout).unwrap_or(Timestamp::MAX);

@@ -18,7 +18,7 @@ use crate::{
 
 /// How long the Job controller may take to write that a Job has ended before the Job is let go without that. It waits for one
 /// second by itself, and for more where it has much to do.
-const JOB_END_PATIENCE: Duration = Duration::from_secs(10);
+const JOB_END_PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
     let mut plan = Plan {
