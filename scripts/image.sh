@@ -53,15 +53,17 @@ build() {
 # files DIRECTORY PROGRAM ...: what an image holds.
 files() {
     local program
-    mkdir -p "$1"/{bin,etc,tmp}
+    mkdir -p "$1"/{bin,etc/ssl/certs,tmp}
     chmod 1777 "$1/tmp"
     for program in "${@:2}"; do
         ! LC_ALL=C grep -qaE '/lib(64)?/ld-(linux|musl)' "$built/$program" || die "$built/$program is not static"
         install -m 755 "$built/$program" "$1/bin/$program"
     done
     printf 'root:x:0:0:root:/:/bin/false\njangar:x:65532:65532:jangar:/:/bin/false\n' >"$1/etc/passwd"
-    chmod 755 "$1" "$1/bin" "$1/etc"
-    chmod 644 "$1/etc/passwd"
+    # Where every library looks first. Without it no forge, endpoint or database with a certificate could be spoken to.
+    cp "$work/authorities.pem" "$1/etc/ssl/certs/ca-certificates.crt"
+    chmod 755 "$1" "$1/bin" "$1/etc" "$1/etc/ssl" "$1/etc/ssl/certs"
+    chmod 644 "$1/etc/passwd" "$1/etc/ssl/certs/ca-certificates.crt"
 }
 
 # image NAME PROGRAM PACKAGE ...: packs what `files` has laid out below `$work/NAME`, and writes the list of its parts.
@@ -81,6 +83,7 @@ image() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+"$root/scripts/authorities.py" >"$work/authorities.pem"
 for target in "${targets[@]}"; do
     architecture_of "$target" >/dev/null
     build "$target"

@@ -30,6 +30,8 @@ TYPES = {
         "uniqueItems": True,
         "items": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|\\*)$"},
     },
+    # The name of an object, or none.
+    "name": {"maxLength": 253, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$"},
     "port": {"minimum": 1, "maximum": 65535},
     "duration": {"pattern": "^[0-9]+(ms|s|m|h)$"},
     # Zero, or what the program takes.

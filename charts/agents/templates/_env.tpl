@@ -147,6 +147,10 @@ one below counts.
 {{- include "agents.env.plain" (dict "map" $map "name" "PGSSLROOTCERT" "value" (printf "/etc/jangar/ca/%s" .caSecret.key)) -}}
 {{- end -}}
 {{- end -}}
+{{- /* In place of what the program would find by itself, so the image's own have to be named too. */ -}}
+{{- if $values.trustedCertificates.configMap -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "SSL_CERT_DIR" "value" "/etc/ssl/certs:/etc/jangar/trusted") -}}
+{{- end -}}
 {{- if eq .component "controlPlane" -}}
 {{- if $values.controlPlane.tls.secret.name -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "JANGAR_TLS_CERT_FILE" "value" "/etc/jangar/tls/tls.crt") -}}

@@ -78,6 +78,7 @@ spec:
 {{- $leads := include "agents.hasControllers" . -}}
 {{- $callbacks := and $values.controller.customRuntime.callbackUrl $leads -}}
 {{- $ca := $values.database.caSecret.name -}}
+{{- $trusted := $values.trustedCertificates.configMap -}}
 {{- $tls := ternary "" $values.controlPlane.tls.secret.name $controllers -}}
 metadata:
   {{- with $values.podAnnotations }}
@@ -162,7 +163,7 @@ spec:
     resources:
       {{- toYaml . | nindent 6 }}
     {{- end }}
-    {{- if or $leads $ca $tls $values.extraVolumeMounts }}
+    {{- if or $leads $ca $trusted $tls $values.extraVolumeMounts }}
     volumeMounts:
     {{- if $leads }}
     - name: pod
@@ -179,6 +180,11 @@ spec:
       mountPath: /etc/jangar/ca
       readOnly: true
     {{- end }}
+    {{- if $trusted }}
+    - name: trusted-certificates
+      mountPath: /etc/jangar/trusted
+      readOnly: true
+    {{- end }}
     {{- if $tls }}
     - name: tls
       mountPath: /etc/jangar/tls
@@ -188,7 +194,7 @@ spec:
     {{- toYaml . | nindent 4 }}
     {{- end }}
     {{- end }}
-  {{- if or $leads $ca $tls $values.extraVolumes }}
+  {{- if or $leads $ca $trusted $tls $values.extraVolumes }}
   volumes:
   {{- if $leads }}
   # A variable would keep the role that the pod began with; a file follows it.
@@ -214,6 +220,11 @@ spec:
       items:
       - key: {{ $values.database.caSecret.key }}
         path: {{ $values.database.caSecret.key }}
+  {{- end }}
+  {{- if $trusted }}
+  - name: trusted-certificates
+    configMap:
+      name: {{ $trusted }}
   {{- end }}
   {{- if $tls }}
   - name: tls

@@ -206,6 +206,7 @@ fn rows() -> Vec<Row> {
         ("grpc.enabled", json!(true), "JANGAR_GRPC_HOST", "0.0.0.0", ControlPlane),
         ("grpc.port", json!(50_052), "JANGAR_GRPC_PORT", "50052", ControlPlane),
         ("database.url", json!("postgres://db"), "DATABASE_URL", "postgres://db", Both),
+        ("trustedCertificates.configMap", json!("authorities"), "SSL_CERT_DIR", "/etc/ssl/certs:/etc/jangar/trusted", Both),
         ("database.caSecret.name", json!("ca"), "PGSSLROOTCERT", "/etc/jangar/ca/ca.crt", Both),
     ]
 }
@@ -396,10 +397,12 @@ const NOT_BUILT: &[&str] = &[
     "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES",
 ];
 
-/// What is read by something else than the table of settings: the history, the log, the name of the process, the client of Kubernetes.
+/// What is read by something else than the table of settings: the history, the log, the name of the process, the client of Kubernetes,
+/// and whatever asks for certificates.
 const READ_ELSEWHERE: &[&str] = &[
     "DATABASE_URL",
     "PGSSLROOTCERT",
+    "SSL_CERT_DIR",
     "JANGAR_MIGRATIONS",
     "JANGAR_LOG",
     "JANGAR_POD_UID",

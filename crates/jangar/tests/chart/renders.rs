@@ -102,6 +102,36 @@ fn an_image_of_a_component_takes_over_no_digest_of_another_repository() {
     }
 }
 
+/// The directory of the image is named beside that of the ConfigMap: the variable replaces what would be found without it.
+#[test]
+fn further_authorities_are_mounted_where_the_variable_points() {
+    let objects = rendered("trustedCertificates: {configMap: authorities}");
+    for name in ["agents", "agents-controllers"] {
+        let deployment = find(&objects, "Deployment", name).expect("there is a Deployment");
+        let pod = &deployment["spec"]["template"]["spec"];
+        let volume = pod["volumes"]
+            .as_array()
+            .expect("there are volumes")
+            .iter()
+            .find(|volume| volume["configMap"]["name"] == "authorities")
+            .expect("it is a volume");
+        let mount = pod["containers"][0]["volumeMounts"]
+            .as_array()
+            .expect("there are mounts")
+            .iter()
+            .find(|mount| mount["name"] == volume["name"])
+            .expect("it is mounted");
+        let path = mount["mountPath"].as_str().expect("somewhere");
+        let variable = ("SSL_CERT_DIR".to_owned(), Some(format!("/etc/ssl/certs:{path}")));
+        assert!(env_of(deployment).contains(&variable), "{name}");
+    }
+    assert!(
+        !env_of(find(&rendered("{}"), "Deployment", "agents").expect("there is one"))
+            .iter()
+            .any(|(name, _)| name == "SSL_CERT_DIR")
+    );
+}
+
 #[test]
 fn a_budget_is_made_only_for_a_workload_with_more_than_one_pod() {
     let objects = rendered(
