@@ -61,6 +61,9 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.runnerServiceAccount.create (has "*" .Values.controller.namespaces) }}
+- runnerServiceAccount.create makes an account in each namespace that is named, and controller.namespaces has *: make the account yourself where runs are and name it in controller.defaultWorkload.serviceAccountName, or name the namespaces
+{{- end -}}
 {{- if and .Values.rbac.userRoles.aggregate (not .Values.rbac.clusterScoped) }}
 - rbac.userRoles.aggregate needs ClusterRoles: set rbac.clusterScoped to true, or bind the Roles yourself
 {{- end -}}

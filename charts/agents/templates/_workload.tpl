@@ -59,6 +59,10 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
   {{- end }}
+  {{- else if and (include "agents.hasControllers" .) (not .root.Values.controller.leaderElection.enabled) }}
+  # Without a Lease nothing else keeps two pods from writing at once.
+  strategy:
+    type: Recreate
   {{- else }}
   strategy:
     type: RollingUpdate

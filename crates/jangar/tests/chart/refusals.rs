@@ -166,6 +166,10 @@ const CONTRADICTIONS: &[Case] = &[
         "controller.namespaces has * beside other names",
     ),
     (
+        "rbac: {clusterScoped: true}\ncontroller: {namespaces: ['*']}\nrunnerServiceAccount: {create: true}",
+        "make the account yourself where runs are",
+    ),
+    (
         "controller: {leaderElection: {renewDeadlineSeconds: 30}}",
         "each must be less than the next",
     ),
