@@ -16,6 +16,7 @@ installed() {
     say "$name: installing"
     kubectl create namespace "$namespace" >/dev/null
     refused_without_secret "$helm" "$namespace"
+    kinds_are_upgraded "$helm" "$namespace"
     # --wait is of no use here: it would not see that somebody leads.
     kubectl -n "$namespace" create secret generic history --from-literal=uri="$database" >/dev/null
     "$helm" install agents charts/agents --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
@@ -44,6 +45,36 @@ installed() {
     left=$(kubectl -n "$namespace" get deployments,jobs,roles,rolebindings,serviceaccounts,services,networkpolicies -l app.kubernetes.io/part-of=jangar -o name)
     [[ -z "$left" ]] || die "the uninstall left something: $left"
     kubectl delete namespace "$namespace" --timeout="$limit"
+}
+
+# kinds_are_upgraded HELM NAMESPACE: those that Helm has installed, by the command of the README. It is shown with a group of its own, so
+# that the kinds that others use stay as they are.
+kinds_are_upgraded() {
+    local directory=$work/kinds-$2 group="$2.test" command signal
+    mkdir -p "$directory"/{old/crds,new}
+    printf 'apiVersion: v2\nname: kinds\nversion: 0.0.1\n' >"$directory/old/Chart.yaml"
+    kubectl create --dry-run=client -o json -f charts/agents/crds/signals.proompteng.ai_signals.yaml >"$directory/signals.json"
+    python3 - "$directory" "$group" <<'PYTHON'
+import json, pathlib, sys
+directory, group = pathlib.Path(sys.argv[1]), sys.argv[2]
+kind = json.loads((directory / "signals.json").read_text().replace("signals.proompteng.ai", group))
+(directory / "new" / "signals.yaml").write_text(json.dumps(kind))
+# As an earlier version might have had it: of one letter.
+kind["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["channel"]["maxLength"] = 1
+(directory / "old" / "crds" / "signals.yaml").write_text(json.dumps(kind))
+PYTHON
+    "$1" install kinds "$directory/old" --namespace "$2" >/dev/null
+    kubectl wait crd "signals.$group" --for=condition=Established --timeout="$limit" >/dev/null
+    signal=$(printf '{"apiVersion":"%s/v1alpha1","kind":"Signal","metadata":{"name":"one"},"spec":{"channel":"longer"}}' "$group")
+    ! kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null 2>&1 || die "the older kind already takes the field"
+    command=$(sed -n 's|^\(kubectl apply .*-f \)charts/agents/crds.*|\1|p' charts/agents/README.md)
+    [[ -n "$command" ]] || die "the README does not say how kinds are upgraded"
+    # It is words, as a person would type them.
+    # shellcheck disable=SC2086
+    $command "$directory/new" >/dev/null || die "the command of the README does not upgrade what Helm installed"
+    kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null || die "the kind was not upgraded"
+    "$1" uninstall kinds --namespace "$2" >/dev/null
+    kubectl delete crd "signals.$group" --timeout="$limit" >/dev/null
 }
 
 # refused_without_secret HELM NAMESPACE: a pod would wait for it for ever, so it is told before there is one.

@@ -244,7 +244,7 @@ installs may not be allowed to look. */ -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Release.IsUpgrade (include "agents.lacks" (dict "root" . "kind" "agents.proompteng.ai/v1alpha1/AgentRun")) }}
-- the cluster does not have the kinds of Jangar: kubectl apply --server-side -f charts/agents/crds
+- the cluster does not have the kinds of Jangar: kubectl apply --server-side --force-conflicts -f charts/agents/crds
 {{- end -}}
 {{- end -}}
 
