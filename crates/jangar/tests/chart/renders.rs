@@ -148,14 +148,20 @@ fn without_a_lease_the_pod_that_writes_is_gone_before_the_next_one_comes() {
         }
     }
     let with = rendered("{}");
-    assert_eq!(workload(&with, "agents-controllers")["spec"]["strategy"]["type"], "RollingUpdate");
+    assert_eq!(
+        workload(&with, "agents-controllers")["spec"]["strategy"]["type"],
+        "RollingUpdate"
+    );
 }
 
 /// Without controllers of their own there may be no other image than that of the control plane.
 #[test]
 fn what_is_started_beside_the_workloads_has_the_image_of_the_one_that_does_the_work() {
     for (values, expected) in [
-        ("controllers: {image: {repository: a}}\ncontrolPlane: {image: {repository: b}}\n", "a:0.10.0"),
+        (
+            "controllers: {image: {repository: a}}\ncontrolPlane: {image: {repository: b}}\n",
+            "a:0.10.0",
+        ),
         (
             "controllers: {enabled: false, image: {repository: a}}\ncontrolPlane: {image: {repository: b}}\n",
             "b:0.10.0",
@@ -163,9 +169,15 @@ fn what_is_started_beside_the_workloads_has_the_image_of_the_one_that_does_the_w
     ] {
         let objects = rendered(values);
         let job = find(&objects, "Job", "agents-release-jobs").expect("there is a hook");
-        assert_eq!(job["spec"]["template"]["spec"]["containers"][0]["image"], expected, "{values}");
+        assert_eq!(
+            job["spec"]["template"]["spec"]["containers"][0]["image"], expected,
+            "{values}"
+        );
         let variable = ("JANGAR_IMAGE".to_owned(), Some(expected.to_owned()));
-        assert!(env_of(workload(&objects, "agents")).contains(&variable), "{values}");
+        assert!(
+            env_of(workload(&objects, "agents")).contains(&variable),
+            "{values}"
+        );
     }
 }
 
@@ -177,7 +189,11 @@ fn no_selector_finds_the_pod_of_the_last_job() {
     let labels = &job["spec"]["template"]["metadata"]["labels"];
     for selector in objects.iter().flat_map(|object| {
         let spec = &object["spec"];
-        [&spec["selector"], &spec["selector"]["matchLabels"], &spec["podSelector"]["matchLabels"]]
+        [
+            &spec["selector"],
+            &spec["selector"]["matchLabels"],
+            &spec["podSelector"]["matchLabels"],
+        ]
     }) {
         let all = selector.as_object().into_iter().flatten();
         let named: Vec<_> = all.filter(|(_, value)| value.is_string()).collect();
