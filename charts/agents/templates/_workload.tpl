@@ -112,7 +112,7 @@ spec:
     {{- if $controllers }}
     args: [controllers, --listen, "0.0.0.0:8080"]
     {{- else }}
-    args: [control-plane, --listen, "0.0.0.0:8080", --probes-listen, "0.0.0.0:8082"{{ if $leads }}, --with-controllers{{ end }}]
+    args: [control-plane, --listen, "0.0.0.0:8080", --probes-listen, "0.0.0.0:8082", --linger, {{ min 5 (div (int64 $values.terminationGracePeriodSeconds) 5) | quote }}{{ if $leads }}, --with-controllers{{ end }}]
     {{- end }}
     {{- with $values.containerSecurityContext }}
     securityContext:

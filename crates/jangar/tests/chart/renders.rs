@@ -204,6 +204,22 @@ fn no_selector_finds_the_pod_of_the_last_job() {
     }
 }
 
+/// Callers are sent elsewhere only some time after a pod was told to end; whatever it does then has to fit into the time that it has: 5 s
+/// for requests under way, and with controllers 11 s for their writes.
+#[test]
+fn the_control_plane_answers_for_a_while_that_fits_into_its_end() {
+    for (grace, expected) in [(30, "5"), (300, "5"), (10, "2"), (0, "0")] {
+        let objects = rendered(&format!("terminationGracePeriodSeconds: {grace}"));
+        let pod = &workload(&objects, "agents")["spec"]["template"]["spec"];
+        let arguments = pod["containers"][0]["args"]
+            .as_array()
+            .expect("there are arguments");
+        let at = arguments.iter().position(|argument| argument == "--linger");
+        assert_eq!(arguments[at.expect("it lingers") + 1], expected, "{grace}");
+        assert_eq!(pod["terminationGracePeriodSeconds"], grace);
+    }
+}
+
 #[test]
 fn a_budget_is_made_only_for_a_workload_with_more_than_one_pod() {
     let objects = rendered(
