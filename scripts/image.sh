@@ -4,9 +4,10 @@
 #
 #   scripts/image.sh [PROFILE] [REPOSITORY]
 #
-#   REPOSITORY/jangar:PROFILE          both workloads: `jangar`, `jangar-pod` and `agent-runner`
-#   REPOSITORY/agent-runner:PROFILE    what images of agents copy: `agent-runner` alone
+#   REPOSITORY/jangar:TAG          both workloads: `jangar`, `jangar-pod` and `agent-runner`
+#   REPOSITORY/agent-runner:TAG    what images of agents copy: `agent-runner` alone
 #
+# TAG is JANGAR_IMAGE_TAG, or PROFILE if that is not set.
 # PROFILE is one of cargo's: release, or dev, which builds in a fraction of the time and is what the tests use. cargo knows
 # what has changed since the last build, so there is no cache here beside its own. JANGAR_IMAGE_TARGETS names the targets of rustc that
 # the images are for, this machine's if there are none. Beside each archive its list of parts is written, as CycloneDX.
@@ -16,6 +17,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 profile=${1:-release} repository=${2:-jangar.test}
+tag=${JANGAR_IMAGE_TAG:-$profile}
 # What a release may weigh, packed: a node that has nothing yet pulls it in a few seconds.
 limit_megabytes=40
 
@@ -72,11 +74,11 @@ image() {
     for target in "${targets[@]}"; do directories+=("$(architecture_of "$target")=$work/$name/$target"); done
     # What the tests use is unpacked again at once.
     [[ "$profile" == dev ]] || packing=(--gzip)
-    "$root/scripts/oci-archive.sh" "${packing[@]}" "$repository/$name:$profile" \
+    "$root/scripts/oci-archive.sh" "${packing[@]}" "$repository/$name:$tag" \
         "{\"User\":\"65532:65532\",\"Env\":[\"PATH=/bin\"],\"Entrypoint\":[\"/bin/$program\"]}" "$archive" "${directories[@]}"
-    "$root/scripts/sbom.py" "$repository/$name:$profile" "${targets[*]}" "${@:3}" >"${archive%.tar}.cdx.json"
+    "$root/scripts/sbom.py" "$repository/$name:$tag" "${targets[*]}" "${@:3}" >"${archive%.tar}.cdx.json"
     size=$(du -m --apparent-size "$archive" | cut -f1)
-    say "$repository/$name:$profile, $size MB"
+    say "$repository/$name:$tag, $size MB"
     [[ "$profile" == dev ]] || ((size <= limit_megabytes * ${#targets[@]})) || die "$archive has $size MB, and $limit_megabytes MB are allowed for each architecture"
     echo "$archive"
 }
