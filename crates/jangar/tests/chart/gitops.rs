@@ -377,6 +377,27 @@ fn what_the_seeds_point_to_is_there() {
     assert!(readme.contains("(../../docs/scheduling.md)"));
 }
 
+/// A test that was renamed shows nothing any more to whoever follows the page.
+#[test]
+fn every_test_that_the_page_about_the_seeds_names_is_there() {
+    let page = std::fs::read_to_string(root().join("docs/seeds.md")).expect("there is a page");
+    let mut looked_at = 0;
+    for named in page.split('`').skip(1).step_by(2) {
+        let Some((module, test)) = named.split_once("::") else {
+            continue;
+        };
+        let code = root().join(format!("crates/jangar/tests/chart/{module}.rs"));
+        let code = std::fs::read_to_string(&code).unwrap_or_else(|error| panic!("{named}: {error}"));
+        let (begin, end) = match test.strip_suffix('…') {
+            Some(begin) => (begin, ""),
+            None => (test, "()"),
+        };
+        assert!(code.contains(&format!("fn {begin}{end}")), "there is no {named}");
+        looked_at += 1;
+    }
+    assert!(looked_at > 10, "{looked_at}");
+}
+
 #[test]
 fn helm_lints_the_chart() {
     for helm in [Helm::Three, Helm::Four] {
