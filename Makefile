@@ -7,7 +7,7 @@ LINTS := fmt@1 clippy@7 deny@5 typos@1 shellcheck@1
 FAST := fmt@1 clippy@7 tests@17
 # What a suite needs and what takes minutes to build once has a line of its own.
 TESTS := tests@17 postgres-tests@3 temporal@8 temporal-tests@3:temporal kubectl@12 kubectl-tests@2:kubectl cluster@10 chart-tests@2:kubectl cluster-image@6 \
-	refusals@1:cluster cluster-tests@8:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
+	refusals@1:cluster cluster-tests@13:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000

@@ -222,6 +222,48 @@ an_upgrade_while_a_run_works() {
     succeeds "$1" long
 }
 
+# in_one_workload NAMESPACE HELM: the control plane does the work of the controllers as well, with the rights of both, and gives it back.
+in_one_workload() {
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controllers.enabled=false >/dev/null
+    kubectl -n "$1" rollout status deployment/agents --timeout="$limit"
+    start_run "$1" alone 1
+    succeeds "$1" alone
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controllers.enabled=true >/dev/null
+    installed_in "$1"
+}
+
+# with_a_certificate_and_an_account_of_runs NAMESPACE HELM: HTTP and gRPC are encrypted behind their Services, and the pods of runs have a token.
+with_a_certificate_and_an_account_of_runs() {
+    local http grpc token
+    openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=agents -keyout "$work/tls.key" -out "$work/tls.crt" 2>/dev/null
+    kubectl -n "$1" create secret tls served --cert="$work/tls.crt" --key="$work/tls.key" >/dev/null
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controlPlane.tls.secret.name=served \
+        --set runnerServiceAccount.create=true --set runnerServiceAccount.rbac.create=true >/dev/null
+    installed_in "$1"
+    http=$(service_of "$1") grpc=$(kubectl -n "$1" get service agents-grpc -o jsonpath='{.spec.clusterIP}:{.spec.ports[0].port}')
+    python3 - "$http" "$grpc" <<'PYTHON' || die "HTTP or gRPC is not encrypted behind its Service"
+import socket, ssl, sys
+context = ssl.create_default_context()
+# Whose certificate it is, is not the question here.
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+for address, protocol, said, expected in (
+    (sys.argv[1], "http/1.1", b"GET /health HTTP/1.1\r\nHost: agents\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200"),
+    # What a client of HTTP/2 begins with; the answer begins with settings as well.
+    (sys.argv[2], "h2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), None),
+):
+    context.set_alpn_protocols([protocol])
+    host, port = address.rsplit(":", 1)
+    with context.wrap_socket(socket.create_connection((host, int(port)), timeout=10)) as stream:
+        stream.sendall(said)
+        answer = stream.recv(64)
+        assert answer.startswith(expected) if expected else answer[3] == 4, (address, answer)
+PYTHON
+    start_run "$1" with-token 1
+    token=$(kubectl -n "$1" get pods -l agents.proompteng.ai/agent-run=with-token -o jsonpath='{.items[0].spec.volumes[*].projected.sources[*].serviceAccountToken.path}')
+    [[ -n "$token" ]] || die "the pod of a run has no token, although its account has rights"
+    succeeds "$1" with-token
+}
+
 # another_image_while_runs_come_and_go NAMESPACE HELM: more runs than may go at once, so that some wait, some work and some end while every pod is replaced, and
 # more that are submitted meanwhile. None is lost, and none is started twice.
 another_image_while_runs_come_and_go() {
@@ -288,7 +330,8 @@ start_postgres
 for major in 3 4; do
     # What does not depend on Helm is checked once.
     case $major in
-        3) checks=(a_gate_is_opened commands_of_the_seeds all_rights_are_used an_upgrade_while_a_run_works the_history_is_kept_in_postgres) ;;
+        3) checks=(a_gate_is_opened commands_of_the_seeds all_rights_are_used an_upgrade_while_a_run_works in_one_workload the_history_is_kept_in_postgres
+            with_a_certificate_and_an_account_of_runs) ;;
         4) checks=(another_image_while_runs_come_and_go) ;;
     esac
     installed "$(scripts/tools.sh "helm$major")" "helm$major" "${checks[@]}"
