@@ -7,7 +7,7 @@ LINTS := fmt@1 clippy@7 deny@5 typos@1 shellcheck@1
 FAST := fmt@1 clippy@7 tests@17
 # What a suite needs and what takes minutes to build once has a line of its own.
 TESTS := tests@17 postgres-tests@3 temporal@8 temporal-tests@3:temporal kubectl@12 kubectl-tests@2:kubectl cluster@10 chart-tests@2:kubectl cluster-image@6 \
-	refusals@1:cluster cluster-tests@8:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
+	refusals@1:cluster cluster-tests@13:cluster,cluster-image conformance-tests@4:cluster e2e-tests@8:cluster,cluster-image
 
 # How many seeds `make simulate` plays: some ten minutes on two cores.
 SEEDS ?= 1000
@@ -73,8 +73,9 @@ build: need-cargo ## Build the programs, optimised, into target/release
 	cargo build --locked --release --workspace --exclude jangar-bench --bins
 
 # TARGETS="x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu" makes images for both, where rustc and a linker can.
+# Their names are those that charts/agents asks for, unless REPOSITORY and TAG say otherwise.
 image: need-cargo ## Build the images of Jangar and of agent-runner as OCI archives, optimised and static, each with the list of its parts
-	@JANGAR_IMAGE_TARGETS="$(TARGETS)" scripts/image.sh release
+	@JANGAR_IMAGE_TARGETS="$(TARGETS)" JANGAR_IMAGE_TAG="$(or $(TAG),$(shell sed -n 's/^appVersion: *"*\([^"]*\)"*/\1/p' charts/agents/Chart.yaml))" scripts/image.sh release $(or $(REPOSITORY),ghcr.io/proompteng)
 	@tests/image/checked.py release
 
 kubectl: ## Print the path of a kubectl 1.35, built from its Go module if there is none

@@ -68,6 +68,8 @@ pub enum State {
     },
     /// Another process leads, or nobody does yet, or the caches are being filled.
     Standby,
+    /// A canary that has not looked at everything yet, so that it has no verdict.
+    Surveying,
     /// Another process leads, and this one is a canary that tells what it would do. It names the objects that the leader has
     /// accepted and this version cannot plan.
     Canary {
@@ -206,11 +208,20 @@ impl Office {
 
     async fn await_leadership(&self, elector: &mut Elector) -> Leadership {
         self.await_kinds().await;
-        self.state.send_replace(State::Standby);
+        self.state.send_replace(self.standing().await);
         tokio::select! {
             biased;
             leadership = elector.lead() => leadership,
             never = self.stand_by() => match never {},
+        }
+    }
+
+    /// What this process is before it has looked at anything. A canary that were ready at once would be let through before it has planned
+    /// a single object.
+    async fn standing(&self) -> State {
+        match &self.settings.lease.role_file {
+            Some(file) if says_canary(file).await => State::Surveying,
+            Some(_) | None => State::Standby,
         }
     }
 
@@ -221,6 +232,7 @@ impl Office {
         };
         loop {
             if says_canary(file).await {
+                self.state.send_replace(State::Surveying);
                 self.be_canary(file).await;
                 self.state.send_replace(State::Standby);
             }

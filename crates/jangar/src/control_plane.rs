@@ -39,6 +39,10 @@ pub(crate) const NOT_FILLED: &str =
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 /// How often the database is asked whether it answers: what is told of it is no older than this.
 const DATABASE_ASKED_EVERY: Duration = Duration::from_secs(15);
+/// Nobody gives a pod more time than this to end.
+const LINGER_MAX_SECONDS: u64 = 3_600;
+/// What is missing once the program is told to end.
+const ENDING: &str = "the control plane is about to end";
 /// Whoever guesses a token has to guess at least this much.
 const TOKEN_MIN_CHARS: usize = 16;
 
@@ -50,6 +54,9 @@ pub(crate) struct Args {
     /// Where /healthz, /readyz and /metrics are served to whoever asks; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8082)))]
     probes_listen: SocketAddr,
+    /// How many seconds to go on answering after a request to stop, while /readyz says no: a cluster needs a moment to send callers elsewhere.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=LINGER_MAX_SECONDS))]
+    linger: u64,
     /// Run the controllers in this process as well.
     #[arg(long)]
     with_controllers: bool,
@@ -151,6 +158,17 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             Ok(())
         }
     };
+    instruments.readiness.missing(Part::Stay, ENDING);
+    if args.linger > 0 {
+        tracing::info!(
+            seconds = args.linger,
+            "about to stop: callers are answered while they are sent elsewhere"
+        );
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(args.linger)) => {}
+            () = stop.next() => tracing::warn!("stopping at the second request, though callers may still be sent here"),
+        }
+    }
     tracing::info!("stopping: requests under way end, and streams with them");
     tokio::select! {
         () = control_plane.stop() => {}

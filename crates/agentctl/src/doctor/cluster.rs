@@ -66,7 +66,8 @@ pub(super) async fn namespace_exists(kube: &Kube, namespace: &str) -> Finding {
 
 /// Whether our kinds are served, and with the fields that this version knows.
 pub(super) async fn kinds(kube: &Kube) -> Result<Vec<Finding>, Error> {
-    let fix = "kubectl apply --server-side -f charts/agents/crds   # of the release that you run";
+    let fix =
+        "kubectl apply --server-side --force-conflicts -f charts/agents/crds   # of the release that you run";
     let (served, missing) = served_kinds(kube).await?;
     if !missing.is_empty() {
         return Ok(vec![Finding::fail(

@@ -52,7 +52,7 @@ fn kinds(status: &GetControlPlaneStatusResponse) -> Finding {
             "not served, or not readable by the control plane: {}",
             some(&missing)
         ),
-        "kubectl apply --server-side -f charts/agents/crds   # of the release that you run",
+        "kubectl apply --server-side --force-conflicts -f charts/agents/crds   # of the release that you run",
     )
 }
 

@@ -9,3 +9,4 @@ mod app;
 mod forges;
 mod played;
 mod troubles;
+mod trust;

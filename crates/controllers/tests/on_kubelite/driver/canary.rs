@@ -106,6 +106,26 @@ async fn a_canary_of_the_same_version_agrees_with_the_leader() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_canary_is_nothing_before_it_has_looked_at_everything_also_if_its_role_cannot_be_read() {
+    let cluster = cluster_with_kinds().await;
+    let mut idle = cluster.elector("idle");
+    let _leadership = idle.lead().await;
+    for readable in [true, false] {
+        let canary = Canary::start(&cluster);
+        if !readable {
+            std::fs::remove_file(canary.file.path()).unwrap();
+        }
+        let mut state = canary.controllers.state();
+        let began = state
+            .wait_for(|state| !matches!(state, State::Waiting { .. }))
+            .await;
+        assert_eq!(*began.unwrap(), State::Surveying, "{readable}");
+        let then = state.wait_for(|state| *state != State::Surveying).await;
+        assert_eq!(*then.unwrap(), agreed(), "{readable}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_canary_tells_what_the_leader_leaves_undone_and_does_not_do_it() {
     let cluster = cluster_with_kinds().await;
     // It holds the lease, and that is all it does.
