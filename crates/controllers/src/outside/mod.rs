@@ -31,6 +31,7 @@ use jangar_engine::{
         endpoint::Endpoint,
     },
     decision::{Key, Uid},
+    removal,
 };
 use kube::ResourceExt;
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -226,7 +227,8 @@ impl Outside {
         let mut state = self.state();
         state.letters.answer(key, run);
         let phase = run.and_then(|run| run.status.as_ref()?.phase.as_ref());
-        if run.is_none() || phase.is_some_and(RunPhase::is_terminal) {
+        let removing = run.is_some_and(removal::is_under_way);
+        if run.is_none() || (phase.is_some_and(RunPhase::is_terminal) && !removing) {
             state.ledger.over(key);
             state.workflows.over(key);
         }

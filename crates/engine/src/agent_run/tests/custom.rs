@@ -276,7 +276,12 @@ fn an_answer_that_never_came_is_waited_for_until_the_deadline_and_never_sent_aga
     world.wait(1).settle();
     let (phase, reason, _) = end(&world);
     assert_eq!((phase, reason), (Some(RunPhase::Failed), Reason::SubmitUnknown));
-    assert_eq!(posts(&world), 1);
+    let sent = calls(&world);
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert!(
+        sent[1].starts_with("cancel 1"),
+        "what may be working is told to stop: {sent:?}"
+    );
 }
 
 #[test]
@@ -393,6 +398,10 @@ fn work_that_is_not_reported_in_time_has_timed_out() {
     assert!(
         matches!(late, Receipt::Ended(RunPhase::Failed, ref why) if why.starts_with("TimedOut")),
         "{late:?}"
+    );
+    assert!(
+        !crate::removal::is_under_way(world.run()),
+        "whoever has reported an end has stopped"
     );
 }
 
