@@ -152,7 +152,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     } else if deleting && !has_parent {
         farewell(&situation)
     } else if over {
-        finished::plan(&situation)
+        ended(&situation)
     } else if custom::applies(&situation) {
         custom::plan(&situation)
     } else if temporal::applies(&situation) {
@@ -199,6 +199,22 @@ fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
     let accepted = situation.status.runtime_ref.as_ref();
     let accepted = accepted.and_then(|accepted| accepted.0.get("type")?.as_str());
     accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
+}
+
+/// The run is over. What does its work elsewhere may not know yet, and is told before the run is let go.
+fn ended(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    let settled = finished::plan(situation);
+    if matches!(&settled, Decision::Act(plan) if plan.status.is_some()) {
+        return settled;
+    }
+    let removal = if custom::applies(situation) {
+        custom::removal(situation)
+    } else if temporal::applies(situation) {
+        temporal::removal(situation)
+    } else {
+        None
+    };
+    removal.unwrap_or(settled)
 }
 
 /// The run was deleted, and may still have something outside.

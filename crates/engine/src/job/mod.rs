@@ -243,7 +243,7 @@ fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, Runtime
     check_any_runtime(run, settings)?;
     let image = policy::image(run, settings)?;
     let config = RuntimeConfig::of_run(run)?;
-    privilege::check(&config, &settings.policy)?;
+    privilege::check(&config, settings)?;
     Ok((image, config))
 }
 
@@ -258,13 +258,30 @@ pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result
     }
     let (_, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
-    policy::service_account(run, agent, &config, &settings.runner).map(|_| ())
+    policy::service_account(run, agent, &config, settings).map(|_| ())
 }
 
 /// `run.json` as a value: what a run is told that has no pod to find it in.
 pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
     let (run, agent) = (request.run, request.agent);
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
+    let prompt = prompt_without_pod(run, agent)?;
+    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
+    serde_json::from_str(&text).map_err(|error| {
+        Rejection::new(
+            Reason::SubmitFailed,
+            format!("run.json cannot be read again: {error}"),
+        )
+    })
+}
+
+/// The system prompt of a run that has no pod, if it has one.
+pub fn system_prompt<'a>(run: &'a AgentRun, agent: &'a Agent) -> Result<Option<&'a str>, Rejection> {
+    Ok(prompt_without_pod(run, agent)?.text())
+}
+
+/// The system prompt of a run that has no pod: one that only a pod could read is refused.
+fn prompt_without_pod<'a>(run: &'a AgentRun, agent: &'a Agent) -> Result<SystemPrompt<'a>, Rejection> {
     let prompt = SystemPrompt::of(run, agent)?;
     if let Some(source) = prompt.source() {
         return Err(Rejection::new(
@@ -276,13 +293,7 @@ pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
             ),
         ));
     }
-    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
-    serde_json::from_str(&text).map_err(|error| {
-        Rejection::new(
-            Reason::SubmitFailed,
-            format!("run.json cannot be read again: {error}"),
-        )
-    })
+    Ok(prompt)
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.
@@ -291,7 +302,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let identity = Identity::of(run)?;
     let (image, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
-    let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
+    let service_account = policy::service_account(run, agent, &config, settings)?;
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
     let contract = contract::check(&metadata, &place_of(request.implementation_ref))?;
     policy::secrets_blocked(run, request.memory, &config, settings)?;

@@ -14,7 +14,10 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Resource, ResourceExt};
 
 use super::{scope::Lane, usage::Admission};
-use crate::decision::{Key, Uid};
+use crate::{
+    decision::{Key, Uid},
+    removal,
+};
 
 /// The parameters that name the repository of a run, the first that is set.
 const REPOSITORY_PARAMETERS: [&str; 3] = ["repository", "repo", "issueRepository"];
@@ -273,7 +276,8 @@ fn has_ended(job: &Job) -> bool {
     })
 }
 
-/// The slot of a run that no Job executes: its status is the record that it was let in, and its phase tells when it is over.
+/// The slot of a run that no Job executes: its status is the record that it was let in, and tells when it is over, and when what
+/// did its work has been told.
 fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
     let status = run.status.as_ref()?;
     let admitted_at = status.admitted_at?.0;
@@ -285,7 +289,7 @@ fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
             lane: demand.lane.clone(),
             admitted_at: Some(admitted_at),
             hold: match &status.phase {
-                Some(phase) if phase.is_terminal() => Hold::Over,
+                Some(phase) if phase.is_terminal() && !removal::is_under_way(run) => Hold::Over,
                 _ => Hold::Pod,
             },
         }),

@@ -28,8 +28,8 @@ use jangar_api::{
 };
 use kube::ResourceExt;
 
-pub(super) use self::farewell::farewell;
 use self::record::{Record, Submission};
+pub(super) use self::{farewell::farewell, stop::removal};
 use super::{
     Situation, Standing, abort,
     elsewhere::{Sender, fail},

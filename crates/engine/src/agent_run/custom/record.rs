@@ -36,6 +36,9 @@ pub(super) struct Record {
     pub progress: Option<ProgressSeen>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,
+    /// Until when the controllers go on making the work end, although the run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removing_until: Option<Timestamp>,
 }
 
 /// Where the call that hands the work over stands.
@@ -89,6 +92,7 @@ impl Record {
             response: None,
             progress: None,
             cancel: None,
+            removing_until: None,
         }
     }
 

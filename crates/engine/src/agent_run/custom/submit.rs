@@ -308,14 +308,15 @@ fn too_late(situation: &Situation<'_>, record: &Record) -> Decision<AgentRunStat
         Submission::Taken => (
             Reason::TimedOut,
             format!(
-                "{endpoint} took the work and did not report its end until {deadline}; it may still be working"
+                "{endpoint} took the work and did not report its end until {deadline}; it is told to stop, and may still be \
+                 working"
             ),
         ),
         Submission::Intended(_) => (
             Reason::SubmitUnknown,
             format!(
-                "it is not known whether {endpoint} has the work, and it reported nothing until {deadline}: look there, and \
-                 submit the run again"
+                "it is not known whether {endpoint} has the work, and it reported nothing until {deadline}; it is told to \
+                 stop: look there, and submit the run again"
             ),
         ),
         Submission::Postponed(postponed) => (
@@ -325,6 +326,10 @@ fn too_late(situation: &Situation<'_>, record: &Record) -> Decision<AgentRunStat
                 postponed.why
             ),
         ),
+    };
+    let record = match record.submission {
+        Submission::Taken | Submission::Intended(_) => record.clone().left_behind(situation),
+        Submission::Postponed(_) => record.clone(),
     };
     fail(situation, Some(record.stored()), &reason, &message)
 }
@@ -353,11 +358,14 @@ pub(super) fn token_until(record: &Record) -> Timestamp {
 
 /// What is sent: what the run says, else what the work is.
 fn body(situation: &Situation<'_>, ready: &Ready<'_>) -> Result<Value, Rejection> {
+    // A prompt that nobody could read is refused, whether or not the payload would have it.
+    let prompt = job::system_prompt(situation.run, ready.resolved.agent)?;
     let body = match &ready.config.payload {
         Some(payload) => payload.clone(),
         None => json!({
             "agentRun": identity(situation),
             "implementation": ready.resolved.implementation,
+            "systemPrompt": prompt,
             "parameters": situation.run.spec.parameters,
             "memory": ready.resolved.memory.map(|memory| json!({
                 "type": memory.spec.type_, "connectionRef": memory.spec.connection.secret_ref,

@@ -287,9 +287,10 @@ fn postpone(
     let due = after(situation.now, backoff(number));
     if due >= after(record.since.0, UNREACHABLE_MAX) {
         let (reason, ending) = if record.unclear {
+            record.removing_until = Some(elsewhere::removing_until(situation));
             (
                 Reason::SubmitUnknown,
-                "it may be there all the same: look in Temporal, and submit the run again",
+                "it may be there all the same, and is stopped when the server answers: look in Temporal, and submit the run again",
             )
         } else {
             (

@@ -26,7 +26,7 @@ use jangar_api::{
 };
 
 use self::record::{Beginning, Record};
-pub(super) use self::stop::farewell;
+pub(super) use self::stop::{farewell, removal};
 use super::{Situation, Standing, abort, elsewhere::fail, runtime_of};
 use crate::{
     decision::{Decision, Effect, Rejection},

@@ -44,6 +44,9 @@ pub(super) struct Record {
     pub unclear: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stopped>,
+    /// Until when the controllers go on making the work end, although the run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removing_until: Option<Timestamp>,
 }
 
 /// Where the start of the workflow stands.
@@ -89,6 +92,7 @@ impl Record {
             start: Beginning::Intended(sender),
             unclear: false,
             stop: None,
+            removing_until: None,
         }
     }
 
