@@ -137,7 +137,7 @@ async fn status(
         .await?;
     let now = plane.get(&caller, kind, &namespace, &request.name).await?;
     let known = stream::iter([Ok(Told::Object {
-        id: String::new(),
+        id: None,
         action: Action::Modified,
         object: now,
     })]);
@@ -171,7 +171,7 @@ async fn next(mut following: Watched) -> Option<(Result<StreamStatusResponse, St
                 let json = object.json.to_string();
                 return Some((Ok(StreamStatusResponse { json, phase }), following));
             }
-            Ok(Told::Reset { .. } | Told::Heartbeat) => {}
+            Ok(Told::Reset { .. } | Told::Synced { .. } | Told::Heartbeat { .. }) => {}
             Err(refusal) => {
                 following.over = true;
                 return Some((Err(Status::from(refusal)), following));

@@ -79,7 +79,7 @@ fn response(events: impl Stream<Item = Event> + Send + 'static) -> Response {
 fn of(told: Told) -> Event {
     match told {
         Told::Object { id, action, object } => event(
-            Some(&id),
+            id.as_deref(),
             &json!({
                 "type": "resource",
                 "kind": object.kind.info().kind,
@@ -89,8 +89,10 @@ fn of(told: Told) -> Event {
                 "resource": object.json,
             }),
         ),
-        Told::Reset { id, cut } => event(Some(&id), &json!({"type": "reset", "cut": cut})),
-        Told::Heartbeat => heartbeat(),
+        Told::Reset { cut } => event(None, &json!({"type": "reset", "cut": cut})),
+        Told::Synced { id } => event(Some(&id), &json!({"type": "synced"})),
+        // An event without data is none to a program, and moves the place to which it comes back.
+        Told::Heartbeat { id } => heartbeat().id(id),
     }
 }
 
