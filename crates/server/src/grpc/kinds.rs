@@ -21,6 +21,9 @@ use crate::{
     refusal::{Refusal, Trouble},
 };
 
+/// As agentctl calls itself when it speaks to Kubernetes: whoever applies a file both ways has no conflict with themselves.
+const AGENTCTL: &str = "agentctl";
+
 pub(super) async fn list(
     plane: &Arc<ControlPlane>,
     kind: Kind,
@@ -134,6 +137,7 @@ pub(super) async fn apply(
         dry_run: request.dry_run,
         refuse_conflicts: request.refuse_conflicts,
         compare: true,
+        manager: Some(AGENTCTL),
     };
     let manifest = document(&request.manifest_yaml)?;
     let applied = plane.apply_as(&caller, kind, &namespace, manifest, how).await?;

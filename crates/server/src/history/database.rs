@@ -5,8 +5,8 @@ use std::{fmt, time::Duration};
 use futures::future::BoxFuture;
 use jangar_api::Kind;
 use jangar_store::{
-    AuditEntry, AuditOutcome, Error, IdempotencyKey, LogTail, LogTailInfo, Page, PageRequest, Run, RunFilter,
-    RunKind, RunPage, RunSummary, Store,
+    AuditEntry, AuditFilter, AuditOutcome, Delivery, Error, IdempotencyKey, LogTail, LogTailInfo, Page,
+    PageRequest, Run, RunFilter, RunKind, RunPage, RunSummary, Store,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -88,6 +88,18 @@ impl History for Database {
             };
             self.0.audit(&written).await.map_err(failed)
         })
+    }
+
+    fn audited<'a>(
+        &'a self,
+        filter: &'a AuditFilter,
+        page: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Page<AuditEntry>, HistoryError>> {
+        Box::pin(async move { self.0.audit_entries(filter, page).await.map_err(failed) })
+    }
+
+    fn delivery<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), HistoryError>> {
+        Box::pin(async move { self.0.record_delivery(delivery).await.map(drop).map_err(failed) })
     }
 
     fn run<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>> {

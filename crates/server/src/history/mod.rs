@@ -7,7 +7,10 @@ use std::{fmt, time::Duration};
 
 use futures::future::BoxFuture;
 use jangar_api::Kind;
-use jangar_store::{LogTail, LogTailInfo, Page, PageRequest, RunFilter, RunPage, RunSummary};
+use jangar_store::{
+    AuditEntry, AuditFilter, Delivery, LogTail, LogTailInfo, Page, PageRequest, RunFilter, RunPage,
+    RunSummary,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -69,6 +72,14 @@ pub trait History: fmt::Debug + Send + Sync {
     fn ready(&self) -> BoxFuture<'_, Result<Duration, HistoryError>>;
     /// Records what somebody did.
     fn audit<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<(), HistoryError>>;
+    /// A page of what somebody did, the latest first.
+    fn audited<'a>(
+        &'a self,
+        filter: &'a AuditFilter,
+        page: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Page<AuditEntry>, HistoryError>>;
+    /// Notes a delivery of a webhook, or how far it has come.
+    fn delivery<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), HistoryError>>;
     /// A run, by its UID.
     fn run<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>>;
     /// The latest run of this name.

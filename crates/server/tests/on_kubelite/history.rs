@@ -1,7 +1,7 @@
 //! Runs that are gone from the cluster, and a database that is away.
 
 use futures::StreamExt;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use jangar_api::Kind;
 use jangar_proto::v1::{
     ExplainRequest, GetRequest, ListRequest, StreamAgentRunLogsRequest,
@@ -13,8 +13,9 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Request;
+use tower::ServiceExt;
 
-use crate::stage::{HIDDEN, NAMESPACE, Stage, agent, agent_run};
+use crate::stage::{Arrived, HIDDEN, NAMESPACE, Stage, agent, agent_run, request};
 
 const AT: &str = "2026-03-01T11:00:00Z";
 
@@ -203,6 +204,28 @@ async fn the_log_of_a_run_whose_pods_are_gone_comes_from_history_for_who_may_rea
         assert_eq!(status, StatusCode::NOT_FOUND, "{body}");
         assert!(body.to_string().contains(remedy), "{body}");
     }
+}
+
+#[tokio::test]
+async fn logs_that_are_followed_at_once_have_a_bound() {
+    let (_directory, store) = store();
+    remember(&store, &gone("AgentRun", "fix", "Failed", &json!({}))).await;
+    log(&store, "fix", 1, "one\n").await;
+    let stage = Stage::remembering(&store).await;
+    let open = async || {
+        let path = "/v1/runs/uid-fix/logs?follow=true";
+        let asked = request(Method::GET, "reader", path, None, None);
+        stage.http.clone().oneshot(asked).await.unwrap()
+    };
+    let mut opened = Vec::new();
+    for _ in 0..512 {
+        let response = open().await;
+        assert_eq!(response.status(), StatusCode::OK);
+        opened.push(response);
+    }
+    assert_eq!(open().await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    opened.pop();
+    assert_eq!(open().await.status(), StatusCode::OK);
 }
 
 fn asked<T>(message: T) -> Request<T> {
@@ -475,6 +498,111 @@ async fn a_key_is_remembered_after_its_run_is_gone_and_who_used_it_is_audited() 
     );
 }
 
+/// The entries of the audit, when there are so many: they are written beside the requests.
+async fn audited(store: &Store, count: usize) -> Vec<(String, String, AuditOutcome)> {
+    let waiting = async {
+        loop {
+            let all = AuditFilter::default();
+            let found = store.audit_entries(&all, &PageRequest::default()).await.unwrap();
+            if found.items.len() >= count {
+                let told = found.items.into_iter();
+                return told
+                    .map(|entry| (entry.actor, entry.action, entry.outcome))
+                    .collect();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_mins(1), waiting)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn what_somebody_began_who_hung_up_is_done_and_recorded() {
+    let (_directory, store) = store();
+    let stage = Stage::remembering(&store).await;
+    stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
+    let path = "/v1/agent-runs";
+    let asked = request(Method::POST, "submitter", path, Some("key"), Some(submission()));
+    {
+        let mut answer = std::pin::pin!(stage.http.clone().oneshot(asked));
+        let is_create = |arrived: &Arrived| {
+            arrived.method == Method::POST
+                && arrived.path.ends_with("/agentruns")
+                && arrived.user == "submitter"
+        };
+        let begun = stage.eventually(|| stage.arrived(is_create) > 0);
+        tokio::select! {
+            biased;
+            () = begun => {}
+            // An answer that is faster than we look leaves nothing to hang up on, and has to be recorded all the same.
+            _ = &mut answer => {}
+        }
+    }
+    let entries = audited(&store, 1).await;
+    let expected = (
+        "submitter".to_owned(),
+        "agent_run.created".to_owned(),
+        AuditOutcome::Allowed,
+    );
+    assert_eq!(entries, [expected]);
+    tokio::time::timeout(std::time::Duration::from_mins(1), stage.plane.settled())
+        .await
+        .unwrap();
+    let key = store
+        .key(jangar_store::RunKind::AgentRun, NAMESPACE, "coder", "key", at())
+        .await
+        .unwrap();
+    assert!(key.is_some(), "the key is remembered");
+}
+
+#[tokio::test]
+async fn a_submission_that_is_refused_is_recorded_and_one_that_is_repeated_is_not() {
+    let (_directory, store) = store();
+    let stage = Stage::remembering(&store).await;
+    let path = "/v1/agent-runs";
+    let (status, _) = stage.post("reader", path, Some("one"), submission()).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    let (status, _) = stage.post("submitter", path, Some("two"), submission()).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "there is no such Agent");
+    stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
+    for status in [StatusCode::CREATED, StatusCode::OK] {
+        let (found, body) = stage.post("submitter", path, Some("three"), submission()).await;
+        assert_eq!(found, status, "{body}");
+    }
+    let (status, _) = stage.post("reader", path, Some("four"), submission()).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+
+    let told: Vec<_> = audited(&store, 4)
+        .await
+        .into_iter()
+        .map(|entry| entry.2)
+        .collect();
+    assert_eq!(
+        told,
+        [
+            AuditOutcome::Denied,
+            AuditOutcome::Allowed,
+            AuditOutcome::Failed,
+            AuditOutcome::Denied
+        ]
+    );
+    // Who may get its path reads it over HTTP.
+    let (status, body) = stage.get("admin", "/v1/audit?actor=submitter&limit=1").await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let entry = &body["entries"][0];
+    assert_eq!(
+        (&entry["action"], &entry["outcome"]),
+        (&json!("agent_run.created"), &json!("Allowed"))
+    );
+    assert!(body["nextCursor"].is_string(), "{body}");
+    let (status, body) = stage.get("reader", "/v1/audit").await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
+    let (status, body) = stage.get("admin", "/v1/audit?since=yesterday").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+}
+
 #[tokio::test]
 async fn a_database_that_is_away_stops_nothing_but_history() {
     let directory = tempfile::tempdir().unwrap();
@@ -495,8 +623,12 @@ async fn a_database_that_is_away_stops_nothing_but_history() {
         let (status, body) = stage.get("reader", &path).await;
         assert_eq!(status, StatusCode::OK, "{body}");
     }
+    let hidden = stage.create(Kind::AgentRun, HIDDEN, agent_run("secret")).await;
+    let hidden = format!("/v1/runs/{}", hidden["metadata"]["uid"].as_str().unwrap());
     for path in [
         "/v1/runs/uid-fix",
+        // Whoever may not see it cannot tell it from one that nobody has.
+        &hidden,
         "/v1/agent-runs?archived=true&namespace=agents",
     ] {
         let (status, body) = stage.get("reader", path).await;
