@@ -314,10 +314,7 @@ impl Archiver {
     /// The next run to be written, which stays among those that wait. `None` ends the work.
     fn next(&self) -> Option<Next> {
         let mut books = self.books();
-        loop {
-            let Some(uid) = books.turns.pop_front().or_else(|| books.again.pop_front()) else {
-                break;
-            };
+        while let Some(uid) = books.turns.pop_front().or_else(|| books.again.pop_front()) {
             if let Some(waiting) = books.waiting.get(&uid) {
                 return Some(Next {
                     key: waiting.key.clone(),

@@ -202,7 +202,7 @@ impl ControlPlane {
             name: decision.run.clone(),
         };
         let (plane, decider) = (Arc::clone(self), caller.clone());
-        let work = async move { plane.decided(&decider, &decision).await };
+        let work = Box::pin(async move { plane.decided(&decider, &decision).await });
         self.audited(caller, deed, work).await
     }
 
