@@ -309,7 +309,7 @@ pub(crate) fn release(
     finalizers: &[String],
     ttl_seconds_after_finished: Option<u32>,
 ) -> Result<json_patch::Patch, serde_json::Error> {
-    let mut operations = without(job, labels::JOB_STATUS_FINALIZER, finalizers);
+    let mut operations = without(job, &[labels::JOB_STATUS_FINALIZER], finalizers);
     if let Some(seconds) = ttl_seconds_after_finished {
         let path = "/spec/ttlSecondsAfterFinished";
         operations.push(json!({"op": "add", "path": path, "value": seconds}));
@@ -317,9 +317,10 @@ pub(crate) fn release(
     serde_json::from_value(Value::Array(operations))
 }
 
-/// What takes one finalizer from this very object, if it has these very finalizers.
-pub(crate) fn without(id: &ObjectId, finalizer: &str, finalizers: &[String]) -> Vec<Value> {
-    let others: Vec<&String> = finalizers.iter().filter(|name| *name != finalizer).collect();
+/// What takes our finalizers from this very object, if it has these very finalizers.
+pub(crate) fn without(id: &ObjectId, ours: &[&str], finalizers: &[String]) -> Vec<Value> {
+    let others = finalizers.iter().filter(|name| !ours.contains(&name.as_str()));
+    let others: Vec<&String> = others.collect();
     let change = if others.is_empty() {
         json!({"op": "remove", "path": "/metadata/finalizers"})
     } else {

@@ -179,6 +179,7 @@ fn labelled(change: &Change) -> BTreeSet<String> {
         | Term::Branch(_)
         | Term::DefaultMemory
         | Term::OrchestrationRun(_)
+        | Term::ChildOf(_)
         | Term::Orchestration(_)
         | Term::ApprovalPolicy(_)
         | Term::DecidedUnder(_)

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::{
     Context, Controller, Scene, StatusOf, Work,
-    archiving::{self, Leave},
+    archiving::{self, Hold, Leave},
 };
 use crate::{
     admissions::Asked,
@@ -141,11 +141,11 @@ pub(super) async fn reconcile<C: Controller>(
                 Decision::Act(plan) => {
                     match act(controller, context, key, object.as_ref(), &plan, work).await? {
                         Acted::Settled => {
-                            if let Some(object) = &object {
-                                archiving::settled(context, object);
-                            }
+                            let Some(again) = kept::<C>(context, key, object.as_ref(), work).await? else {
+                                continue;
+                            };
                             controller.settled(key, object.as_deref());
-                            return Ok(plan.wake_at);
+                            return Ok(plan.wake_at.into_iter().chain(again).min());
                         }
                         Acted::PlanAgain => {}
                         Acted::Refused => return Ok(Some(context.clock.now() + REFUSED_RETRY)),
@@ -159,6 +159,31 @@ pub(super) async fn reconcile<C: Controller>(
         }
     }
     Err(ReconcileError::Busy)
+}
+
+/// Sees to it that a run that has ended gets into history before it goes. When to look again for that, if at all; `None` if the object has
+/// changed by it.
+async fn kept<C: Controller>(
+    context: &Context,
+    key: &Key,
+    object: Option<&Arc<C::Object>>,
+    work: &mut Work,
+) -> Result<Option<Option<Timestamp>>, ReconcileError> {
+    let Some(object) = object else {
+        return Ok(Some(None));
+    };
+    let effect = match archiving::settled(context, object) {
+        Hold::AsItIs(wait) => return Ok(Some(wait.map(|wait| context.clock.now() + wait))),
+        Hold::Set(effect) => effect,
+        Hold::GivenUp(effect, notice) => {
+            let about = reference::<C::Object>(key, &notice);
+            context.reporter.publish(&context.gate, &about, &notice).await;
+            effect
+        }
+    };
+    context.check_halt()?;
+    effects::carry_out_together::<C::Object>(context, key, &[effect], work).await?;
+    Ok(None)
 }
 
 /// Asks the queue whether the object may start something.
@@ -241,6 +266,13 @@ async fn act<C: Controller>(
                 work.notices.push((reference::<C::Object>(key, &notice), *notice));
             }
             Leave::Later(wait) => return Ok(Acted::NotYet(wait)),
+        }
+        if matches!(effect, Effect::DeleteRun { .. })
+            && let Some(release) = object.and_then(|object| archiving::released(object.as_ref()))
+        {
+            // It is written, so that nothing keeps it any more.
+            effects::carry_out_together::<C::Object>(context, key, &[release], work).await?;
+            return Ok(Acted::PlanAgain);
         }
         if matches!(effect, Effect::DeleteRun { .. })
             && let Some(wait) = context.deletions.ask(&context.metrics)

@@ -227,6 +227,8 @@ label_values! {
     ArchiveResult {
         Written = "written",
         Failed = "failed",
+        /// History will not have it, however often it is tried.
+        Refused = "refused",
         /// Too many wait already; it is offered again later.
         Overflow = "overflow",
         /// It was deleted before it could be written.
