@@ -88,7 +88,7 @@ pub struct Controllers {
 
 /// Starts the controllers.
 pub fn start(setup: Setup<'_>) -> Controllers {
-    start_with(setup, Arc::new(Network))
+    start_with(setup, Arc::new(Network::default()))
 }
 
 /// Starts the controllers with something else that answers for forges.

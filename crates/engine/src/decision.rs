@@ -180,6 +180,8 @@ pub enum DeliveryAnswer {
         message: String,
         /// Whether it may be answered later.
         passing: bool,
+        /// Until when the forge asks to be left alone.
+        not_before: Option<Timestamp>,
     },
 }
 
@@ -338,9 +340,11 @@ pub enum TokenSight {
     Ready {
         expires_at: Timestamp,
     },
-    /// It could not be had; the words are the forge's, or about it.
+    /// It could not be had; the words are the forge's, or about it, and do not change with the time.
     Failed {
         message: String,
+        /// Until when the forge asks to be left alone.
+        not_before: Option<Timestamp>,
     },
 }
 

@@ -133,11 +133,28 @@ pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
     match unresolved {
         Unresolved::Unsure(question) => Next::Unsure(question),
         Unresolved::Lacking(what) => match lacking(situation, what) {
-            Ok(held) => Next::Waits(held),
+            Ok(held) => Next::Waits(left_alone(situation, held)),
             Err(rejection) => Next::Wrong(rejection),
         },
         Unresolved::Wrong(rejection) => Next::Wrong(rejection),
         Unresolved::NotReported(why) => Next::Fails(why),
+    }
+}
+
+/// The same wait, without looking at a forge that asks to be left alone. The wait is over at its deadline all the same.
+fn left_alone(situation: &Situation<'_>, held: Held) -> Held {
+    let rests = situation
+        .observed
+        .tokens
+        .values()
+        .filter_map(|token| match token {
+            TokenSight::Ready { .. } => None,
+            TokenSight::Failed { not_before, .. } => *not_before,
+        });
+    let look_at = rests.chain(held.look_at).max();
+    Held {
+        look_at: look_at.map(|at| held.waiting.until.map_or(at, |until| at.min(until))),
+        ..held
     }
 }
 

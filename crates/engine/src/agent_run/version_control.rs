@@ -167,7 +167,7 @@ fn with_app(situation: &Situation<'_>, place: Place, resolution: Resolution) -> 
         return Ok(Resolution::Ready(ready));
     }
     let secret: String = job::token_name(&situation.observed.key.name, place).into();
-    if let Some(TokenSight::Failed { message }) = situation.observed.tokens.get(&secret) {
+    if let Some(TokenSight::Failed { message, .. }) = situation.observed.tokens.get(&secret) {
         let policy = situation.run.spec.vcs_policy.as_ref();
         let problem = format!(
             "VersionControlProvider {}: no token of the GitHub App could be had ({message})",

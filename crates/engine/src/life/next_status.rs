@@ -48,7 +48,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
         self.step_waits(Some(&message));
         self.conditions.stand(Health::Progressing, &reason, &message);
         self.conditions
-            .set(ConditionType::Blocked, ConditionStatus::True, reason, message);
+            .set_since(ConditionType::Blocked, ConditionStatus::True, reason, message);
     }
 
     /// Waits for nothing any more.

@@ -157,7 +157,7 @@ impl Stage {
             gate: leadership.gate(),
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
-            forges: Arc::new(Network),
+            forges: Arc::new(Network::default()),
             outside,
         };
         let term = Term::begin(setup, vec![station(script)]);

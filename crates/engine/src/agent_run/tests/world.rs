@@ -55,6 +55,10 @@ pub(super) struct World {
     pub answers: VecDeque<Answer>,
     /// How many seconds a token of a GitHub App lasts; absent, the forge gives none.
     pub token_lasts: Option<i64>,
+    /// What a forge that gives none says.
+    pub refusal_words: String,
+    /// Until when it asks to be left alone.
+    pub forge_rests_until: Option<Timestamp>,
     made: u32,
 }
 
@@ -124,6 +128,8 @@ impl World {
             statuses: 0,
             answers: VecDeque::new(),
             token_lasts: Some(3600),
+            refusal_words: "the forge said no".to_owned(),
+            forge_rests_until: None,
             made: 0,
         }
     }
@@ -339,7 +345,8 @@ impl World {
                         expires_at: expires_at.min(new.used_until),
                     },
                     None => TokenSight::Failed {
-                        message: "the forge said no".to_owned(),
+                        message: self.refusal_words.clone(),
+                        not_before: self.forge_rests_until,
                     },
                 };
                 self.observed.tokens.insert(secret, token);
