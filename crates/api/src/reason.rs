@@ -44,7 +44,8 @@ string_enum! {
         JobMissing,
         /// The API server refused the Job; the message has its words.
         JobRejected,
-        /// The API server does not let the Job in at the moment: a right is missing, or a quota is used up.
+        /// The API server does not let the Job in at the moment: a right is missing, a quota is used up, or it has a trouble of
+        /// its own that lasts, such as a webhook that does not answer.
         JobForbidden,
         /// The pod does not start; the message has the scheduler's or the node's words.
         PodWaiting,

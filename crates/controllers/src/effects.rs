@@ -418,14 +418,23 @@ pub(crate) async fn find_out<K: Cached>(
     Ok(Outcome::Otherwise)
 }
 
-/// What the API server will never accept is for the plan to answer; anything else is tried again.
+/// How often something is tried that the API server could not do, before the plan is told: a hiccup is over by then, and nothing
+/// may wait without saying so.
+const SILENT_TRIES: u32 = 3;
+
+/// What the API server will never accept is for the plan to answer, and so is what it could not do several times in a row;
+/// anything else is tried again.
 fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcome, ReconcileError> {
     let forbidden = || {
         status(&error)
             .filter(|status| status.code == 403)
             .map(in_its_words)
     };
-    match refusal(&error).or_else(forbidden) {
+    let stuck = || {
+        let lasting = |status: &&Status| matches!(status.code, 429 | 500..) && work.failures >= SILENT_TRIES;
+        status(&error).filter(lasting).map(in_its_words)
+    };
+    match refusal(&error).or_else(forbidden).or_else(stuck) {
         Some(refusal) => {
             work.learned.refusal = Some(refusal);
             Ok(Outcome::Refused)

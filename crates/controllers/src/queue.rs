@@ -83,6 +83,11 @@ impl Queue {
         Some(key)
     }
 
+    /// How often in a row the work on a key has failed.
+    pub fn failures(&self, key: &Key) -> u32 {
+        self.slots.get(key).map_or(0, |slot| slot.failures)
+    }
+
     /// The work on a taken key is done. It comes again at `wake_at`, or when something happens, or at once if something
     /// happened meanwhile.
     pub fn done(&mut self, key: Key, wake_at: Option<Timestamp>) {

@@ -71,7 +71,7 @@ pub enum Gate {
         owner: Option<Owner>,
         retry: Duration,
     },
-    /// The API server does not let the Job in at the moment: a quota, or a right.
+    /// The API server does not let the Job in at the moment: a quota, a right, or a trouble of its own that lasts.
     Forbidden { words: String, retry: Duration },
     /// The Job has no pod.
     NoPod { job: String },
@@ -255,7 +255,8 @@ impl fmt::Display for Gate {
             }
             Self::Forbidden { words, retry } => write!(
                 f,
-                "the API server does not let the Job of the run in: {words}; it is tried again every {} s",
+                "the API server does not let the Job of the run in: {words}; it is tried again every {} s: give the right or the \
+                 room in the quota, or mend the webhook, that it speaks of",
                 retry.as_secs()
             ),
             Self::Endpoint { endpoint, words, due } => write!(

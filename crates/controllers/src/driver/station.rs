@@ -146,9 +146,13 @@ impl<C: Controller> Bench<C> {
                     }
                 }
                 (slot, key) = self.next(&slots, context.clock.as_ref()) => {
-                    context.metrics.queue_depth(kind::<C>(), self.queue().backlog());
+                    let (backlog, failures) = {
+                        let queue = self.queue();
+                        (queue.backlog(), queue.failures(&key))
+                    };
+                    context.metrics.queue_depth(kind::<C>(), backlog);
                     let span = tracing::info_span!("reconcile", controller = C::NAME, object = %key);
-                    let work = work_on(Arc::clone(&self.controller), Arc::clone(&context), key.clone(), slot);
+                    let work = work_on(Arc::clone(&self.controller), Arc::clone(&context), key.clone(), failures, slot);
                     let task = tasks.spawn(work.instrument(span));
                     keys.insert(task.id(), key);
                 }
@@ -234,10 +238,14 @@ async fn work_on<C: Controller>(
     controller: Arc<C>,
     context: Arc<Context>,
     key: Key,
+    failures: u32,
     slot: OwnedSemaphorePermit,
 ) -> Ended {
     let start = Instant::now();
-    let mut work = Work::default();
+    let mut work = Work {
+        failures,
+        ..Work::default()
+    };
     let result = reconcile(controller.as_ref(), &context, &key, &mut work).await;
     let took = start.elapsed();
     drop(slot);

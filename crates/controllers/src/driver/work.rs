@@ -17,6 +17,8 @@ use crate::{
 /// them all the same.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
+    /// How often in a row the key failed before.
+    pub(crate) failures: u32,
     pub(crate) learned: Learned,
     pub(crate) written: Vec<Written>,
     /// What the queue said last, if it was asked.

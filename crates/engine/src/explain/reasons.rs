@@ -213,7 +213,7 @@ pub(super) const fn row(reason: &Reason) -> Row {
         Reason::JobRejected => told(Cause::Spec, "the API server refused its Job"),
         Reason::JobForbidden => told(
             Cause::Rights,
-            "the API server does not let its Job in, for want of a right or of room in a quota",
+            "the API server does not let its Job in, for want of a right, of room in a quota or of a webhook that answers",
         ),
         Reason::PodWaiting => told(Cause::Pod, "its pod has not started"),
         Reason::ImageUnavailable => told(Cause::Pod, "its pod has no image"),

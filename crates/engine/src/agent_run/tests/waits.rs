@@ -269,20 +269,24 @@ fn name_of_the_files_is_free_when_the_other_config_map_is_deleted() {
 
 #[test]
 fn job_that_was_not_let_in_is_tried_again() {
-    let mut world = World::new();
-    world.observed.refusal = Some(Refusal {
-        code: 403,
-        message: "exceeded quota".to_owned(),
-    });
-    world.settle();
-    assert_waits(
-        &mut world,
-        &Reason::JobForbidden,
-        "exceeded quota; it is tried again every ",
-    );
-    world.observed.refusal = None;
-    world.wait(30).settle();
-    assert_runs(&mut world);
+    for (code, words) in [
+        (403, "exceeded quota"),
+        (429, "too many requests"),
+        (500, "failed calling webhook \"deny.example.com\""),
+        (504, "request timed out"),
+    ] {
+        let mut world = World::new();
+        world.observed.refusal = Some(Refusal {
+            code,
+            message: words.to_owned(),
+        });
+        world.settle();
+        let told = format!("{words}; it is tried again every ");
+        assert_waits(&mut world, &Reason::JobForbidden, &told);
+        world.observed.refusal = None;
+        world.wait(30).settle();
+        assert_runs(&mut world);
+    }
 }
 
 #[test]
