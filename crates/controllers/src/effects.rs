@@ -105,7 +105,7 @@ async fn send<R: Cached>(
             if !context.gate.is_open() {
                 return Err(ReconcileError::NotLeading);
             }
-            context.outside.begin(post)?;
+            context.outside.begin(post, &context.gate)?;
             Ok(Outcome::Done)
         }
         Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,

@@ -265,6 +265,23 @@ pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result
 pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
     let (run, agent) = (request.run, request.agent);
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
+    let prompt = prompt_without_pod(run, agent)?;
+    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
+    serde_json::from_str(&text).map_err(|error| {
+        Rejection::new(
+            Reason::SubmitFailed,
+            format!("run.json cannot be read again: {error}"),
+        )
+    })
+}
+
+/// The system prompt of a run that has no pod, if it has one.
+pub fn system_prompt<'a>(run: &'a AgentRun, agent: &'a Agent) -> Result<Option<&'a str>, Rejection> {
+    Ok(prompt_without_pod(run, agent)?.text())
+}
+
+/// The system prompt of a run that has no pod: one that only a pod could read is refused.
+fn prompt_without_pod<'a>(run: &'a AgentRun, agent: &'a Agent) -> Result<SystemPrompt<'a>, Rejection> {
     let prompt = SystemPrompt::of(run, agent)?;
     if let Some(source) = prompt.source() {
         return Err(Rejection::new(
@@ -276,13 +293,7 @@ pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
             ),
         ));
     }
-    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
-    serde_json::from_str(&text).map_err(|error| {
-        Rejection::new(
-            Reason::SubmitFailed,
-            format!("run.json cannot be read again: {error}"),
-        )
-    })
+    Ok(prompt)
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.

@@ -358,11 +358,14 @@ pub(super) fn token_until(record: &Record) -> Timestamp {
 
 /// What is sent: what the run says, else what the work is.
 fn body(situation: &Situation<'_>, ready: &Ready<'_>) -> Result<Value, Rejection> {
+    // A prompt that nobody could read is refused, whether or not the payload would have it.
+    let prompt = job::system_prompt(situation.run, ready.resolved.agent)?;
     let body = match &ready.config.payload {
         Some(payload) => payload.clone(),
         None => json!({
             "agentRun": identity(situation),
             "implementation": ready.resolved.implementation,
+            "systemPrompt": prompt,
             "parameters": situation.run.spec.parameters,
             "memory": ready.resolved.memory.map(|memory| json!({
                 "type": memory.spec.type_, "connectionRef": memory.spec.connection.secret_ref,

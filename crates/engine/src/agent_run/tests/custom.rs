@@ -153,6 +153,30 @@ fn a_payload_of_the_users_own_is_sent_as_it_is() {
 }
 
 #[test]
+fn the_endpoint_gets_the_system_prompt_and_one_that_only_a_pod_could_read_is_refused() {
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
+    world.edit(|run| run.spec.system_prompt = Some("Be brief.".to_owned()));
+    world.settle();
+    assert_eq!(first_call(&world).body["systemPrompt"], "Be brief.");
+
+    for config in [
+        json!({"endpoint": ENDPOINT}),
+        json!({"endpoint": ENDPOINT, "payload": {"task": 7}}),
+    ] {
+        let mut world = self::world(&config);
+        world.edit(|run| {
+            run.spec.system_prompt_ref = Some(object(
+                json!({"kind": "ConfigMap", "name": "prompts", "key": "main"}),
+            ));
+        });
+        world.settle();
+        let invalid = world.condition(&ConditionType::InvalidSpec);
+        assert_eq!(invalid.reason, Reason::InvalidSystemPromptRef);
+        assert_eq!(posts(&world), 0);
+    }
+}
+
+#[test]
 fn an_endpoint_that_takes_the_work_and_reports_its_end_ends_the_run() {
     let mut world = called();
     answer(
