@@ -8,4 +8,5 @@
 mod app;
 mod forges;
 mod played;
+mod refusals;
 mod troubles;
