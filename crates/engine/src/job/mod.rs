@@ -243,7 +243,7 @@ fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, Runtime
     check_any_runtime(run, settings)?;
     let image = policy::image(run, settings)?;
     let config = RuntimeConfig::of_run(run)?;
-    privilege::check(&config, &settings.policy)?;
+    privilege::check(&config, settings)?;
     Ok((image, config))
 }
 
@@ -258,7 +258,7 @@ pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result
     }
     let (_, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
-    policy::service_account(run, agent, &config, &settings.runner).map(|_| ())
+    policy::service_account(run, agent, &config, settings).map(|_| ())
 }
 
 /// `run.json` as a value: what a run is told that has no pod to find it in.
@@ -302,7 +302,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let identity = Identity::of(run)?;
     let (image, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
-    let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
+    let service_account = policy::service_account(run, agent, &config, settings)?;
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
     let contract = contract::check(&metadata, &place_of(request.implementation_ref))?;
     policy::secrets_blocked(run, request.memory, &config, settings)?;

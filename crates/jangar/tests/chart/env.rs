@@ -93,9 +93,9 @@ fn rows() -> Vec<Row> {
         ),
         (
             "controller.admissionPolicy.podSecurityRestricted",
-            json!(true),
+            json!(false),
             "JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED",
-            "true",
+            "false",
             Both,
         ),
         ("controller.vcsProviders.enabled", json!(false), "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED", "false", Both),

@@ -203,10 +203,10 @@ async fn bad_input_ends_the_run_and_says_what_to_do() {
             "claimName",
         ),
         (
-            "bad-job",
-            json!({"runtime": {"type": "job", "config": {"priorityClassName": "Not A Name"}}}),
-            "JobRejected",
-            "priorityClassName",
+            "priority",
+            json!({"runtime": {"type": "job", "config": {"priorityClassName": "system-node-critical"}}}),
+            "PriorityClassNotAllowed",
+            "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
         ),
         (
             "spread-text",
