@@ -187,6 +187,7 @@ fn renewal(situation: &Situation<'_>, vcs: &VcsStamp, stamp: &TokenStamp) -> Opt
 }
 
 /// What became of a renewal.
+#[derive(Clone, Copy, Debug)]
 enum Renewal<'a> {
     /// The token is good until then.
     Done(Timestamp),

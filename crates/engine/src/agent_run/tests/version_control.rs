@@ -302,7 +302,7 @@ const HELD: &str = "hold by [\"agents.proompteng.ai/runtime-cleanup\"]";
 const LET_GO: &str = "hold by []";
 
 /// A run whose provider is a GitHub App.
-fn with_app(policy: &Value) -> World {
+pub(super) fn with_app(policy: &Value) -> World {
     let mut world = world(policy);
     let app = json!({"appId": 17, "installationId": 42, "privateKeySecretRef": {"name": "app-key"}});
     let forge = Forge::github().provider("/auth", json!({"method": "app", "app": app}));
