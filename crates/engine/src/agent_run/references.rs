@@ -2,8 +2,8 @@
 
 use jangar_api::{
     agents::{
-        agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpecSpec,
-        memory::Memory,
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpecSpec, memory::Memory,
     },
     reason::Reason,
 };
@@ -70,8 +70,12 @@ impl From<NotFound> for Unresolved {
     }
 }
 
-/// Finds what a task of the run refers to.
-pub(super) fn resolve<'a>(situation: &Situation<'a>, task: Task<'a>) -> Result<Resolved<'a>, Unresolved> {
+/// Finds what a task of the run refers to; `run` is the run as the task sees it.
+pub(super) fn resolve<'a>(
+    situation: &Situation<'a>,
+    task: Task<'a>,
+    run: &AgentRun,
+) -> Result<Resolved<'a>, Unresolved> {
     let spec = &situation.run.spec;
     let references = &situation.observed.references;
     let agent_name = named(
@@ -104,7 +108,7 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>, task: Task<'a>) -> Result<R
         Question::AgentProvider,
     )?;
     // What the Agent does not allow comes before what is missing, as the public order of reasons has it.
-    job::check_agent(situation.run, agent, situation.settings).map_err(Unresolved::Wrong)?;
+    job::check_agent(run, agent, situation.settings).map_err(Unresolved::Wrong)?;
     let (implementation, implementation_ref) = implementation(situation, task)?;
     let memory_name = spec.memory_ref.as_ref().or(agent.spec.memory_ref.as_ref());
     let memory = match memory_name {

@@ -196,8 +196,8 @@ fn effects_of(
 ) -> Result<Vec<Effect>, Unresolved> {
     let made = || {
         let parameters = steps::parameters(task, situation.run, earlier).map_err(Unresolved::NotReported)?;
-        let resolved = references::resolve(situation, task)?;
         let run = task.run(situation.run, parameters);
+        let resolved = references::resolve(situation, task, &run)?;
         build(situation, task, &run, &resolved, earlier)
     };
     made().map_err(|why: Unresolved| why.of(task))

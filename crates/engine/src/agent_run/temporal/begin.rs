@@ -60,7 +60,7 @@ fn ready<'a>(situation: &Situation<'a>) -> Result<Ready<'a>, Unresolved> {
     let (run, settings) = (situation.run, situation.settings);
     job::check_any_runtime(run, settings).map_err(Unresolved::Wrong)?;
     let config = Config::read(run, &situation.uid, settings).map_err(Unresolved::Wrong)?;
-    let resolved = references::resolve(situation, Task::Whole)?;
+    let resolved = references::resolve(situation, Task::Whole, run)?;
     let without = vcs::elsewhere(
         "a Temporal workflow",
         run,
