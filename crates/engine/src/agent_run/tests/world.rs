@@ -470,7 +470,7 @@ impl World {
                     Some(ttl) => format!("release {} for {ttl} s", job.name),
                     None => format!("release {}", job.name),
                 },
-                Effect::DeleteRun { run } => format!("delete run {}", run.name),
+                Effect::DeleteRun { run, .. } => format!("delete run {}", run.name),
                 Effect::SetFinalizers { finalizers, .. } => format!("hold by {finalizers:?}"),
                 Effect::PostCustom(post) => {
                     let (purpose, number) = (post.id.purpose.word(), post.id.number);
