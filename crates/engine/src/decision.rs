@@ -129,6 +129,8 @@ pub enum Question {
     Slot {
         /// The Job that is about to be made; absent where none executes the run.
         job: Option<String>,
+        /// The repository that it works on, in lower case, if it works on one.
+        repository: Option<String>,
     },
 }
 

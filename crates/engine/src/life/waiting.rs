@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Run, Situation, Standing, follow, jobs,
+    NextStatus, Run, Situation, follow, jobs,
     leftovers::{after, sooner},
     start::waiting_since,
     unreachable,
@@ -44,18 +44,6 @@ impl Wait {
     /// its turn: somebody or something will give it.
     const fn is_vain(&self) -> bool {
         matches!(self.waiting.gate, Gate::Image { .. } | Gate::Configuration { .. })
-    }
-}
-
-/// What the pod of a Job waits for.
-pub(crate) fn standing<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Standing {
-    let sight = situation.seen.pods_of(&jobs::uid(job));
-    if jobs::end(job).is_some() || sight.pods().iter().any(|pod| jobs::has_ended(pod)) {
-        return Standing::Goes;
-    }
-    match wait(situation, job, &sight) {
-        Some(wait) => Standing::Waits(Box::new(wait.waiting)),
-        None => Standing::Goes,
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) struct World {
     pub wake_at: Option<Timestamp>,
     /// How often the status was written.
     pub statuses: u32,
+    /// The repositories for which slots were asked, one after the other.
+    pub slots: Vec<Option<String>>,
     /// What the queue says to those who ask, one after the other; then it lets everybody in.
     pub answers: VecDeque<Answer>,
     /// How many seconds a token of a GitHub App lasts; absent, the forge gives none.
@@ -122,6 +124,7 @@ impl World {
             questions: Vec::new(),
             wake_at: None,
             statuses: 0,
+            slots: Vec::new(),
             answers: VecDeque::new(),
             token_lasts: Some(3600),
             made: 0,
@@ -249,7 +252,8 @@ impl World {
             | Question::ApprovalPolicy(_)
             | Question::Signal(_)
             | Question::Child(..) => panic!("an AgentRun asks for {question:?}"),
-            Question::Slot { .. } => {
+            Question::Slot { repository, .. } => {
+                self.slots.push(repository.clone());
                 let granted = Answer::Granted { at: self.now };
                 let answer = self.answers.pop_front().unwrap_or(granted);
                 self.observed.admission = Some(answer);
