@@ -85,6 +85,7 @@ string_enum! {
         TemporalError,
 
         // What is wrong with a run's spec or the objects it refers to.
+        /// The schema refuses such a run before it is stored, so that no controller says it; the word is known.
         MissingRuntime,
         /// The runtime is one that this version does not execute.
         UnsupportedRuntime,
@@ -111,6 +112,7 @@ string_enum! {
         MissingRequiredLabels,
         MissingRequiredMetadata,
         ParametersTooLarge,
+        /// As [`Self::MissingRuntime`]: the schema refuses it.
         ParameterNotString,
         ParameterValueTooLarge,
         LabelBlocked,
@@ -125,6 +127,7 @@ string_enum! {
         /// The run chooses a security context that is looser than the operator allows.
         PodSecurityNotAllowed,
         InvalidContract,
+        /// As [`Self::MissingRuntime`]: the schema refuses it.
         InvalidSystemPrompt,
         InvalidSystemPromptRef,
         MissingSystemPromptRef,

@@ -75,14 +75,14 @@ async fn send<R: Cached>(
         Effect::StopJob { job } => {
             // In the foreground, because our finalizer would otherwise keep the pods running as long as it stands.
             let params = DeleteParams::foreground();
-            delete::<Job>(context, namespace, job, params, work).await
+            delete::<Job>(context, namespace, job, None, params, work).await
         }
         Effect::DeletePod { pod, grace_seconds } => {
             let params = DeleteParams {
                 grace_period_seconds: *grace_seconds,
                 ..DeleteParams::default()
             };
-            delete::<Pod>(context, namespace, pod, params, work).await
+            delete::<Pod>(context, namespace, pod, None, params, work).await
         }
         Effect::ReleaseJob {
             job,
@@ -92,8 +92,9 @@ async fn send<R: Cached>(
             let patch = release(job, finalizers, *ttl_seconds_after_finished)?;
             release_job(context, namespace, job, patch, work).await
         }
-        Effect::DeleteRun { run } => {
-            delete::<R>(context, namespace, run, DeleteParams::background(), work).await
+        Effect::DeleteRun { run, version } => {
+            let params = DeleteParams::background();
+            delete::<R>(context, namespace, run, Some(version), params, work).await
         }
         Effect::SetFinalizers {
             run,
@@ -265,18 +266,19 @@ fn creation(namespace: &str, new: &NewJob) -> Result<http::Request<Vec<u8>>, Rec
     Ok(http::Request::from_parts(parts, body))
 }
 
-/// Deletes this very object. Whoever has taken its name since is left alone.
+/// Deletes this very object, if it is still the given version. Whoever has taken its name since is left alone.
 async fn delete<K: Cached>(
     context: &Context,
     namespace: &str,
     object: &ObjectId,
+    version: Option<&String>,
     params: DeleteParams,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
     let api = Api::<K>::namespaced(context.client.clone(), namespace);
     let params = params.preconditions(Preconditions {
         uid: Some(object.uid.0.clone()),
-        resource_version: None,
+        resource_version: version.cloned(),
     });
     match context
         .write::<K, _>(Verb::Delete, api.delete(&object.name, &params))

@@ -129,6 +129,8 @@ pub enum Question {
     Slot {
         /// The Job that is about to be made; absent where none executes the run.
         job: Option<String>,
+        /// The repository that it works on, in lower case, if it works on one.
+        repository: Option<String>,
     },
 }
 
@@ -238,8 +240,9 @@ pub enum Effect {
         /// Absent: it is kept until somebody deletes it.
         ttl_seconds_after_finished: Option<u32>,
     },
-    /// Deletes a run that has been kept for long enough.
-    DeleteRun { run: ObjectId },
+    /// Deletes a run that has been kept for long enough, if it is still the version that was seen: somebody may have asked to
+    /// keep it since.
+    DeleteRun { run: ObjectId, version: String },
     /// Holds a run that has something outside of the cluster, or lets it go: its finalizers become these, if it is still the
     /// version that was seen.
     SetFinalizers {

@@ -16,6 +16,7 @@
 
 use std::{collections::BTreeSet, sync::OnceLock, thread, time::Duration};
 
+use jangar_api::reason::Reason;
 use jangar_engine::settings::Safeguards;
 use jangar_testkit::{
     faults::{Plan, Trouble},
@@ -151,6 +152,148 @@ fn seeds() {
     let failures = search::seeds(&program, cleans(), range);
     println!("{simulations} seeds played");
     assert_none(simulations, &failures);
+}
+
+/// The reasons with which AgentRuns end in no scenario, by what keeps them out of a simulation, or by what else plays them. Each has a
+/// test beside the code that decides, in `agent_run/tests` or `job/tests` of the engine.
+const ENDS_ELSEWHERE: [(&str, &[&str]); 6] = [
+    (
+        "the controllers of a simulation have no policies and no other settings than limits",
+        &[
+            "CancelDisabled",
+            "ImageBlocked",
+            "ImageNotAllowed",
+            "LabelBlocked",
+            "LabelNotAllowed",
+            "MissingRequiredLabels",
+            "MissingTemporalConfig",
+            "PodSecurityNotAllowed",
+            "PriorityClassNotAllowed",
+            "SecretBlocked",
+            "SecretNotAllowed",
+            "ServiceAccountNotAllowed",
+            "VcsDisabled",
+            "VcsPolicyDenied",
+            "VcsProvidersDisabled",
+        ],
+    ),
+    (
+        "one look at the spec decides, as with MissingRequiredMetadata, which is played",
+        &[
+            "EndpointNotAllowed",
+            "InputsTooLarge",
+            "InvalidBranch",
+            "InvalidContract",
+            "InvalidRuntimeConfig",
+            "InvalidSpec",
+            "InvalidSystemPromptRef",
+            "InvalidTemplate",
+            "InvalidVolume",
+            "MissingEndpoint",
+            "MissingProviderRef",
+            "MissingRepository",
+            "MissingWorkflowSteps",
+            "MissingWorkloadImage",
+            "ParameterValueTooLarge",
+            "ParametersTooLarge",
+            "SystemPromptTooLong",
+            "UnsupportedRuntime",
+            "VcsCapabilityDenied",
+            "VcsUnavailable",
+            "WorkflowStepDuplicate",
+            "WorkflowStepMissingName",
+        ],
+    ),
+    (
+        "it is waited for like the Agent and the Secret that are missing, which are played",
+        &[
+            "ConfigMapKeyMissing",
+            "ConfigMapNotFound",
+            "MissingImplementation",
+            "MissingMemory",
+            "MissingProvider",
+            "MissingSystemPromptRef",
+            "MissingVcsAuth",
+            "SecretKeyMissing",
+            "UnreadableReference",
+            "UnsupportedVcsAuth",
+            "VcsAuthUnavailable",
+        ],
+    ),
+    (
+        "nobody in a simulation changes a spec, takes a name, forbids a Job or takes our finalizer from one",
+        &[
+            "JobMissing",
+            "JobRejected",
+            "NameTaken",
+            "SpecImmutableViolation",
+            "WorkflowJobMissing",
+        ],
+    ),
+    (
+        "trouble brings it, and no scenario by itself",
+        &["SubmitUnknown", "WorkflowJobDeleted"],
+    ),
+    (
+        "the other side of a simulation does not do it: the suites of Temporal and of endpoints play it",
+        &[
+            "CancelTimedOut",
+            "Failed",
+            "TemporalError",
+            "Terminated",
+            "TimedOut",
+        ],
+    ),
+];
+
+/// The reasons with which AgentRuns end where nothing goes wrong.
+const ENDS_PLAYED: [&str; 16] = [
+    "Cancelled",
+    "Completed",
+    "Duplicate",
+    "ImageUnavailable",
+    "JobFailed",
+    "MissingAgent",
+    "MissingRequiredMetadata",
+    "MissingVcsProvider",
+    "NodeLost",
+    "SecretNotFound",
+    "SubmitFailed",
+    "WorkflowStepFailed",
+    "WorkflowStepRetriesExhausted",
+    "WorkflowStepTimedOut",
+    "BackoffLimitExceeded",
+    "EndpointFailed",
+];
+
+#[test]
+fn every_reason_for_the_end_of_a_run_is_played_or_it_is_said_why_not() {
+    let mut played = BTreeSet::new();
+    for clean in cleans() {
+        for (name, object) in clean.end.objects() {
+            if !name.starts_with("agentruns") {
+                continue;
+            }
+            let conditions = &object["status"]["conditions"];
+            let ends = ["Failed", "Cancelled", "Succeeded"].map(|type_| &conditions[type_]);
+            let reason = ends
+                .iter()
+                .find(|end| end["status"] == "True")
+                .map(|end| end["reason"].clone());
+            played.extend(reason.and_then(|reason| reason.as_str().map(str::to_owned)));
+        }
+    }
+    let played: BTreeSet<&str> = played.iter().map(String::as_str).collect();
+    assert_eq!(played, ENDS_PLAYED.into());
+    for (why, reasons) in ENDS_ELSEWHERE {
+        for reason in reasons {
+            assert!(!played.contains(reason), "{reason} is played, although {why}");
+            assert!(
+                Reason::KNOWN.iter().any(|known| known.as_str() == *reason),
+                "there is no reason {reason}"
+            );
+        }
+    }
 }
 
 /// What the seeds that are always played bring, all together.

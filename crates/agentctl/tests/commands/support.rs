@@ -412,7 +412,7 @@ pub(crate) fn runs() -> Vec<Value> {
             json!({"phase": "Pending", "conditions": [
                 condition("Blocked", "True", "ConcurrencyLimit", "as many runs of Agent coder are under way as may be at once, which is 5"),
                 condition("Succeeded", "Unknown", "Submitted", ""),
-            ]}),
+            ], "waiting": {"scope": "agent", "name": "coder", "limit": 5}}),
         ),
         agent_run(
             "busy",

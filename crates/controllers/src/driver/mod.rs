@@ -75,8 +75,14 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// Whether the object may start something now: what the queue says.
-    fn ask(&self, key: &Key, object: &Self::Object, job: Option<&str>) -> Option<Answer> {
-        let _ = (key, object, job);
+    fn ask(
+        &self,
+        key: &Key,
+        object: &Self::Object,
+        job: Option<&str>,
+        repository: Option<&str>,
+    ) -> Option<Answer> {
+        let _ = (key, object, job, repository);
         None
     }
 

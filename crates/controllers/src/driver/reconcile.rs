@@ -131,8 +131,12 @@ pub(super) async fn reconcile<C: Controller>(
             View::Of { object, decision } => match decision {
                 Decision::Look(questions) => {
                     for question in &questions {
-                        if let Question::Slot { job } = question {
-                            ask(controller, key, object.as_deref(), job.as_deref(), work);
+                        if let Question::Slot { job, repository } = question {
+                            let answer = object.as_deref().and_then(|object| {
+                                controller.ask(key, object, job.as_deref(), repository.as_deref())
+                            });
+                            work.asked = answer.as_ref().map(Asked::from);
+                            work.learned.admission = answer;
                         } else {
                             live::answer(context, &key.namespace, question, &mut work.learned).await?;
                         }
@@ -184,19 +188,6 @@ async fn kept<C: Controller>(
     context.check_halt()?;
     effects::carry_out_together::<C::Object>(context, key, &[effect], work).await?;
     Ok(None)
-}
-
-/// Asks the queue whether the object may start something.
-fn ask<C: Controller>(
-    controller: &C,
-    key: &Key,
-    object: Option<&C::Object>,
-    job: Option<&str>,
-    work: &mut Work,
-) {
-    let answer = object.and_then(|object| controller.ask(key, object, job));
-    work.asked = answer.as_ref().map(Asked::from);
-    work.learned.admission = answer;
 }
 
 /// Observes and plans: no waiting in here, so that all of it is seen at one moment.

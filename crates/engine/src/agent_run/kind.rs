@@ -12,10 +12,10 @@ use jangar_api::{
     values,
 };
 use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
 
 use super::{
-    NextStatus, Observed, Situation, Standing, artifacts, hold, jobs, stamp::Stamp, start, token,
-    version_control,
+    NextStatus, Observed, Situation, artifacts, hold, jobs, stamp::Stamp, start, token, version_control,
 };
 use crate::{
     decision::{Decision, Rejection},
@@ -51,10 +51,6 @@ impl Run for AgentRun {
         start::plan(situation)
     }
 
-    fn start_standing(situation: &Situation<'_>) -> Standing {
-        start::standing(situation)
-    }
-
     /// As the step says itself, or as its Job was made for.
     fn attempts_allowed(situation: &Situation<'_>, job: Option<&Job>) -> u32 {
         let agent = situation.observed.references.agent.seen();
@@ -80,6 +76,12 @@ impl Run for AgentRun {
         let admitted = jobs::time_in(job, labels::ADMITTED_AT).unwrap_or(situation.now);
         next.step_running(situation.task, situation.run, attempt, admitted);
         next.status.admitted_at = Some(values::Timestamp(admitted));
+        if let Some(repository) = job.annotations().get(labels::REPOSITORY) {
+            let reference = next.status.runtime_ref.get_or_insert_default();
+            reference
+                .0
+                .insert("repository".to_owned(), repository.clone().into());
+        }
         let stamp = Stamp::of(job);
         next.status.system_prompt_hash = stamp.system_prompt_hash;
         next.status.contract = stamp.contract;
@@ -140,5 +142,9 @@ impl RunStatus for AgentRunStatus {
 
     fn keep(&mut self, retention: RetentionStatus) {
         self.retention = Some(retention);
+    }
+
+    fn out_of_line(&mut self) {
+        self.waiting = None;
     }
 }

@@ -55,7 +55,6 @@ pub use self::{
     spec_hash::spec_hash,
     version_control::{providers_needed, wanted_branches},
 };
-pub use crate::life::Standing;
 use crate::{
     custom::call::Outside,
     decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, TokenSight, Uid},
@@ -168,30 +167,6 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         look @ Decision::Look(_) => look,
     };
     life::after_leftovers(decision, leftovers)
-}
-
-/// Answers "why is it waiting?". Nothing is written for it.
-pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Standing {
-    let unwritten = AgentRunStatus::default();
-    let Some(run) = observed
-        .run
-        .as_ref()
-        .filter(|run| run.metadata.deletion_timestamp.is_none())
-    else {
-        return Standing::Goes;
-    };
-    let status = run.status.as_ref().unwrap_or(&unwritten);
-    let situation = Situation::of(observed, run, status, settings, now);
-    if situation.is_ending() {
-        return Standing::Goes;
-    }
-    if custom::applies(&situation) {
-        return custom::standing(&situation);
-    }
-    if temporal::applies(&situation) {
-        return temporal::standing(&situation);
-    }
-    situation.standing()
 }
 
 /// The runtime of a run. What it was accepted as counts, not what somebody made of its spec since.

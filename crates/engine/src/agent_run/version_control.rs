@@ -128,7 +128,7 @@ pub(super) fn resolve(
         .and_then(|resolution| with_app(situation, place, resolution));
     match answer {
         Ok(resolution) => Ok(resolution),
-        Err(Unclear::Ask(question)) => Err(Unresolved::Unsure(question)),
+        Err(Unclear::Ask(question)) => Err(Unresolved::Unsure(BTreeSet::from([question]))),
         Err(Unclear::Wrong(why)) => Err(Unresolved::Wrong(why)),
         // Whether a later step has to go on without is seen when it starts.
         Err(Unclear::Lacking {

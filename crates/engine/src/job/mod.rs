@@ -27,6 +27,7 @@ mod contract;
 mod documents;
 mod env;
 mod files;
+mod needs;
 mod paths;
 mod pod;
 mod policy;
@@ -77,6 +78,7 @@ use self::{
 pub use self::{
     config::{RETRIES_MAX, attempts_allowed, log_retention_seconds, ttl_seconds},
     contract::contract_status,
+    needs::{Needs, needs},
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
@@ -89,7 +91,7 @@ pub(crate) use self::{
 use crate::{
     decision::{PodFields, Rejection},
     settings::{NatsAuth, Settings},
-    vcs::VersionControl,
+    vcs::{REPOSITORY, VersionControl},
 };
 
 /// The most bytes of a whole Job. etcd takes 1.5 MiB, the API server adds to what it is given, and what is too large for
@@ -236,6 +238,12 @@ pub fn check_contract(
 ) -> Result<Option<ContractStatus>, Rejection> {
     let metadata = Metadata::new(&run.spec.parameters, implementation);
     contract::check(&metadata, &place_of(implementation_ref))
+}
+
+/// The repository that a run works on, in lower case: as its parameters name it, else what its implementation knows of it.
+pub fn repository(run: &AgentRun, implementation: &ImplementationSpecSpec) -> Option<String> {
+    let metadata = Metadata::new(&run.spec.parameters, implementation);
+    metadata.get(REPOSITORY).map(str::to_lowercase)
 }
 
 /// The image and the configuration of a run, if it is well-formed and within the policy.

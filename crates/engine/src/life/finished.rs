@@ -5,6 +5,7 @@ use std::time::Duration;
 use jangar_api::{condition::ConditionType, phase::RunPhase, reason::Reason, values};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
 
 use super::{
     Hold, NextStatus, Run, RunStatus, Situation, jobs,
@@ -66,6 +67,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
         if situation.now >= due {
             plan.effects.push(Effect::DeleteRun {
                 run: jobs::id(situation.run),
+                version: situation.run.resource_version().unwrap_or_default(),
             });
         } else {
             plan.wake_at = Some(due);

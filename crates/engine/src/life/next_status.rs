@@ -44,6 +44,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
     /// Waits for something, before it started or with a Job that does not come to life.
     pub(crate) fn waits(&mut self, waiting: &Waiting) {
         let (reason, message) = (waiting.reason(), waiting.to_string());
+        self.status.out_of_line();
         self.status.course().phase.get_or_insert(RunPhase::Pending);
         self.step_waits(Some(&message));
         self.conditions.stand(Health::Progressing, &reason, &message);
@@ -53,6 +54,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
 
     /// Waits for nothing any more.
     pub(crate) fn unblocked(&mut self) {
+        self.status.out_of_line();
         if !self.is_true(&ConditionType::Blocked) {
             return;
         }
@@ -323,6 +325,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
             ConditionStatus::False
         };
         self.steps_ended(&phase, finished_at, message);
+        self.status.out_of_line();
         let course = self.status.course();
         *course.phase = Some(phase);
         *course.finished_at = Some(values::Timestamp(finished_at));

@@ -11,8 +11,9 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Run, Situation, Standing, follow, jobs,
+    NextStatus, Run, Situation, follow, jobs,
     leftovers::{after, sooner},
+    start::waiting_since,
     unreachable,
 };
 use crate::{
@@ -27,6 +28,7 @@ const UNAVAILABLE_MAX: Duration = Duration::from_mins(5);
 
 /// What a pod waits for that does not run.
 struct Wait {
+    /// Since when it could have started.
     since: Timestamp,
     waiting: Waiting,
 }
@@ -42,18 +44,6 @@ impl Wait {
     /// its turn: somebody or something will give it.
     const fn is_vain(&self) -> bool {
         matches!(self.waiting.gate, Gate::Image { .. } | Gate::Configuration { .. })
-    }
-}
-
-/// What the pod of a Job waits for.
-pub(crate) fn standing<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Standing {
-    let sight = situation.seen.pods_of(&jobs::uid(job));
-    if jobs::end(job).is_some() || sight.pods().iter().any(|pod| jobs::has_ended(pod)) {
-        return Standing::Goes;
-    }
-    match wait(situation, job, &sight) {
-        Some(wait) => Standing::Waits(Box::new(wait.waiting)),
-        None => Standing::Goes,
     }
 }
 
@@ -124,14 +114,13 @@ fn tell<R: Run>(
     wait: &Wait,
 ) -> Option<Timestamp> {
     let patience = after(wait.since, PATIENCE);
-    let end = after(wait.since, UNAVAILABLE_MAX);
     if situation.now < patience {
         return Some(patience);
     }
-    if !wait.is_vain() {
+    let Some(end) = wait.waiting.until.filter(|_| wait.is_vain()) else {
         next.waits(&wait.waiting);
         return None;
-    }
+    };
     if situation.now >= end {
         // One public word for both ends; the message says what was missing.
         let message = wait.waiting.to_string();
@@ -178,6 +167,12 @@ fn wait<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Op
     let words = waiting.and_then(|waiting| waiting.message.clone());
     let needed = cause.as_deref().and_then(need);
     let (pod, cause) = (name, cause.unwrap_or_default());
+    // A pod does not say since when it lacks something. It may have been at a large image, or at a volume, for long before
+    // the first error: what counts is the time since the run has told of it.
+    let end = |reason: &Reason| {
+        let told = waiting_since(situation, reason).unwrap_or(situation.now);
+        after(told, UNAVAILABLE_MAX)
+    };
     let waiting = match needed {
         None => Waiting::at(Gate::Starting { pod, words }),
         Some(Need::Image) => {
@@ -188,7 +183,7 @@ fn wait<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Op
                 words,
                 field,
             };
-            Waiting::at(gate).until(after(since, UNAVAILABLE_MAX))
+            Waiting::at(gate).until(end(&Reason::ImageUnavailable))
         }
         Some(Need::Configuration) => {
             let named_by = R::WORKER.configuration;
@@ -198,7 +193,7 @@ fn wait<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Op
                 words,
                 named_by,
             };
-            Waiting::at(gate).until(after(since, UNAVAILABLE_MAX))
+            Waiting::at(gate).until(end(&Reason::ConfigurationUnavailable))
         }
     };
     Some(Wait { since, waiting })

@@ -11,7 +11,7 @@ use jangar_api::{
 };
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{NextStatus, Observed, Situation, Standing, outputs, start};
+use super::{NextStatus, Observed, Situation, outputs, start};
 use crate::{
     decision::{Decision, Rejection},
     job::{
@@ -51,10 +51,6 @@ impl Run for ToolRun {
 
     fn start(situation: &Situation<'_>) -> Decision<ToolRunStatus> {
         start::plan(situation)
-    }
-
-    fn start_standing(situation: &Situation<'_>) -> Standing {
-        start::standing(situation)
     }
 
     fn attempts_allowed(situation: &Situation<'_>, job: Option<&Job>) -> u32 {

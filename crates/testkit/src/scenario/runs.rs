@@ -31,6 +31,10 @@ pub(super) fn all() -> Vec<Scenario> {
         node_lost(),
         node_silent(),
         references_last(),
+        agent_missing(),
+        secret_last(),
+        secret_missing(),
+        metadata_missing(),
         kept(),
         forgotten(),
         image_missing(),
@@ -167,6 +171,51 @@ fn references_last() -> Scenario {
         steps,
         ..story("references-last", vec![], vec![("one", succeeded())])
     }
+}
+
+/// Nobody ever creates the Agent.
+fn agent_missing() -> Scenario {
+    let mut run = run("one");
+    run["spec"]["agentRef"]["name"] = "nobody".into();
+    story("agent-missing", vec![create(run)], vec![("one", failed())])
+}
+
+/// A run whose pod cannot start without a Secret.
+fn with_secret(mut run: Value) -> Value {
+    run["spec"]["secrets"] = json!(["keys"]);
+    run
+}
+
+fn secret_last() -> Scenario {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"token": "t"},
+    });
+    let steps = vec![
+        create(with_secret(run("one"))),
+        Step::Wait(20 * SECOND),
+        Step::Create("secrets", secret),
+    ];
+    story("secret-last", steps, vec![("one", succeeded())])
+}
+
+fn secret_missing() -> Scenario {
+    let steps = vec![create(with_secret(run("one")))];
+    story("secret-missing", steps, vec![("one", failed())])
+}
+
+/// The work asks for something that the run does not say.
+fn metadata_missing() -> Scenario {
+    let spec = json!({"text": "Mend it.", "contract": {"requiredKeys": ["customer"]}});
+    let mut run = run("one");
+    run["spec"]["implementationSpecRef"]["name"] = "for-somebody".into();
+    let steps = vec![
+        Step::Create(
+            "implementationspecs",
+            object("ImplementationSpec", "for-somebody", &spec),
+        ),
+        create(run),
+    ];
+    story("metadata-missing", steps, vec![("one", failed())])
 }
 
 /// The Job stays when it is let go.

@@ -142,7 +142,11 @@ async fn a_run_whose_time_has_come_is_kept_until_it_is_in_history() {
     let stage = shelf
         .beside("due", |observed| match (phase_of(observed), id(observed)) {
             (None, Some(_)) => act(vec![], Some(phase(RunPhase::Succeeded))),
-            (Some(_), Some(run)) => act(vec![Effect::DeleteRun { run }], None),
+            (Some(_), Some(run)) => {
+                let seen = observed.run.as_ref().unwrap();
+                let version = seen.metadata.resource_version.clone().unwrap();
+                act(vec![Effect::DeleteRun { run, version }], None)
+            }
             _ => idle(),
         })
         .await;

@@ -24,6 +24,9 @@ pub(super) struct Record {
     namespace: String,
     /// Counted from one.
     pub attempt: u32,
+    /// The repository whose slot the run has, in lower case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
     /// When the endpoint was first meant to be called.
     pub since: Timestamp,
     /// Until when the end has to be reported.
@@ -80,12 +83,18 @@ pub(super) enum Heard {
 
 impl Record {
     /// Of a run whose endpoint is about to be called for the first time.
-    pub(super) fn new(endpoint: &Endpoint, sender: Sender, deadline: jiff::Timestamp) -> Self {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        repository: Option<String>,
+        sender: Sender,
+        deadline: jiff::Timestamp,
+    ) -> Self {
         Self {
             type_: RuntimeType::Custom,
             name: endpoint.as_str().to_owned(),
             namespace: EXTERNAL.to_owned(),
             attempt: 1,
+            repository,
             since: sender.at,
             deadline: Timestamp(deadline),
             submission: Submission::Intended(sender),

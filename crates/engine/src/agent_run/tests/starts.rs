@@ -222,7 +222,13 @@ fn an_image_that_cannot_be_had_fails_the_run_after_its_pod_is_gone() {
         "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
     }]});
-    world.settle().pod("mend-job", &waiting).wait(299).settle();
+    world
+        .settle()
+        .pod("mend-job", &waiting)
+        .wait(10)
+        .settle()
+        .wait(299)
+        .settle();
     assert_eq!(
         world.condition(&ConditionType::Blocked).reason,
         Reason::ImageUnavailable
@@ -557,6 +563,8 @@ fn a_configuration_that_is_not_there_is_not_called_an_image() {
         world
             .settle()
             .pod("mend-job", &waiting(reason, words))
+            .wait(10)
+            .settle()
             .wait(299)
             .settle();
         let blocked = world.condition(&ConditionType::Blocked);
