@@ -36,7 +36,7 @@ impl Run for AgentRun {
         container: job::CONTAINER,
         who: "agent",
         memory: "spec.workload.resources.limits.memory",
-        image: "spec.workload.image",
+        image: "spec.workload.image, or JANGAR_AGENT_RUNNER_IMAGE of the controllers where the run names none",
         configuration: "the run and its provider",
         done: "the agent has done its work",
     };
