@@ -83,6 +83,7 @@ impl Run for AgentRun {
         let stamp = Stamp::of(job);
         next.status.system_prompt_hash = stamp.system_prompt_hash;
         next.status.contract = stamp.contract;
+        next.note(&Reason::SpreadCountsOthers, job::counts_others(job).as_deref());
         version_control::record(next, situation.task, stamp.vcs);
     }
 

@@ -83,6 +83,7 @@ pub use self::{
     tool::{CONTAINER as TOOL_CONTAINER, ToolJobRequest, build as build_tool, check_tool, tool_attempts},
 };
 pub(crate) use self::{
+    scheduling::counts_others,
     contract::Metadata,
     policy::{matches as matches_pattern, required_labels, secret_allowed, secret_blocked},
 };

@@ -88,9 +88,13 @@ impl<'a, R: Run> NextStatus<'a, R> {
 
     /// Whether something deserves attention already that is more than a remark about retention.
     pub(crate) fn is_warned(&self) -> bool {
-        let remark = [Reason::JobOutlivesRun, Reason::InvalidRetain]
-            .iter()
-            .any(|reason| self.is_warned_of(reason));
+        let remark = [
+            Reason::JobOutlivesRun,
+            Reason::InvalidRetain,
+            Reason::SpreadCountsOthers,
+        ]
+        .iter()
+        .any(|reason| self.is_warned_of(reason));
         self.is_true(&ConditionType::Warning) && !remark
     }
 
