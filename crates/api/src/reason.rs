@@ -65,6 +65,8 @@ string_enum! {
         JobOutlivesRun,
         /// The label or annotation `agents.proompteng.ai/retain` is neither `true` nor `false`, so that the run is kept.
         InvalidRetain,
+        /// A topology spread constraint of the pod selects other pods and not this one, so that it spreads nothing.
+        SpreadCountsOthers,
         /// The run was deleted before it could be written into history.
         NotArchived,
 

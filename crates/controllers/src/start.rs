@@ -40,6 +40,9 @@ const SERVED_BACKOFF: Backoff = Backoff {
 /// What the controllers are started with.
 pub struct Setup<'a> {
     pub client: Client,
+    /// For the Lease alone. It should share no connections with the other: after a network was silent all of them may be dead, and
+    /// each that a renewal is tried on costs time that the lease does not have.
+    pub lease_client: Client,
     pub settings: Arc<Settings>,
     pub clock: Arc<dyn Clock>,
     /// Tells this process from others that may lead. Unique for each start.
@@ -107,6 +110,7 @@ pub fn start_with(setup: Setup<'_>, forges: Arc<dyn Forges>) -> Controllers {
     let (halter, halt) = halt();
     let office = Office {
         client: setup.client,
+        lease_client: setup.lease_client,
         settings: setup.settings,
         clock: setup.clock,
         identity: setup.identity,
@@ -165,6 +169,7 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
 /// Where it is decided whether to lead.
 struct Office {
     client: Client,
+    lease_client: Client,
     settings: Arc<Settings>,
     clock: Arc<dyn Clock>,
     identity: Identity,
@@ -184,7 +189,7 @@ enum End {
 impl Office {
     async fn run(self) {
         let mut elector = Elector::new(
-            self.client.clone(),
+            self.lease_client.clone(),
             self.settings.lease.clone(),
             self.identity.clone(),
             Arc::clone(&self.clock),

@@ -81,7 +81,8 @@ pub enum Gate {
         pod: String,
         cause: String,
         words: Option<String>,
-        /// The field that names it.
+        image: Option<String>,
+        /// The field or the setting that names it.
         field: &'static str,
     },
     /// A Secret, a ConfigMap or a volume cannot be had, or the container cannot be made as it is described.
@@ -331,11 +332,14 @@ impl Gate {
                 pod,
                 cause,
                 words,
+                image,
                 field,
             } => write!(
                 f,
-                "pod {pod} cannot start ({cause}): {}; check {field}, and the Secrets that the image is pulled with",
-                words.as_deref().unwrap_or(unknown)
+                "pod {pod} cannot start ({cause}): {}; image {} cannot be had: check {field}, and the Secrets that the image is \
+                 pulled with",
+                words.as_deref().unwrap_or(unknown),
+                image.as_deref().unwrap_or("of its container")
             ),
             Self::Configuration {
                 pod,

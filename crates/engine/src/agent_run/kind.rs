@@ -36,7 +36,7 @@ impl Run for AgentRun {
         container: job::CONTAINER,
         who: "agent",
         memory: "spec.workload.resources.limits.memory",
-        image: "spec.workload.image",
+        image: "spec.workload.image, or JANGAR_AGENT_RUNNER_IMAGE of the controllers where the run names none",
         configuration: "the run and its provider",
         done: "the agent has done its work",
     };
@@ -85,6 +85,7 @@ impl Run for AgentRun {
         let stamp = Stamp::of(job);
         next.status.system_prompt_hash = stamp.system_prompt_hash;
         next.status.contract = stamp.contract;
+        next.note(&Reason::SpreadCountsOthers, job::counts_others(job).as_deref());
         version_control::record(next, situation.task, stamp.vcs);
     }
 

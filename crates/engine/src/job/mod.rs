@@ -17,6 +17,7 @@
 //! | `env` | the environment of the container |
 //! | `volumes` | what is mounted where |
 //! | `scheduling` | where the pod may run |
+//! | `secrets` | where the pod has secrets |
 //! | `pod` | the pod itself |
 //! | `tool` | the Job of a ToolRun, which needs less |
 //!
@@ -34,6 +35,7 @@ mod policy;
 mod privilege;
 mod prompt;
 mod scheduling;
+mod secrets;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tool;
@@ -74,6 +76,7 @@ use self::{
     files::{File, Store},
     pod::Parts,
     prompt::SystemPrompt,
+    secrets::Secrets,
 };
 pub use self::{
     config::{RETRIES_MAX, attempts_allowed, log_retention_seconds, ttl_seconds},
@@ -82,6 +85,7 @@ pub use self::{
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
+    scheduling::counts_others,
     tool::{CONTAINER as TOOL_CONTAINER, ToolJobRequest, build as build_tool, check_tool, tool_attempts},
 };
 pub(crate) use self::{
@@ -322,21 +326,23 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let log_retention_seconds = config
         .log_retention_seconds
         .unwrap_or(settings.runner.log_retention_seconds);
+    let auth = settings.runner.auth_secret.as_ref();
+    let environment = Environment::of(request, &context, prompt, auth);
+    let secrets = Secrets::of(request, environment.as_ref().ok(), auth);
     let files = files(
         request,
         documents::run_document(request, identity, &metadata, prompt)?,
-        documents::runner_document(request, &context, log_retention_seconds)?,
+        documents::runner_document(request, &context, log_retention_seconds, secrets)?,
     );
     let store = Store::of(&files)?;
     let config_map = config_map_name(identity.name, request.place);
-    let auth = settings.runner.auth_secret.as_ref();
     let parts = Parts {
         image,
         service_account,
         config: &config,
         prompt,
         vcs: request.vcs,
-        environment: Environment::of(request, &context, prompt, auth)?,
+        environment: environment?,
         auth,
         files,
         store: &store,

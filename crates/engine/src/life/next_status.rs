@@ -75,11 +75,28 @@ impl<'a, R: Run> NextStatus<'a, R> {
         blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True && blocked.reason == *reason)
     }
 
+    /// When it said that it waits for this reason, if it said so in other words.
+    pub(crate) fn told_otherwise(&self, waiting: &Waiting) -> Option<Timestamp> {
+        let blocked = self.before.common().condition(&ConditionType::Blocked)?;
+        // Of long words a condition keeps the beginning.
+        let reworded = !waiting.to_string().starts_with(&blocked.message);
+        let told = reworded && self.is_blocked(&waiting.reason());
+        blocked
+            .last_transition_time
+            .as_ref()
+            .filter(|_| told)
+            .map(|at| at.0)
+    }
+
     /// Whether something deserves attention already that is more than a remark about retention.
     pub(crate) fn is_warned(&self) -> bool {
-        let remark = [Reason::JobOutlivesRun, Reason::InvalidRetain]
-            .iter()
-            .any(|reason| self.is_warned_of(reason));
+        let remark = [
+            Reason::JobOutlivesRun,
+            Reason::InvalidRetain,
+            Reason::SpreadCountsOthers,
+        ]
+        .iter()
+        .any(|reason| self.is_warned_of(reason));
         self.is_true(&ConditionType::Warning) && !remark
     }
 

@@ -74,6 +74,7 @@ impl Run for ToolRun {
         let retention = next.status.retention.get_or_insert_default();
         retention.job_ttl_seconds = Int32::from(i32::try_from(job_ttl).unwrap_or(i32::MAX));
         next.keeps();
+        next.note(&Reason::SpreadCountsOthers, job::counts_others(job).as_deref());
     }
 
     /// What a tool left counts only if it ended well and was there to be read.

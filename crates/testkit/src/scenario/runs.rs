@@ -13,6 +13,8 @@ use crate::node::{Eviction, OnTerm, Script, Scripts};
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
 const LONG: Duration = Duration::from_hours(1);
+/// More than a pod's annotations are given: half of it twice, because both documents of a run tell its parameters.
+const INPUTS_BYTES: usize = 120 * 1024;
 /// Work that stops when it is told to.
 pub(super) const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
@@ -40,6 +42,7 @@ pub(super) fn all() -> Vec<Scenario> {
         image_missing(),
         name_reused(),
         crowded(),
+        large_inputs(),
     ]
 }
 
@@ -293,6 +296,17 @@ fn crowded() -> Scenario {
         .with("three", 1, slow())
         .with("four", 1, slow());
     crowded
+}
+
+/// A run whose files do not fit into the pod's annotations and need a ConfigMap, and then another one of its name.
+fn large_inputs() -> Scenario {
+    let mut run = run("one");
+    run["spec"]["parameters"]["notes"] = "x".repeat(INPUTS_BYTES).into();
+    let steps = replaced(create(run));
+    Scenario {
+        scripts: Scripts::default().with("one", 1, ends_well_when_told()),
+        ..story("large-inputs", steps, vec![("one", succeeded())])
+    }
 }
 
 /// Work that takes longer than a restart of the controllers, so that the run that waits is cancelled before its turn.

@@ -44,6 +44,7 @@ impl Canary {
         let (mut registry, tap) = (Registry::default(), Tap::new());
         let controllers = start(Setup {
             client: tap.client(&cluster.server),
+            lease_client: tap.client(&cluster.server),
             settings: Arc::new(settings),
             clock: OddClock::right(),
             identity: identity("canary"),

@@ -190,6 +190,7 @@ async fn switched_off_forges_are_not_even_watched() {
     let tap = Tap::new();
     let controllers = start(Setup {
         client: tap.client(&cluster.server),
+        lease_client: tap.client(&cluster.server),
         settings: Arc::new(Settings {
             vcs: VcsSettings {
                 enabled: false,
@@ -292,6 +293,7 @@ async fn the_forge_is_asked_after_the_end_until_it_answers_and_never_again() {
     forges.answers.lock().unwrap().extend([down(), found("c0ffee")]);
     let setup = Setup {
         client: cluster.client(),
+        lease_client: cluster.client(),
         settings: Arc::new(settings()),
         clock: OddClock::right(),
         identity: identity("one"),
@@ -419,6 +421,7 @@ async fn a_token_of_an_app_lives_in_a_secret_of_the_run_until_its_job_is_let_go(
     let forges = Arc::new(Told::default());
     let setup = Setup {
         client: cluster.client(),
+        lease_client: cluster.client(),
         settings: Arc::new(settings()),
         clock: OddClock::right(),
         identity: identity("one"),

@@ -326,6 +326,74 @@ fn image_or_configuration_that_cannot_be_had_is_named_with_what_to_check() {
 }
 
 #[test]
+fn image_that_cannot_be_had_is_named_with_who_names_it() {
+    for (list, container, image, field) in [
+        (
+            "initContainerStatuses",
+            "install-agent-runner",
+            "jangar",
+            "check JANGAR_IMAGE of the controllers,",
+        ),
+        (
+            "containerStatuses",
+            "agent-runner",
+            "agent",
+            "or JANGAR_AGENT_RUNNER_IMAGE",
+        ),
+    ] {
+        let mut world = World::new();
+        let mut status = json!({"phase": "Pending"});
+        status[list] = json!([{
+            "name": container, "image": "", "imageID": "", "ready": false, "restartCount": 0,
+            "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}},
+        }]);
+        pending(&mut world, &status);
+        let waiting = assert_waits(&mut world, &Reason::ImageUnavailable, field);
+        let job = &world.observed.jobs["mend-job"];
+        let pod = job
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.template.spec.clone())
+            .expect("a pod");
+        let containers = pod
+            .init_containers
+            .unwrap_or_default()
+            .into_iter()
+            .chain(pod.containers);
+        let named = containers
+            .filter(|known| known.name == container)
+            .find_map(|known| known.image);
+        let named = named.expect("an image");
+        assert!(named.contains(image), "{named}");
+        assert!(
+            waiting
+                .to_string()
+                .contains(&format!("image {named} cannot be had")),
+            "{waiting}"
+        );
+    }
+}
+
+#[test]
+fn words_of_a_scheduler_that_change_are_written_once_a_minute() {
+    let unplaced = |words: &str| json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": words}]});
+    let mut world = World::new();
+    pending(&mut world, &unplaced("0/6 nodes: 4 full"));
+    assert_waits(&mut world, &Reason::PodWaiting, "4 full");
+    let (writes, told) = (world.statuses, world.now);
+    for words in ["5 full", "6 full", "3 full"] {
+        world.pod("mend-job", &unplaced(words));
+        world.wait(10).settle();
+        assert_eq!(world.statuses, writes, "not at each change");
+        assert_eq!(world.wake_at, Some(told + Duration::from_mins(1)));
+    }
+    world.wait(30).settle();
+    assert_waits(&mut world, &Reason::PodWaiting, "3 full");
+    assert_eq!((world.statuses, world.wake_at), (writes + 1, None));
+    works(&mut world);
+}
+
+#[test]
 fn time_between_two_attempts_is_a_wait_that_ends_by_itself() {
     let mut world = World::new();
     let config = json!({"backoffLimit": 1});
