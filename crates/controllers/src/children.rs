@@ -77,9 +77,13 @@ pub(crate) async fn cancel(
     deadline: Option<Timestamp>,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
-    let deadline = deadline.map(|at| json!({labels::CANCEL_DEADLINE: at.to_string()}));
+    let told = [
+        deadline.map(|at| (labels::CANCEL_DEADLINE.to_owned(), json!(at.to_string()))),
+        child.parent.as_ref().map(|parent| (labels::STOPPED_BY.to_owned(), json!(parent))),
+    ];
+    let annotations: serde_json::Map<String, Value> = told.into_iter().flatten().collect();
     let patch = json!({
-        "metadata": {"uid": child.id.uid, "annotations": deadline.unwrap_or_else(|| json!({}))},
+        "metadata": {"uid": child.id.uid, "annotations": annotations},
         "spec": {"cancel": true, "cancelReason": reason},
     });
     merge_child(context, namespace, child, patch, work).await

@@ -87,7 +87,9 @@ impl<'a> NextStatus<'a> {
             now: situation.now,
         };
         let open = !situation.phase().is_terminal() && *situation.phase() != RunPhase::Cancelling;
-        if open && situation.run.spec.stop.is_requested() && !situation.settings.runs.cancel_enabled {
+        let people_may = situation.settings.runs.cancel_enabled;
+        let run = situation.run;
+        if open && crate::parent::is_stop_refused(&run.metadata, &run.spec.stop, people_may) {
             next.not_cancelled(
                 &Reason::CancelDisabled,
                 "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \

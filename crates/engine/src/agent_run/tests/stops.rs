@@ -2,11 +2,12 @@
 
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
+    labels::STOPPED_BY,
     phase::RunPhase,
     reason::Reason,
 };
 use jiff::ToSpan;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::json;
 
 use super::{super::plan, World};
@@ -315,6 +316,26 @@ fn a_cancel_that_the_settings_do_not_allow_is_answered_and_honoured_when_they_do
 
     world.settings.runs.cancel_enabled = true;
     world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+}
+
+#[test]
+fn a_stop_by_the_parent_is_honoured_also_where_people_may_not_cancel() {
+    let mut world = World::new();
+    world.settings.runs.cancel_enabled = false;
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    let parent = json!({
+        "ownerReferences": [{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "o-1", "controller": true}],
+        "annotations": {STOPPED_BY: "o-1"},
+    });
+    let told: ObjectMeta = serde_json::from_value(parent).expect("metadata");
+    world
+        .edit(|run| {
+            run.metadata.owner_references = told.owner_references;
+            run.metadata.annotations = told.annotations;
+            run.spec.stop.cancel = true;
+        })
+        .settle();
     assert_eq!(world.phase(), Some(RunPhase::Cancelling));
 }
 

@@ -2,7 +2,7 @@
 
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
-    labels::CANCEL_DEADLINE,
+    labels::{CANCEL_DEADLINE, STOPPED_BY},
     phase::RunPhase,
     reason::Reason,
 };
@@ -261,4 +261,38 @@ fn a_gate_is_closed_by_a_cancel() {
         .condition(&ConditionType::Blocked)
         .map(|blocked| blocked.status.clone());
     assert_eq!(blocked, Some(ConditionStatus::False));
+}
+
+#[test]
+fn what_a_run_stops_itself_stops_also_where_people_may_not_cancel() {
+    let mut world = World::of(json!([agent("a", json!({"retries": 1, "timeoutSeconds": 60}))]));
+    world.settings.runs.cancel_enabled = false;
+    world.settle();
+    // Somebody asks the child to stop, which is refused.
+    world.edit(ChildKind::AgentRun, "run-a-1", |child| child["spec"]["cancel"] = json!(true));
+    world.pass(60);
+    world.settle();
+
+    assert_eq!(world.log.last().map(String::as_str), Some("cancel run-a-1"));
+    assert_eq!(
+        world.child("run-a-1")["metadata"]["annotations"][STOPPED_BY],
+        "run-uid"
+    );
+}
+
+#[test]
+fn a_run_that_its_parent_stops_does_so_also_where_people_may_not_cancel() {
+    let mut world = World::of(diamond());
+    world.settings.runs.cancel_enabled = false;
+    world.settle();
+    let metadata = &mut world.run.as_mut().expect("a run").metadata;
+    metadata.owner_references = serde_json::from_value(json!([
+        {"apiVersion": "v1", "kind": "OrchestrationRun", "name": "above", "uid": "above-uid", "controller": true}
+    ]))
+    .expect("owners");
+    metadata.annotations = serde_json::from_value(json!({STOPPED_BY: "above-uid"})).expect("annotations");
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+    assert_eq!(world.reason(&ConditionType::Cancelled), None);
 }
