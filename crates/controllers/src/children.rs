@@ -79,7 +79,10 @@ pub(crate) async fn cancel(
 ) -> Result<Outcome, ReconcileError> {
     let told = [
         deadline.map(|at| (labels::CANCEL_DEADLINE.to_owned(), json!(at.to_string()))),
-        child.parent.as_ref().map(|parent| (labels::STOPPED_BY.to_owned(), json!(parent))),
+        child
+            .parent
+            .as_ref()
+            .map(|parent| (labels::STOPPED_BY.to_owned(), json!(parent))),
     ];
     let annotations: serde_json::Map<String, Value> = told.into_iter().flatten().collect();
     let patch = json!({

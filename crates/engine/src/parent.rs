@@ -96,9 +96,19 @@ mod tests {
             (Some("u"), false, true),
             (Some("another"), false, false),
         ] {
-            let known = metadata(json!({"ownerReferences": owner, "annotations": {STOPPED_BY: by.unwrap_or_default()}}));
-            assert_eq!(has_to_stop(&known, &asked, people_may), stops, "{by:?} {people_may}");
-            assert_eq!(is_stop_refused(&known, &asked, people_may), !stops, "{by:?} {people_may}");
+            let known = metadata(
+                json!({"ownerReferences": owner, "annotations": {STOPPED_BY: by.unwrap_or_default()}}),
+            );
+            assert_eq!(
+                has_to_stop(&known, &asked, people_may),
+                stops,
+                "{by:?} {people_may}"
+            );
+            assert_eq!(
+                is_stop_refused(&known, &asked, people_may),
+                !stops,
+                "{by:?} {people_may}"
+            );
             assert!(!has_to_stop(&known, &CancelRequest::default(), people_may));
         }
     }

@@ -72,6 +72,7 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
         },
         |at| at.0,
     );
+    walk.start_nothing();
     walk.stop_steps(CANCELLED);
     if now >= deadline {
         give_up(walk);
@@ -161,9 +162,11 @@ fn write_receipts(walk: &mut Walk<'_>) {
         } else {
             None
         };
-        let asked = child
-            .as_ref()
-            .is_none_or(|child| child.is_asked_to_stop() || child.end().is_some());
+        // A step that only waits stops as soon as it is told.
+        let asked = match &child {
+            Some(child) => child.is_asked_to_stop() || child.end().is_some(),
+            None => !has_child(&node.work),
+        };
         let result = match (&child, &known.reason) {
             (_, Some(Reason::CancelTimedOut)) => Reason::CancelTimedOut.as_str().to_owned(),
             (Some(child), _) if child.has_survivors() => Reason::CancelTimedOut.as_str().to_owned(),
@@ -180,8 +183,10 @@ fn write_receipts(walk: &mut Walk<'_>) {
         if asked {
             receipt.asked_at.get_or_insert(now);
         }
-        if over && receipt.gone_at.is_none() {
-            receipt.gone_at = Some(now);
+        if over && receipt.result.is_none() {
+            // What is still there has not been seen to go, and nobody here will.
+            let is_gone = result != Reason::CancelTimedOut.as_str();
+            receipt.gone_at = is_gone.then_some(now);
             receipt.result = Some(result);
         }
     }
@@ -212,6 +217,9 @@ impl Walk<'_> {
             };
             let deadline = self.situation.status.cancel_deadline;
             let is_cancel = cause.why == Why::RunCancelled;
+            // One that takes too long as well is told once.
+            self.effects
+                .retain(|effect| !matches!(effect, Effect::CancelChild { child, .. } if *child == asked));
             self.effects.push(Effect::CancelChild {
                 child: asked,
                 reason: self.words(cause),

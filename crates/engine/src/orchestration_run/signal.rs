@@ -94,6 +94,11 @@ impl Walk<'_> {
             self.next.step_released(step, by, delivery.spec.payload.clone());
             return;
         }
+        if self.starts_nothing() {
+            // Somebody else may wait for what there is.
+            self.look_at_the_clock(step, node, known);
+            return;
+        }
         let next = assigned(&observed.deliveries, &observed.waiters)
             .into_iter()
             .find(|(_, waiter)| waiter.run == self.situation.uid && waiter.step == node.name);

@@ -298,7 +298,8 @@ fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
 pub(super) fn stands(run: &AgentRun, has_job: bool, works: bool, cancels: bool) -> Stands {
     let status = run.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_ref());
-    let stopping = phase == Some(&RunPhase::Cancelling) || parent::has_to_stop(&run.metadata, &run.spec.stop, cancels);
+    let stopping =
+        phase == Some(&RunPhase::Cancelling) || parent::has_to_stop(&run.metadata, &run.spec.stop, cancels);
     if phase.is_some_and(RunPhase::is_terminal) || stopping || run.metadata.deletion_timestamp.is_some() {
         return Stands::Over;
     }

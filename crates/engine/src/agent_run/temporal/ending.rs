@@ -42,8 +42,7 @@ pub(super) fn conclude(
         Some(text) => format!(": {text}"),
         None => String::new(),
     };
-    let cancelling =
-        situation.status.phase == Some(RunPhase::Cancelling) || situation.is_asked_to_stop();
+    let cancelling = situation.status.phase == Some(RunPhase::Cancelling) || situation.is_asked_to_stop();
     match (closed, why) {
         (Closed::Completed(returned), _) => succeed(situation, &record, returned),
         (Closed::Canceled { .. } | Closed::Terminated { .. }, Some(why)) => {

@@ -9,6 +9,7 @@ mod cancels;
 mod children;
 mod retention;
 mod steps;
+mod stops;
 mod waits;
 mod world;
 

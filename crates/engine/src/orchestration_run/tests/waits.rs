@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::world::{World, agent};
 use crate::approval::{Caller, Request, decide};
 
-fn policy(world: &mut World, spec: Value) {
+pub(super) fn policy(world: &mut World, spec: Value) {
     let policy = serde_json::from_value(json!({
         "apiVersion": "approvals.proompteng.ai/v1alpha1", "kind": "ApprovalPolicy",
         "metadata": {"name": "release", "namespace": "agents"}, "spec": spec,
@@ -147,7 +147,7 @@ fn signalled() -> World {
     world
 }
 
-fn delivery(name: &str, signal: &str, created: &str) -> SignalDelivery {
+pub(super) fn delivery(name: &str, signal: &str, created: &str) -> SignalDelivery {
     serde_json::from_value(json!({
         "apiVersion": "signals.proompteng.ai/v1alpha1", "kind": "SignalDelivery",
         "metadata": {"name": name, "namespace": "agents", "uid": name, "resourceVersion": "1", "creationTimestamp": created},
