@@ -75,7 +75,9 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
     walk.start_nothing();
     walk.stop_steps(CANCELLED);
     if now >= deadline {
-        give_up(walk);
+        give_up(walk, &Reason::CancelTimedOut);
+    } else if !situation.settings.safeguards.cancel_waits {
+        give_up(walk, &Reason::RunCancelled);
     }
     write_receipts(walk);
     let states = walk.next.states(walk.graph);
@@ -125,10 +127,10 @@ fn survivors(walk: &Walk<'_>) -> Vec<String> {
 }
 
 /// The deadline has passed. The controllers of the children go on removing what is left.
-fn give_up(walk: &mut Walk<'_>) {
+fn give_up(walk: &mut Walk<'_>, reason: &Reason) {
     for (step, _) in walk.active() {
         let end = StepEnd::cancelled(
-            Reason::CancelTimedOut,
+            reason.clone(),
             "it did not stop in time, and is still being removed",
         );
         walk.next.step_ended(step, end);

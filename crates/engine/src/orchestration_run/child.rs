@@ -192,12 +192,13 @@ impl Draft<'_> {
         })
     }
 
-    pub(super) fn tool_run(self, tool: String) -> NewChild {
+    pub(super) fn tool_run(self, tool: String, runtime: Option<FreeForm>) -> NewChild {
         NewChild::ToolRun(ToolRun {
             metadata: self.metadata(),
             spec: ToolRunSpec {
                 tool_ref: LocalRef { name: tool },
                 parameters: self.parameters,
+                runtime,
                 ..ToolRunSpec::default()
             },
             status: None,

@@ -61,9 +61,11 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     };
     walk.next.lay_out(graph);
     walk.look_at_working_steps();
-    if *situation.phase() == RunPhase::Cancelling {
+    let closes = situation.settings.safeguards.cancel_closes;
+    if *situation.phase() == RunPhase::Cancelling && closes {
         cancel::carry_on(&mut walk);
-    } else if situation.is_asked_to_stop() && !walk.would_end() {
+    } else if *situation.phase() != RunPhase::Cancelling && situation.is_asked_to_stop() && !walk.would_end()
+    {
         cancel::begin(&mut walk);
     } else {
         walk.go_on();
@@ -71,14 +73,22 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     walk.into_decision()
 }
 
-/// The steps that were kept were good when the run started. A version that cannot read them any more can only say so.
+/// The steps that were kept were good when the run started, and another version may read them again: nothing starts, what runs goes
+/// on, and nobody records how it ends. Only somebody who does not want to wait for that ends the run, and with it its children.
 fn unreadable(situation: &Situation<'_>, why: &Rejection) -> Decision<OrchestrationRunStatus> {
     let mut next = situation.next_status();
     let message = format!(
         "status.definition cannot be read by this version: {}",
         why.message
     );
-    next.failed(&Rejection::new(why.reason.clone(), message));
+    let words = |remedy: &str| Rejection::new(Reason::UnreadableDefinition, format!("{message}{remedy}"));
+    if situation.is_asked_to_stop() || *situation.phase() == RunPhase::Cancelling {
+        next.failed(&words(""));
+    } else {
+        next.waits(&words(
+            "; nothing starts until a version does that can, and a cancel ends the run",
+        ));
+    }
     Decision::Act(Plan {
         status: next.into_status(),
         ..Plan::nothing()

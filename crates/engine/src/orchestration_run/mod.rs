@@ -49,7 +49,7 @@ use kube::ResourceExt;
 use self::next_status::NextStatus;
 pub use self::{
     child::Child,
-    signal::{Waiter, waiters},
+    signal::{Waiter, takes_deliveries, waiters},
 };
 use crate::{
     decision::{ChildKind, Decision, Key, Notice, ObjectId, Refusal, Severity, Sight, Uid},

@@ -5,6 +5,8 @@
     reason = "every caller makes the value on the spot"
 )]
 
+mod agreement;
+mod bounds;
 mod cancels;
 mod children;
 mod retention;
