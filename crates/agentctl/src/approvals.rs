@@ -11,7 +11,7 @@ use jangar_api::{
     orchestration::orchestration_run::{ApprovalDecision, OrchestrationRun, StepStatus},
     phase::StepPhase,
 };
-use jangar_engine::approval::{self, Caller, Request};
+use jangar_engine::approval::{self, Caller, Request, Shown};
 use jangar_proto::v1::DecideRequest;
 use serde_json::{Value, json};
 
@@ -70,6 +70,16 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
         ]);
     }
     output::show_table(session, &table)?;
+    for gate in &pending {
+        let lines = gate.shown.as_ref().map(Shown::lines).unwrap_or_default();
+        if !lines.is_empty() {
+            let what = format!("{}/{} {} shows:", gate.namespace, gate.run, gate.step.name);
+            session.console.note(&what)?;
+        }
+        for line in lines {
+            session.console.note(&format!("  {line}"))?;
+        }
+    }
     session
         .console
         .note("decide with: agentctl approve RUN STEP, or agentctl reject RUN STEP")
@@ -81,6 +91,8 @@ pub struct Pending {
     pub run: String,
     pub namespace: String,
     step: StepStatus,
+    /// What is to be approved.
+    shown: Option<Shown>,
     approvals: Vec<(ApprovalDecision, String)>,
 }
 
@@ -113,7 +125,7 @@ impl Pending {
         json!({
             "run": self.run, "namespace": self.namespace, "step": self.step.name, "policy": self.policy(),
             "digest": self.digest(), "since": self.step.progress.started_at.map(|at| at.to_string()),
-            "decisions": decisions,
+            "decisions": decisions, "shown": self.shown,
         })
     }
 }
@@ -137,6 +149,7 @@ pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<V
             Pending {
                 run: object.name().to_owned(),
                 namespace: object.namespace().to_owned(),
+                shown: approval::shown(&run, &step.name),
                 approvals: decisions
                     .filter(|known| known.step == step.name && Some(&known.digest) == digest.as_ref())
                     .map(|known| (known.decision.clone(), known.by.clone()))
@@ -219,11 +232,17 @@ async fn decide(
 ) -> Result<(), Error> {
     let transport = session.connect().await?;
     let identity = transport.identity().await?;
-    let step = match &transport {
+    let decided = match &transport {
         Transport::Kube(kube) => write(session, &transport, kube, arguments, &decision, &identity).await?,
         Transport::Grpc(grpc) => send(session, &transport, grpc, arguments, &decision).await?,
     };
-    told(session, arguments, &step, &decision, &identity.user)
+    told(session, arguments, &decided, &decision, &identity.user)
+}
+
+/// A gate that was decided, and what it showed.
+struct Decided {
+    step: String,
+    shown: Option<Shown>,
 }
 
 /// Lets the control plane write the decision. The gate that was decided.
@@ -233,7 +252,7 @@ async fn send(
     grpc: &Grpc,
     arguments: &DecisionArgs,
     decision: &ApprovalDecision,
-) -> Result<String, Error> {
+) -> Result<Decided, Error> {
     let namespace = session.namespace();
     let object = transport
         .get(Kind::OrchestrationRun, &namespace, &arguments.run)
@@ -249,7 +268,10 @@ async fn send(
         comment: arguments.comment.clone().unwrap_or_default(),
     };
     grpc.decide(request, decision).await?;
-    Ok(gate.name)
+    Ok(Decided {
+        shown: approval::shown(&run, &gate.name),
+        step: gate.name,
+    })
 }
 
 /// Writes the decision with the caller's own rights. The gate that was decided.
@@ -260,7 +282,7 @@ async fn write(
     arguments: &DecisionArgs,
     decision: &ApprovalDecision,
     identity: &Identity,
-) -> Result<String, Error> {
+) -> Result<Decided, Error> {
     let namespace = session.namespace();
     let caller = Caller {
         user: identity.user.clone(),
@@ -299,7 +321,12 @@ async fn write(
             .patch_status(Kind::OrchestrationRun, &namespace, &arguments.run, &patch)
             .await;
         match written {
-            Ok(()) => return Ok(gate.name),
+            Ok(()) => {
+                return Ok(Decided {
+                    shown: approval::shown(&run, &gate.name),
+                    step: gate.name,
+                });
+            }
             Err(error) if status_code(&error) == Some(409) => {}
             Err(error) if status_code(&error) == Some(403) => {
                 return Err(Error::Cluster(format!(
@@ -358,10 +385,14 @@ fn gate(run: &OrchestrationRun, arguments: &DecisionArgs) -> Result<StepStatus, 
 fn told(
     session: &mut Session,
     arguments: &DecisionArgs,
-    step: &str,
+    decided: &Decided,
     decision: &ApprovalDecision,
     user: &str,
 ) -> Result<(), Error> {
+    let step = &decided.step;
+    for line in decided.shown.iter().flat_map(Shown::lines) {
+        session.console.note(&line)?;
+    }
     let words = match decision {
         ApprovalDecision::Approved => "approved",
         _ => "denied",

@@ -73,6 +73,9 @@ pub const CREATED_BY: &str = "jangar.proompteng.ai/created-by";
 pub const RETRY_OF: &str = "jangar.proompteng.ai/retry-of";
 /// Annotation on a run that its parent cancels: when that is given up.
 pub const CANCEL_DEADLINE: &str = "jangar.proompteng.ai/cancel-deadline";
+/// Annotation on a run that its parent stops: the UID of that parent. It tells such a stop from the wish of a person, who may not
+/// be allowed to cancel.
+pub const STOPPED_BY: &str = "jangar.proompteng.ai/stopped-by";
 /// Label on the Job and ConfigMap of a ToolRun: its name.
 pub const TOOL_RUN: &str = "jangar.proompteng.ai/tool-run";
 /// Label on what a Schedule made: its name.
@@ -129,6 +132,7 @@ mod tests {
             CREATED_BY,
             RETRY_OF,
             CANCEL_DEADLINE,
+            STOPPED_BY,
             TOOL_RUN,
             SCHEDULE,
             WORKSPACE,

@@ -253,6 +253,10 @@ string_enum! {
         RunCancelled,
         /// The API server refused the child of the step; the message has its words.
         ChildRejected,
+        /// The API server does not let the child of the step in, for want of a right or of room in a quota; it is tried again.
+        ChildForbidden,
+        /// This version cannot read the steps that the run has kept: nothing starts, and what runs goes on.
+        UnreadableDefinition,
         /// The step waits for an approval.
         ApprovalPending,
         /// The gate was decided because nobody did in time.

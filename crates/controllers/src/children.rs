@@ -9,7 +9,7 @@ use jangar_api::{
     signals::{ConsumedBy, SignalDelivery},
     tools::ToolRun,
 };
-use jangar_engine::decision::{ChildId, ChildKind, NewChild, ObjectId};
+use jangar_engine::decision::{ChildId, ChildKind, NewChild, ObjectId, Refusal};
 use jiff::Timestamp;
 use kube::{Api, api::Patch, core::Status};
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::{
     caches::Cached,
     driver::{Context, ReconcileError, Work},
     effects::{Outcome, find_out, patching, post, refusal, status},
+    lease::WriteError,
     metrics::Verb,
 };
 
@@ -58,7 +59,8 @@ async fn create_one<K: Cached + Serialize + fmt::Debug>(
         Err(error) if status(&error).is_some_and(Status::is_already_exists) => {
             find_out::<K>(context, namespace, &name, work).await
         }
-        Err(error) => match refusal(&error) {
+        // One that is not let in now may be later: the plan says so, and the rest of the run goes on.
+        Err(error) => match refusal(&error).or_else(|| forbidden(&error)) {
             Some(refusal) => {
                 work.learned.child_refusals.insert((kind, name), refusal);
                 Ok(Outcome::Refused)
@@ -66,6 +68,16 @@ async fn create_one<K: Cached + Serialize + fmt::Debug>(
             None => Err(ReconcileError::write(format!("create {kind}"), error)),
         },
     }
+}
+
+/// What the API server said to something that it does not let in, for want of a right or of room in a quota.
+fn forbidden(error: &WriteError) -> Option<Refusal> {
+    status(error)
+        .filter(|status| status.is_forbidden())
+        .map(|status| Refusal {
+            code: status.code,
+            message: status.message.clone(),
+        })
 }
 
 /// Asks a run to stop.
@@ -77,9 +89,16 @@ pub(crate) async fn cancel(
     deadline: Option<Timestamp>,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
-    let deadline = deadline.map(|at| json!({labels::CANCEL_DEADLINE: at.to_string()}));
+    let told = [
+        deadline.map(|at| (labels::CANCEL_DEADLINE.to_owned(), json!(at.to_string()))),
+        child
+            .parent
+            .as_ref()
+            .map(|parent| (labels::STOPPED_BY.to_owned(), json!(parent))),
+    ];
+    let annotations: serde_json::Map<String, Value> = told.into_iter().flatten().collect();
     let patch = json!({
-        "metadata": {"uid": child.id.uid, "annotations": deadline.unwrap_or_else(|| json!({}))},
+        "metadata": {"uid": child.id.uid, "annotations": annotations},
         "spec": {"cancel": true, "cancelReason": reason},
     });
     merge_child(context, namespace, child, patch, work).await
@@ -158,7 +177,7 @@ async fn answered<K: Cached>(
     context: &Context,
     namespace: &str,
     id: &ObjectId,
-    answer: Result<K, crate::lease::WriteError>,
+    answer: Result<K, WriteError>,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
     match answer {

@@ -83,7 +83,14 @@ impl Controller for OrchestrationRuns {
             })
         };
         let names: BTreeSet<String> = match change.kind {
-            CachedKind::OrchestrationRun => parents().chain([name.clone()]).collect(),
+            CachedKind::OrchestrationRun => {
+                // Who waits for a signal that this one does not wait for any more may be next.
+                let left = change.terms.iter().filter(|term| {
+                    term.is_of_delivery() && !naming((*term).clone()).any(|waiting| waiting == *name)
+                });
+                let next = left.cloned().flat_map(naming);
+                parents().chain([name.clone()]).chain(next).collect()
+            }
             CachedKind::AgentRun | CachedKind::ToolRun => parents().collect(),
             CachedKind::Orchestration => naming(Term::Orchestration(name.clone())).collect(),
             CachedKind::ApprovalPolicy => naming(Term::ApprovalPolicy(name.clone())).collect(),
@@ -122,7 +129,7 @@ impl Controller for OrchestrationRuns {
         let signals: BTreeSet<Term> = waiting
             .iter()
             .filter_map(|step| waited_for(step.waits_for.as_ref()?))
-            .filter(|term| matches!(term, Term::Signal(_) | Term::DeliveryId(_)))
+            .filter(Term::is_of_delivery)
             .collect();
         Some(Observed {
             key: scene.key.clone(),

@@ -4,27 +4,38 @@
 //! control plane has authenticated, and recorded in the status of the run by [`decide`]. [`verdict`] says what the decisions come
 //! to; a decision whose digest is not that of the gate any more does not count.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jangar_api::{
     approvals::{ApprovalPolicy, ApprovalPolicySpec},
     labels::CREATED_BY,
-    orchestration::orchestration_run::{
-        Approval, ApprovalDecision, OrchestrationRun, OrchestrationRunStatus,
+    orchestration::{
+        OrchestrationSpec,
+        orchestration_run::{Approval, ApprovalDecision, OrchestrationRun, OrchestrationRunStatus},
     },
     phase::{ApprovalPolicyPhase, StepPhase},
     reason::Reason,
     refs::Subject,
-    values::{Int32, Timestamp},
+    values::{FreeForm, Int32, Timestamp},
 };
 use kube::ResourceExt;
+use serde::Serialize;
 
-use crate::decision::Rejection;
+use crate::{
+    decision::Rejection,
+    orchestration::{
+        self,
+        size::{APPROVALS_MAX_BYTES, cut, json_bytes, json_text},
+    },
+};
 
 /// The most decisions that a run keeps.
 const APPROVALS_MAX: usize = 100;
-/// The most characters of a comment.
-const COMMENT_MAX: usize = 1024;
+/// The most bytes of a comment.
+const COMMENT_MAX_BYTES: usize = 1024;
 
 /// Who asks, as Kubernetes knows them. It comes from the caller's credentials, never from what they send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +65,14 @@ pub enum Refused {
     NotAllowed { policy: String, user: String },
     #[error("{0} created the run, and its ApprovalPolicy does not let them approve it: somebody else has to")]
     Creator(String),
-    #[error("the run has {APPROVALS_MAX} decisions already, and keeps no more")]
+    #[error(
+        "nobody knows who created the run, and allowCreator of ApprovalPolicy {0} is false: create runs through the control plane, \
+         which writes down who does"
+    )]
+    CreatorUnknown(String),
+    #[error(
+        "the run keeps {APPROVALS_MAX} decisions with {APPROVALS_MAX_BYTES} bytes, and there is no room for another one"
+    )]
     TooMany,
     #[error("spec.mode of ApprovalPolicy {0} is phase: write the decision to its status.phase")]
     ByPhase(String),
@@ -91,7 +109,10 @@ pub fn decide(
     }
     let creator = run.annotations().get(CREATED_BY).map(String::as_str);
     if request.decision == ApprovalDecision::Approved && is_barred(&policy.spec, creator, &caller.user) {
-        return Err(Refused::Creator(caller.user.clone()));
+        return Err(match creator {
+            Some(_) => Refused::Creator(caller.user.clone()),
+            None => Refused::CreatorUnknown(policy.name_any()),
+        });
     }
     status
         .approvals
@@ -117,12 +138,71 @@ pub fn decide(
             .cloned()
             .collect(),
         at: Some(Timestamp(now)),
-        comment: request
-            .comment
-            .map(|comment| comment.chars().take(COMMENT_MAX).collect()),
+        comment: request.comment.map(|comment| cut(&comment, COMMENT_MAX_BYTES)),
         digest: request.digest,
     });
+    if json_bytes(&status.approvals) > APPROVALS_MAX_BYTES {
+        return Err(Refused::TooMany);
+    }
     Ok(status)
+}
+
+/// What is to be approved, as the status of a run shows it. The digest of the gate covers all of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// The values of the gate itself.
+    pub with: BTreeMap<String, String>,
+    /// The parameters of the run.
+    pub parameters: BTreeMap<String, String>,
+    /// What became of the steps that it depends on, and what they gave back.
+    pub steps: Vec<ShownStep>,
+}
+
+/// A step that a gate depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShownStep {
+    pub name: String,
+    pub phase: StepPhase,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<FreeForm>,
+}
+
+/// What is to be approved at a gate. `None` if the steps of the run cannot be read.
+pub fn shown(run: &OrchestrationRun, gate: &str) -> Option<Shown> {
+    let status = run.status.as_ref()?;
+    let spec = OrchestrationSpec {
+        steps: status.definition.as_ref()?.steps.clone(),
+        ..OrchestrationSpec::default()
+    };
+    let graph = orchestration::read(&spec).ok()?;
+    let find = |name: &str| status.step_statuses.iter().find(|step| step.name == name);
+    let steps = graph.ancestors(graph.find(gate)?).filter_map(|above| {
+        let known = find(graph.name(above))?;
+        Some(ShownStep {
+            name: known.name.clone(),
+            phase: known.progress.phase.clone().unwrap_or(StepPhase::Pending),
+            outputs: known.outputs.clone(),
+        })
+    });
+    Some(Shown {
+        with: find(gate)?.waits_for.as_ref()?.with.clone(),
+        parameters: run.spec.parameters.clone(),
+        steps: steps.collect(),
+    })
+}
+
+impl Shown {
+    /// The same for people, a line for each value.
+    pub fn lines(&self) -> Vec<String> {
+        let own = self.with.iter().map(|(key, value)| format!("{key}: {value}"));
+        let parameters = self.parameters.iter();
+        let parameters = parameters.map(|(key, value)| format!("parameter {key}: {value}"));
+        let steps = self.steps.iter().map(|step| match &step.outputs {
+            Some(outputs) => format!("step {} {}: {}", step.name, step.phase, json_text(outputs)),
+            None => format!("step {} {}", step.name, step.phase),
+        });
+        own.chain(parameters).chain(steps).collect()
+    }
 }
 
 /// A gate that waits.
@@ -153,7 +233,7 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
     let spec = &policy.spec;
     let name = policy.name_any();
     if is_by_phase(spec) {
-        return by_phase(policy, &name);
+        return by_phase(policy, &name).unwrap_or_else(|| expiry(spec, &name, gate.since, now));
     }
     let namespace = policy.namespace().unwrap_or_default();
     let counts = gate.approvals.iter().filter(|approval| {
@@ -184,13 +264,17 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
     if by.len() >= required {
         return Verdict::Approved(by.into_iter().map(str::to_owned).collect());
     }
+    expiry(spec, &name, gate.since, now)
+}
+
+/// What becomes of a gate about which enough people have not decided.
+fn expiry(spec: &ApprovalPolicySpec, name: &str, since: jiff::Timestamp, now: jiff::Timestamp) -> Verdict {
     let seconds = spec.expires_after_seconds.map_or(0, Int32::get);
     let seconds = u64::try_from(seconds).unwrap_or(0);
     if seconds == 0 {
         return Verdict::Pending { until: None };
     }
-    let until = gate
-        .since
+    let until = since
         .saturating_add(Duration::from_secs(seconds))
         .unwrap_or(jiff::Timestamp::MAX);
     if now < until {
@@ -214,8 +298,8 @@ pub(crate) fn is_by_phase(spec: &ApprovalPolicySpec) -> bool {
         .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("phase"))
 }
 
-/// As earlier versions did: a person writes the decision to the status of the policy.
-fn by_phase(policy: &ApprovalPolicy, name: &str) -> Verdict {
+/// As earlier versions did: a person writes the decision to the status of the policy. `None` if nobody has.
+fn by_phase(policy: &ApprovalPolicy, name: &str) -> Option<Verdict> {
     let phase = policy.status.as_ref().and_then(|status| status.phase.as_ref());
     match phase {
         Some(
@@ -223,18 +307,18 @@ fn by_phase(policy: &ApprovalPolicy, name: &str) -> Verdict {
             | ApprovalPolicyPhase::Allowed
             | ApprovalPolicyPhase::Ready
             | ApprovalPolicyPhase::Succeeded,
-        ) => Verdict::Approved(Vec::new()),
+        ) => Some(Verdict::Approved(Vec::new())),
         Some(
             phase @ (ApprovalPolicyPhase::Denied
             | ApprovalPolicyPhase::Rejected
             | ApprovalPolicyPhase::Blocked
             | ApprovalPolicyPhase::Failed),
-        ) => Verdict::Denied(Rejection::new(
+        ) => Some(Verdict::Denied(Rejection::new(
             Reason::ApprovalDenied,
             format!("status.phase of ApprovalPolicy {name} is {phase}"),
-        )),
+        ))),
         Some(ApprovalPolicyPhase::Active | ApprovalPolicyPhase::Invalid | ApprovalPolicyPhase::Other(_))
-        | None => Verdict::Pending { until: None },
+        | None => None,
     }
 }
 
@@ -249,8 +333,14 @@ fn lets_pass(decision: Option<&str>) -> bool {
     matches!(decision.as_deref(), Some("approve" | "approved" | "allow"))
 }
 
+/// Whether somebody may not approve because they created the run, or may have: a policy that says in so many words that whoever
+/// created a run may not approve it cannot be kept where nobody knows who that was.
 fn is_barred(spec: &ApprovalPolicySpec, creator: Option<&str>, user: &str) -> bool {
-    creator == Some(user) && spec.allow_creator != Some(true)
+    match (spec.allow_creator, creator) {
+        (Some(true), _) | (None, None) => false,
+        (Some(false), None) => true,
+        (Some(false) | None, Some(creator)) => creator == user,
+    }
 }
 
 /// Whether the policy names this caller. Without anybody named, whoever may approve at all may.
@@ -398,6 +488,28 @@ mod tests {
     }
 
     #[test]
+    fn where_nobody_knows_the_creator_a_policy_that_bars_them_bars_everybody() {
+        let mut unknown = run();
+        unknown.metadata.annotations = None;
+        for (spec, refused) in [
+            (json!({}), None),
+            (json!({"allowCreator": true}), None),
+            (
+                json!({"allowCreator": false}),
+                Some(Refused::CreatorUnknown("release".to_owned())),
+            ),
+        ] {
+            let policy = policy(spec, json!(null));
+            let ask = |decision: ApprovalDecision| {
+                let request = request("gate", "d1", decision);
+                decide(&unknown, &policy, &caller("bob", &[]), request, at(1)).err()
+            };
+            assert_eq!(ask(ApprovalDecision::Approved), refused);
+            assert_eq!(ask(ApprovalDecision::Denied), None, "anybody may say no");
+        }
+    }
+
+    #[test]
     fn as_many_different_people_have_to_approve_as_the_policy_says() {
         let policy = policy(json!({"requiredApprovals": 2}), json!(null));
         let pending = Verdict::Pending { until: None };
@@ -483,5 +595,12 @@ mod tests {
         );
         let denied = policy(json!({"mode": "phase"}), json!({"phase": "Denied"}));
         assert!(matches!(verdict(&denied, &gate(&[]), at(1)), Verdict::Denied(_)));
+        // Nobody writes a phase: the gate ends all the same.
+        let open = policy(json!({"mode": "phase", "expiresAfterSeconds": 60}), json!(null));
+        assert_eq!(
+            verdict(&open, &gate(&[]), at(59)),
+            Verdict::Pending { until: Some(at(60)) }
+        );
+        assert!(matches!(verdict(&open, &gate(&[]), at(60)), Verdict::Denied(_)));
     }
 }

@@ -306,6 +306,8 @@ impl fmt::Display for ChildKind {
 pub struct ChildId {
     pub kind: ChildKind,
     pub id: ObjectId,
+    /// The run that it does the work of a step for.
+    pub parent: Option<Uid>,
 }
 
 /// A run that is to be created.

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use jangar_api::labels::{CANCEL_DEADLINE, RUNTIME_CLEANUP_FINALIZER};
+use jangar_api::{
+    cancel::CancelRequest,
+    labels::{CANCEL_DEADLINE, RUNTIME_CLEANUP_FINALIZER, STOPPED_BY},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -25,10 +28,22 @@ pub fn is_deleted_under_parent(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some() && is_held(metadata)
 }
 
-/// Whether the parent asks a run to stop. The status of the parent remembers that, whatever becomes of the request.
-pub fn asks_to_stop(metadata: &ObjectMeta) -> bool {
+/// Whether it is the parent that stops a run: its step takes too long, or nobody waits for it any more.
+pub fn is_stopped_from_above(metadata: &ObjectMeta) -> bool {
     let annotations = metadata.annotations.as_ref();
-    of(metadata).is_some() && annotations.is_some_and(|all| all.contains_key(CANCEL_DEADLINE))
+    let by = annotations.and_then(|all| all.get(STOPPED_BY));
+    by.is_some() && by == of(metadata).map(|parent| &parent.uid)
+}
+
+/// Whether a run has to stop. People can be kept from asking for that, and a parent cannot: it waits until its child has stopped.
+pub fn has_to_stop(metadata: &ObjectMeta, request: &CancelRequest, people_may: bool) -> bool {
+    let requested = request.is_requested() && (people_may || is_stopped_from_above(metadata));
+    requested || is_deleted_under_parent(metadata)
+}
+
+/// Whether somebody wants a run to stop who may not ask for it.
+pub fn is_stop_refused(metadata: &ObjectMeta, request: &CancelRequest, people_may: bool) -> bool {
+    request.is_requested() && !has_to_stop(metadata, request, people_may)
 }
 
 /// When a cancel that begins now is given up: when the parent says so, or after the usual time.
@@ -66,6 +81,36 @@ mod tests {
         assert_eq!(until("1970-01-01T00:00:20Z"), now + Duration::from_secs(20));
         assert_eq!(until("1980-01-01T00:00:00Z"), now + minute);
         assert_eq!(until("soon"), now + minute);
+    }
+
+    #[test]
+    fn a_stop_from_above_counts_also_where_people_may_not_cancel() {
+        let owner = json!([{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "u", "controller": true}]);
+        let asked = CancelRequest {
+            cancel: true,
+            ..CancelRequest::default()
+        };
+        for (by, people_may, stops) in [
+            (None, true, true),
+            (None, false, false),
+            (Some("u"), false, true),
+            (Some("another"), false, false),
+        ] {
+            let known = metadata(
+                json!({"ownerReferences": owner, "annotations": {STOPPED_BY: by.unwrap_or_default()}}),
+            );
+            assert_eq!(
+                has_to_stop(&known, &asked, people_may),
+                stops,
+                "{by:?} {people_may}"
+            );
+            assert_eq!(
+                is_stop_refused(&known, &asked, people_may),
+                !stops,
+                "{by:?} {people_may}"
+            );
+            assert!(!has_to_stop(&known, &CancelRequest::default(), people_may));
+        }
     }
 
     #[test]

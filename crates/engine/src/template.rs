@@ -74,6 +74,77 @@ pub fn render_strict(template: &str, context: &Value) -> Result<String, Template
     Ok(pieces.iter().map(Piece::as_str).collect())
 }
 
+/// Renders a text for people and agents, in which braces may mean something else: only what begins with one of the roots is a
+/// placeholder, and has to have a value. Everything else stays as it is.
+pub fn render_text(text: &str, context: &Value, roots: &[&str]) -> Result<String, TemplateError> {
+    let mut rendered = String::with_capacity(text.len());
+    for part in parts(text, roots) {
+        match part {
+            Part::Text(text) => rendered.push_str(text),
+            Part::Path(path) => match lookup(context, path) {
+                Some(value) if !value.is_null() => rendered.push_str(&text_of(value)),
+                _ => {
+                    return Err(TemplateError::Missing {
+                        path: path.to_owned(),
+                        template: quoted(text),
+                    });
+                }
+            },
+        }
+        if rendered.len() > OUTPUT_MAX_BYTES {
+            return Err(TemplateError::TooLarge {
+                template: quoted(text),
+            });
+        }
+    }
+    Ok(rendered)
+}
+
+/// The paths that [`render_text`] looks up, in their order.
+pub fn paths_in_text<'t>(text: &'t str, roots: &[&str]) -> Vec<&'t str> {
+    let paths = parts(text, roots).into_iter().filter_map(|part| match part {
+        Part::Path(path) => Some(path),
+        Part::Text(_) => None,
+    });
+    paths.collect()
+}
+
+/// A part of a text: words, or a placeholder.
+enum Part<'t> {
+    Text(&'t str),
+    Path(&'t str),
+}
+
+fn parts<'t>(text: &'t str, roots: &[&str]) -> Vec<Part<'t>> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    // Where to look for the next placeholder: behind those that are none.
+    let mut from = 0;
+    while let Some(open) = rest.get(from..).and_then(|rest| rest.find("{{")) {
+        let open = from + open;
+        let (Some(before), Some(inside)) = (rest.get(..open), rest.get(open + 2..)) else {
+            break;
+        };
+        let closed = inside.split_once("}}");
+        let known = closed.filter(|(path, _)| {
+            let path = path.trim();
+            is_path(path)
+                && path
+                    .split_once('.')
+                    .is_some_and(|(root, _)| roots.contains(&root))
+        });
+        let Some((path, behind)) = known else {
+            from = open + 2;
+            continue;
+        };
+        parts.extend([Part::Text(before), Part::Path(path.trim())]);
+        rest = behind;
+        from = 0;
+    }
+    parts.push(Part::Text(rest));
+    parts
+}
+
 /// Renders a template, and keeps apart what its author wrote and what was looked up.
 pub fn pieces<'t>(template: &'t str, context: &Value) -> Result<Vec<Piece<'t>>, TemplateError> {
     expand(template, context, Missing::IsNothing)
@@ -353,5 +424,39 @@ mod tests {
 
         assert!(message.contains("x…\" opens {{ at character 1001 "), "{message}");
         assert!(message.len() < 200, "{message}");
+    }
+
+    #[test]
+    fn a_text_keeps_braces_that_are_not_about_the_run() {
+        let context = json!({"steps": {"a": {"outputs": {"image": "i:1"}}}, "run": {"name": "r"}});
+        let roots = ["steps", "run"];
+        for (text, expected) in [
+            (
+                "deploy {{ steps.a.outputs.image }} of {{run.name}}",
+                "deploy i:1 of r",
+            ),
+            (
+                "{{ .Values.x }} and {{ values.x }} stay",
+                "{{ .Values.x }} and {{ values.x }} stay",
+            ),
+            ("open {{ and {{ run.name }}", "open {{ and r"),
+            ("{{{ run.name }}}", "{{{ run.name }}}"),
+            ("{{ run }}", "{{ run }}"),
+            ("", ""),
+        ] {
+            assert_eq!(
+                render_text(text, &context, &roots).as_deref(),
+                Ok(expected),
+                "{text}"
+            );
+        }
+        let missing = render_text("{{ steps.b.outputs.image }}", &context, &roots);
+        assert!(
+            matches!(missing, Err(TemplateError::Missing { path, .. }) if path == "steps.b.outputs.image")
+        );
+        assert_eq!(
+            paths_in_text("{{ run.name }} {{ x.y }} {{ steps.a.phase }}", &roots),
+            ["run.name", "steps.a.phase"]
+        );
     }
 }

@@ -280,6 +280,17 @@ impl Story<'_> {
                 let patch = json!({"spec": {"cancel": true}});
                 self.person.merge(&self.run_path(run), &patch).await;
             }
+            Step::Approve(run, gate) => {
+                self.until(|| self.digest(run, gate).is_some()).await;
+                let digest = self.digest(run, gate).unwrap_or_default();
+                let approval = json!({
+                    "step": gate, "policy": "people", "decision": "Approved", "by": "bob", "digest": digest,
+                    "at": "2026-03-01T12:00:00Z",
+                });
+                let path = format!("{}/status", self.run_path(run));
+                let patch = json!({"status": {"approvals": [approval]}});
+                self.person.merge(&path, &patch).await;
+            }
             Step::Delete(run) => {
                 let background = json!({"propagationPolicy": "Background"});
                 self.person.delete(&self.run_path(run), &background).await;
@@ -304,6 +315,15 @@ impl Story<'_> {
         };
         let kinds = all_runs().into_iter().chain([orchestration_runs()]);
         kinds.into_iter().find_map(found)
+    }
+
+    /// The digest of what a gate shows, if it waits for a decision.
+    fn digest(&self, run: &str, gate: &str) -> Option<String> {
+        let (_, object) = self.find(run)?;
+        let run = object.value();
+        let mut steps = run["status"]["stepStatuses"].as_array()?.iter();
+        let step = steps.find(|step| step["name"] == gate)?;
+        Some(step["waitsFor"]["digest"].as_str()?.to_owned())
     }
 
     fn run_path(&self, name: &str) -> String {

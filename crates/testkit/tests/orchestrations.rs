@@ -11,17 +11,18 @@
 #[path = "../../engine/tests/orchestration/reference.rs"]
 mod reference;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jangar_api::phase::RunPhase;
 use jangar_engine::settings::Safeguards;
 use jangar_testkit::{
     faults::Plan,
     program::Shipped,
-    scenario::{Scenario, orchestrations},
+    scenario::{self, Scenario, orchestrations},
     search,
     simulation::{Report, Simulation, play},
 };
+use rand::{SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 use self::reference::{End, Outcome, Skip, Step, evaluate};
@@ -47,50 +48,180 @@ fn played(scenario: &Scenario, seed: u64, plan: &str) -> Report {
     report
 }
 
-/// A diamond takes a minute. Whenever it is cancelled, nothing starts afterwards and nothing is left.
+/// The instants at which something changes in an undisturbed diamond, in milliseconds from the creation of the run.
+fn instants() -> Vec<u64> {
+    let scenario = orchestrations::cancelled_after(Duration::from_mins(5));
+    let report = play(
+        &shipped(),
+        &Simulation {
+            scenario: &scenario,
+            seed: 0,
+            plan: Plan::default(),
+            quiet: Duration::ZERO,
+        },
+    );
+    let changes = report.trace.iter().filter(|line| line.contains(" store "));
+    let runs = changes.skip_while(|line| !line.contains("orchestrationruns dag Added"));
+    let times: BTreeSet<u64> = runs
+        .filter_map(|line| line.split_whitespace().next()?.replace('.', "").parse().ok())
+        .collect();
+    let Some(begin) = times.first().copied() else {
+        panic!("there is no run: {}", report.trace.join("\n"))
+    };
+    let end = Duration::from_mins(10).as_millis();
+    times
+        .into_iter()
+        .map(|time| time - begin)
+        .filter(|time| u128::from(*time) < end)
+        .collect()
+}
+
+/// Whenever a run is cancelled, in the very moment of any change or just after it, nothing starts afterwards and nothing is left.
 #[test]
 fn a_cancel_at_any_instant_leaves_nothing_behind() {
-    let instants: Vec<u64> = (0..22).map(|number| number * 2690).collect();
+    let instants = instants();
+    assert!(instants.len() > 20, "{instants:?}");
     search::in_parallel(&instants, |instant| {
         let scenario = orchestrations::cancelled_after(Duration::from_millis(*instant));
-        played(&scenario, *instant % 4, "");
+        played(&scenario, 0, "");
+        // And while something goes wrong, at one of the next writes.
+        let number = instant % 17 + 2;
+        let plan = match instant % 3 {
+            0 => format!("crash-after@{number}"),
+            1 => format!("lost-answer@{number}"),
+            _ => format!("freeze:orchestrationruns:20000@{number}"),
+        };
+        played(&scenario, 1 + instant % 3, &plan);
     });
 }
 
-/// Random graphs, undisturbed and with trouble at some write, end as the reference says, step by step.
+/// The rules about a cancel find controllers that do not keep them.
+#[test]
+fn without_its_safeguards_a_cancelled_run_goes_on() {
+    let goes_on = Safeguards {
+        cancel_closes: false,
+        ..Safeguards::default()
+    };
+    let leaves = Safeguards {
+        cancel_waits: false,
+        ..Safeguards::default()
+    };
+    for (safeguards, name, rule) in [
+        (
+            goes_on,
+            "orchestration-cancelled-at-any-time",
+            "was made after dag was cancelled",
+        ),
+        (
+            leaves,
+            "orchestration-cancelled-stubborn",
+            "works for an orchestration that was cancelled",
+        ),
+        (
+            leaves,
+            "orchestration-tool-cancelled",
+            "works for an orchestration that was cancelled",
+        ),
+        (
+            leaves,
+            "orchestration-nested-cancelled",
+            "works for an orchestration that was cancelled",
+        ),
+    ] {
+        let scenario = match name {
+            "orchestration-cancelled-at-any-time" => orchestrations::cancelled_after(Duration::from_secs(5)),
+            name => scenario::all()
+                .into_iter()
+                .find(|scenario| scenario.name == name)
+                .unwrap_or_else(|| panic!("there is no scenario {name}")),
+        };
+        played(&scenario, 0, "");
+        let simulation = Simulation {
+            scenario: &scenario,
+            seed: 0,
+            plan: Plan::default(),
+            quiet: Duration::ZERO,
+        };
+        let report = play(&Shipped::with(safeguards), &simulation);
+        assert!(
+            report.violations.iter().any(|found| found.contains(rule)),
+            "{name}: {rule:?} should be broken, but {:#?}\n{}",
+            report.violations,
+            report.trace.join("\n")
+        );
+    }
+}
+
+/// How many random graphs are played, and with how many random plans each.
+const GRAPHS: u64 = 24;
+const PLANS: u64 = 3;
+
+/// Random graphs, undisturbed and with whatever goes wrong, end as the reference says, step by step.
 #[test]
 fn random_graphs_end_as_the_reference_says_whatever_goes_wrong() {
-    let seeds: Vec<u64> = (0..12).collect();
+    let seeds: Vec<u64> = (0..GRAPHS).collect();
     search::in_parallel(&seeds, |seed| {
-        let steps = random_steps(*seed);
-        let (ends, whole) = evaluate(&steps);
-        let written: Vec<Value> = steps.iter().enumerate().map(written).collect();
-        let fail: Vec<String> = steps
-            .iter()
-            .enumerate()
-            .filter(|(_, step)| step.outcome == Outcome::Fails)
-            .map(|(number, _)| format!("s{number}"))
-            .collect();
+        let graph = Random::graph(*seed);
+        let (ends, whole) = evaluate(&graph.steps);
         let phase = if whole == End::Succeeded {
             RunPhase::Succeeded
         } else {
             RunPhase::Failed
         };
-        let scenario = orchestrations::of_steps(&json!(written), &fail, phase);
-        for plan in [
-            "",
-            "crash-after@6",
-            "lost-answer@4,crash-before@9",
-            "freeze:agentruns:40000@7",
-        ] {
-            let report = played(&scenario, *seed, plan);
-            assert_eq!(
-                told(&report),
-                ends.iter().map(|end| expected(*end)).collect::<Vec<_>>(),
-                "seed {seed} {plan}"
-            );
+        let scenario = orchestrations::of_steps(&graph.written(), &graph.fail(), phase);
+        let expected: Vec<_> = ends.iter().map(|end| expected(*end)).collect();
+        let undisturbed = played(&scenario, *seed, "");
+        assert_eq!(told(&undisturbed), expected, "seed {seed}");
+        for number in 0..PLANS {
+            let plan = unmarking(seed * PLANS + number, undisturbed.writes).to_string();
+            let report = played(&scenario, *seed, &plan);
+            assert_eq!(told(&report), expected, "seed {seed} {plan}");
         }
     });
+}
+
+/// A plan of what leaves no mark on the end.
+fn unmarking(seed: u64, writes: u32) -> Plan {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut plans = std::iter::repeat_with(|| Plan::random(&mut random, writes));
+    plans.find(Plan::leaves_no_mark).unwrap_or_default()
+}
+
+/// A graph, and which of its steps are attempted twice.
+struct Random {
+    steps: Vec<Step>,
+    retried: Vec<bool>,
+}
+
+impl Random {
+    fn graph(seed: u64) -> Self {
+        let steps = random_steps(seed);
+        let mut random = fastrand::Rng::with_seed(seed + 1000);
+        let retried = steps
+            .iter()
+            .map(|step| step.outcome == Outcome::Succeeds && random.u8(0..5) == 0)
+            .collect();
+        Self { steps, retried }
+    }
+
+    fn written(&self) -> Value {
+        let steps = self.steps.iter().enumerate().zip(&self.retried);
+        let written = steps.map(|(step, retried)| {
+            let mut written = written(step);
+            if *retried {
+                written["retries"] = json!(1);
+            }
+            written
+        });
+        Value::Array(written.collect())
+    }
+
+    /// The steps whose first attempt fails.
+    fn fail(&self) -> Vec<String> {
+        let steps = self.steps.iter().zip(&self.retried).enumerate();
+        let bad = steps.filter(|(_, (step, retried))| step.outcome == Outcome::Fails || **retried);
+        bad.map(|(number, _)| format!("s{number}")).collect()
+    }
 }
 
 fn random_steps(seed: u64) -> Vec<Step> {

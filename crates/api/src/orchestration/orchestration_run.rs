@@ -187,14 +187,14 @@ string_enum! {
 pub struct CancelReceipt {
     /// Name of the step.
     pub step: String,
-    /// The object that did the work of the step; absent for one that only waited.
+    /// The object that did the work of the step, by kind and name; absent for one that only waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_ref: Option<ResourceRef>,
     /// When it was asked to stop.
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<Timestamp>,
-    /// When it was known to have stopped.
+    /// When it was known to have stopped; absent if it was still there when the cancel was given up.
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone_at: Option<Timestamp>,
@@ -245,6 +245,14 @@ pub struct WaitsFor {
     /// SHA-256 of what is shown for the decision, which a decision has to repeat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The values of `with` of the gate, as they are to be approved. The digest covers them, the parameters of the run, and the
+    /// phases and outputs of all steps that the gate depends on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub with: BTreeMap<String, String>,
+    /// Since when there is no such ApprovalPolicy, or none that can be read.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_missing_since: Option<Timestamp>,
     /// Name of the Signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,

@@ -58,7 +58,7 @@ pub(crate) trait Chained: Engine {
 
 /// An engine whose runs can be graphs.
 pub(crate) trait Graphed: Engine {
-    /// What is created for a run of so many layers, each as wide as `width` and needing the whole one before it.
+    /// What is created for a run of so many layers, each as wide as `width` and needing the one before it.
     fn graph(&self, name: &str, layers: u32, width: u32) -> Vec<Value>;
 }
 

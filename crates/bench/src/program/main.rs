@@ -86,7 +86,7 @@ struct Options {
 
 /// Layers and width of the graph that all are measured with.
 const DEEP: (u32, u32) = (50, 10);
-/// The largest graph that a run may have.
+/// As many steps as an Orchestration may have.
 const WIDE: (u32, u32) = (20, 50);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

@@ -1,6 +1,7 @@
 //! Graphs: an OrchestrationRun of Jangar whose steps are AgentRuns, and the same graph as a DAG of Argo's.
 //!
-//! Every node of a layer waits for the whole layer before it, so a graph is as slow as its slowest hop in every layer.
+//! Every node waits for the whole layer before it, so a graph is as slow as its slowest hop in every layer; where layers are wider
+//! than ten, for five of its neighbours there.
 
 use std::{
     collections::BTreeSet,
@@ -73,12 +74,24 @@ fn node(layer: u32, number: u32) -> String {
     format!("n{layer}-{number}")
 }
 
-/// Every node of a graph with those of the layer before it, which it needs.
+/// The widest layer that every node of the next one needs whole. A thousand nodes that each need fifty do not fit into one object
+/// with what becomes of them: their names alone have half a mebibyte.
+const WHOLE_MAX: u32 = 10;
+/// How many nodes of a wider layer each one of the next needs.
+const NEIGHBOURS: u32 = 5;
+
+/// Every node of a graph with those of the layer before it that it needs: the whole layer, or some
+/// neighbours if it is wide.
 pub(crate) fn nodes(layers: u32, width: u32) -> impl Iterator<Item = (String, Vec<String>)> {
-    let layer = move |layer: u32| (0..width).map(move |number| node(layer, number));
-    (0..layers).flat_map(move |number| {
-        let before: Vec<String> = number.checked_sub(1).into_iter().flat_map(layer).collect();
-        layer(number).map(move |name| (name, before.clone()))
+    let needed = if width > WHOLE_MAX { NEIGHBOURS } else { width };
+    (0..layers).flat_map(move |layer| {
+        (0..width).map(move |number| {
+            let before = layer
+                .checked_sub(1)
+                .into_iter()
+                .flat_map(|before| (0..needed).map(move |place| node(before, (number + place) % width)));
+            (node(layer, number), before.collect())
+        })
     })
 }
 

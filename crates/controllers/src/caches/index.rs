@@ -35,6 +35,13 @@ pub enum Term {
     DefaultMemory,
 }
 
+impl Term {
+    /// Whether it is something that deliveries of signals are found by.
+    pub(crate) const fn is_of_delivery(&self) -> bool {
+        matches!(self, Self::Signal(_) | Self::DeliveryId(_))
+    }
+}
+
 /// Names of objects, by namespace and term. Sorted, so that the order of what is found never depends on chance.
 #[derive(Debug, Default)]
 pub(super) struct Index {

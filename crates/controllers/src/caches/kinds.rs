@@ -25,6 +25,7 @@ use jangar_api::{
 };
 use jangar_engine::{
     last_sight::LastSight,
+    orchestration_run::takes_deliveries,
     settings::Settings,
     vcs::{VcsStamp, WantedBranch},
 };
@@ -352,7 +353,9 @@ impl Cached for OrchestrationRun {
             terms.insert(Term::Orchestration(name(&self.spec.orchestration_ref)));
         }
         let steps = status.into_iter().flat_map(|status| &status.step_statuses);
-        terms.extend(steps.filter_map(|step| waited_for(step.waits_for.as_ref()?)));
+        let waited = steps.filter_map(|step| waited_for(step.waits_for.as_ref()?));
+        let takes = takes_deliveries(self);
+        terms.extend(waited.filter(|term| takes || !term.is_of_delivery()));
         terms
     }
 }

@@ -548,6 +548,14 @@ pub(super) const fn row(reason: &Reason) -> Row {
             Cause::Mend(Referred::Orchestration),
             "the API server refused the run of a step",
         ),
+        Reason::ChildForbidden => told(
+            Cause::Rights,
+            "the API server does not let the run of a step in, for want of a right or of room in a quota",
+        ),
+        Reason::UnreadableDefinition => told(
+            Cause::Unknown,
+            "this version of the controllers cannot read the steps that it has kept",
+        ),
         Reason::ApprovalPending => told(Cause::Approval, "a gate waits for an approval"),
         Reason::ApprovalExpired => told(Cause::Denied, "nobody decided about a gate in time"),
         Reason::MissingApprovalPolicy => told(

@@ -44,7 +44,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
             let mut next = as_it_stands(situation);
             let message = "the run is being cancelled: its pod is being stopped";
             next.cancelling(deadline, &because(situation, message));
-            let effects = if begun || parent::asks_to_stop(situation.run.meta()) {
+            let effects = if begun || parent::is_stopped_from_above(situation.run.meta()) {
                 shorten_grace(situation, deadline)
                     .into_iter()
                     .chain(effects)

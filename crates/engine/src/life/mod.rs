@@ -401,8 +401,8 @@ impl<'a, R: Run> Situation<'a, R> {
 
     /// Whether somebody asks it to stop, and the settings let it.
     pub(crate) fn is_asked_to_stop(&self) -> bool {
-        let requested = self.run.stop().is_requested() && self.settings.runs.cancel_enabled;
-        requested || crate::parent::is_deleted_under_parent(self.run.meta())
+        let people_may = self.settings.runs.cancel_enabled;
+        crate::parent::has_to_stop(self.run.meta(), self.run.stop(), people_may)
     }
 
     /// The status, ready to be changed.
@@ -422,7 +422,8 @@ impl<'a, R: Run> Situation<'a, R> {
     fn answer_disabled_cancel(&self, next: &mut NextStatus<'_, R>) {
         let stands = self.status.phase();
         let open = stands.is_none_or(|phase| !phase.is_terminal() && *phase != RunPhase::Cancelling);
-        if open && self.run.stop().is_requested() && !self.settings.runs.cancel_enabled {
+        let people_may = self.settings.runs.cancel_enabled;
+        if open && crate::parent::is_stop_refused(self.run.meta(), self.run.stop(), people_may) {
             next.not_cancelled(
                 &Reason::CancelDisabled,
                 "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use jangar_api::{
     orchestration::{Orchestration, OrchestrationStatus},
     phase::ObjectPhase,
+    reason::Reason,
 };
 use jiff::Timestamp;
 
+use super::{Graph, work::Work};
 use crate::{
     conditions::touched,
-    decision::{Decision, Plan},
+    decision::{Decision, Plan, Rejection},
     settings::Settings,
     validity,
 };
@@ -27,9 +29,10 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     if !settings.orchestrates(orchestration.metadata.namespace.as_deref().unwrap_or_default()) {
         return Decision::Act(Plan::nothing());
     }
+    let name = orchestration.metadata.name.as_deref().unwrap_or_default();
     let checked = super::read(&orchestration.spec)
-        .map(drop)
-        .map_err(|mistakes| mistakes.rejection());
+        .map_err(|mistakes| mistakes.rejection())
+        .and_then(|graph| runs_another(&graph, name));
     let before = orchestration.status.clone().unwrap_or_default();
     let mut next = before.clone();
     next.phase = Some(if checked.is_ok() {
@@ -42,4 +45,22 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         status: touched(&before, next, |status| &mut status.common, now),
         ..Plan::nothing()
     })
+}
+
+/// A step that runs the Orchestration it stands in fails whenever it is reached, which can be told before.
+fn runs_another(graph: &Graph, name: &str) -> Result<(), Rejection> {
+    let own = graph.steps().find(
+        |(_, node)| matches!(&node.work, Work::SubOrchestration { orchestration } if orchestration == name),
+    );
+    match own {
+        None => Ok(()),
+        Some((step, node)) => Err(Rejection::new(
+            Reason::RecursionRefused,
+            format!(
+                "spec.steps[{}].orchestrationRef.name is {name}, so that step {} would run the Orchestration it stands in: name \
+                 another one",
+                step.0, node.name
+            ),
+        )),
+    }
 }

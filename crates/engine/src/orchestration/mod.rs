@@ -7,6 +7,7 @@
 //! | `cycles`, `names` | how a mistake is told so that it can be mended |
 //! | [`work`] | what a step does, as it was written |
 //! | [`condition`] | `when`, in CEL |
+//! | [`size`] | how large the object of a run can become |
 //! | [`values`] | what templates and conditions can look up |
 //! | [`advance`] | which steps start, which are skipped and why, and how the run ends |
 //! | [`check`] | what the status of an Orchestration says |
@@ -21,6 +22,7 @@ mod cycles;
 pub mod graph;
 mod names;
 mod read;
+pub mod size;
 #[cfg(test)]
 mod tests;
 pub mod values;
@@ -28,5 +30,6 @@ pub mod work;
 
 pub use self::{
     graph::{Graph, Node, StepId},
-    read::{Mistakes, OBJECT_MAX_BYTES, RETRIES_MAX, STEPS_MAX, read},
+    read::{Mistakes, RETRIES_MAX, STEPS_MAX, read},
+    size::OBJECT_MAX_BYTES,
 };

@@ -14,7 +14,7 @@ pub(super) fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -
 }
 
 /// How many letters have to be added, dropped or replaced, where upper and lower case are the same.
-fn distance(one: &str, other: &str) -> usize {
+pub(super) fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.to_lowercase().chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (line, letter) in one.to_lowercase().chars().enumerate() {

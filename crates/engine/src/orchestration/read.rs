@@ -14,6 +14,7 @@ use super::{
     cycles,
     graph::{Bits, Graph, Node, StepId, above},
     names::nearest,
+    size::{self, Need},
     values,
     work::{self, Work},
 };
@@ -25,15 +26,6 @@ pub const STEPS_MAX: usize = 1000;
 pub const RETRIES_MAX: u32 = 100;
 /// The longest first wait between two attempts: a day.
 const BACKOFF_SECONDS_MAX: u32 = 86_400;
-/// The most bytes that a run may have with all that its status says: etcd takes a little more, and the rest is for what the
-/// API server itself writes beside.
-pub const OBJECT_MAX_BYTES: usize = 1024 * 1024;
-/// What the status has for each step besides its name: phases, times, and the child with its UID.
-const STEP_STATUS_BYTES: usize = 560;
-/// How often the name of a step stands in the status: in the step and in the name of its child.
-const NAME_REPEATED: usize = 2;
-/// What is kept of the object for everything that is not a list of steps: metadata, parameters, conditions and outputs.
-const REST_BYTES: usize = 192 * 1024;
 /// How many mistakes are told. Whoever mends them sees the rest.
 const TOLD_MAX: usize = 20;
 
@@ -158,22 +150,10 @@ impl Reader {
             );
             return;
         }
-        // Steps are data with string keys, which always become JSON.
-        let written = serde_json::to_string(&spec.steps).map_or(0, |text| text.len());
-        let stood = spec
-            .steps
-            .iter()
-            .map(|step| STEP_STATUS_BYTES + NAME_REPEATED * step.name.len());
-        let status: usize = stood.sum();
-        let room = OBJECT_MAX_BYTES - REST_BYTES;
-        if written + status > room {
+        if let Some(words) = Need::of(&spec.steps, size::TYPICAL).excess() {
             self.wrong(
                 Reason::OrchestrationTooLarge,
-                format!(
-                    "spec.steps has {written} bytes, and the status of a run needs {status} more for {} steps, which is together \
-                     more than the {room} there are: shorten the steps, or put some of them into an Orchestration of their own",
-                    spec.steps.len()
-                ),
+                format!("spec.steps is too large: {words}"),
             );
         }
     }
@@ -306,6 +286,9 @@ impl Reader {
             BACKOFF_SECONDS_MAX,
         );
         let timeout = self.number(position, "timeoutSeconds", step.timeout_seconds, u32::MAX);
+        for words in work::misspelled(step) {
+            self.wrong(Reason::InvalidStep, format!("spec.steps[{position}].{words}"));
+        }
         let templates = step.with.iter().flatten();
         let with = templates.map(|(key, template)| (format!("with.{key}"), template.as_str()));
         let fields = work.as_ref().map(Work::templates).unwrap_or_default();
@@ -319,6 +302,15 @@ impl Reader {
                 mistakes.into_iter().map(move |words| format!("{field}: {words}"))
             })
             .collect();
+        let texts = match &work {
+            Some(Work::AgentRun(spec)) => work::texts(spec),
+            _ => Vec::new(),
+        };
+        let in_texts = texts.into_iter().flat_map(|(field, text)| {
+            let mistakes = values::mistakes_in_text(text, &|name: &str| place.comes_after(name));
+            mistakes.into_iter().map(move |words| format!("{field}: {words}"))
+        });
+        let found: Vec<String> = found.into_iter().chain(in_texts).collect();
         for words in found {
             self.wrong(Reason::InvalidTemplate, format!("spec.steps[{position}].{words}"));
         }

@@ -4,6 +4,7 @@ use jangar_api::{orchestration::OrchestrationSpec, reason::Reason};
 use serde_json::{Value, json};
 
 use super::{Graph, Mistakes, STEPS_MAX, StepId, read};
+use crate::{decision::Decision, settings::Settings};
 
 fn spec(steps: &Value) -> OrchestrationSpec {
     serde_json::from_value(json!({"steps": steps})).expect("a spec")
@@ -17,6 +18,18 @@ fn step(name: &str, fields: Value) -> Value {
     };
     step.as_object_mut().expect("an object").extend(fields);
     step
+}
+
+/// A step that runs an agent, with these fields.
+fn agent(name: &str, fields: Value) -> Value {
+    let mut all = json!({
+        "kind": "AgentRun", "agentRef": {"name": "coder"}, "implementation": {"inline": {"text": "do it"}},
+    });
+    let Value::Object(fields) = fields else {
+        panic!("fields")
+    };
+    all.as_object_mut().expect("an object").extend(fields);
+    step(name, all)
 }
 
 fn graph(steps: &Value) -> Graph {
@@ -271,6 +284,74 @@ fn a_thousand_steps_fifty_wide_are_no_mistake() {
         .collect();
 
     assert_eq!(graph(&json!(steps)).len(), 1000);
+}
+
+#[test]
+fn a_field_that_is_nearly_one_that_counts_is_a_mistake() {
+    for (written, meant) in [("dependOn", "dependsOn"), ("timeoutSecond", "timeoutSeconds")] {
+        let (reason, message) = only(&json!([step("a", json!({})), step("b", json!({written: null}))]));
+        assert_eq!(reason, Reason::InvalidStep);
+        assert_eq!(
+            message,
+            format!("spec.steps[1].{written} is no field of a step; {meant} is meant, perhaps")
+        );
+    }
+    graph(&json!([step(
+        "a",
+        json!({"x-note": "for a tool of ours", "owner": "me"})
+    )]));
+}
+
+#[test]
+fn a_step_has_no_idempotency_key() {
+    let (reason, message) = only(&json!([agent("a", json!({"idempotencyKey": "once"}))]));
+    assert_eq!(reason, Reason::InvalidStep);
+    assert!(
+        message.contains("idempotencyKey cannot be given to a step"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_text_may_say_only_what_steps_before_it_reported() {
+    let steps = |text: &str| {
+        json!([
+            step("build", json!({"dependsOn": []})),
+            agent(
+                "other",
+                json!({"dependsOn": [], "implementation": {"inline": {"text": text}}})
+            ),
+        ])
+    };
+    graph(&steps("{{ .Values.x }} {{ parameters.x }} {{ open"));
+    let (reason, message) = only(&steps("{{ steps.build.outputs.image }}"));
+    assert_eq!(reason, Reason::InvalidTemplate);
+    assert!(
+        message.starts_with("spec.steps[1].implementation.inline.text: step build need not have run before"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_orchestration_that_runs_itself_is_not_ready() {
+    let spec =
+        json!({"steps": [{"name": "a", "kind": "SubOrchestration", "orchestrationRef": {"name": "own"}}]});
+    let orchestration = serde_json::from_value(json!({
+        "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "Orchestration",
+        "metadata": {"name": "own", "namespace": "agents"}, "spec": spec,
+    }));
+    let observed = super::check::Observed {
+        orchestration: std::sync::Arc::new(orchestration.expect("an Orchestration")),
+    };
+    let decided = super::check::plan(&observed, &Settings::default(), jiff::Timestamp::UNIX_EPOCH);
+    let Decision::Act(plan) = decided else {
+        panic!("{decided:?}");
+    };
+    let status = plan.status.expect("a status");
+    let ready = status
+        .common
+        .condition(&jangar_api::condition::ConditionType::Ready);
+    assert_eq!(ready.map(|ready| &ready.reason), Some(&Reason::RecursionRefused));
 }
 
 #[test]

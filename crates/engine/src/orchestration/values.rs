@@ -67,6 +67,18 @@ pub(super) fn mistakes(
         .collect()
 }
 
+/// The same for a text in which braces may mean something else.
+pub(super) fn mistakes_in_text(
+    text: &str,
+    above: &impl Fn(&str) -> std::result::Result<(), String>,
+) -> Vec<String> {
+    let paths = template::paths_in_text(text, &ROOTS);
+    paths
+        .into_iter()
+        .filter_map(|path| wrong_path(path, above).err())
+        .collect()
+}
+
 fn wrong_path(
     path: &str,
     above: &impl Fn(&str) -> std::result::Result<(), String>,

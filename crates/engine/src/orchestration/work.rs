@@ -6,8 +6,12 @@ use jangar_api::{
     agents::agent_run::{AgentRunSpec, RuntimeType, Workflow, WorkflowStep},
     orchestration::{Step, StepKind},
     refs::OptionalRef,
+    values::FreeForm,
 };
 use serde_json::{Map, Value, json};
+
+use super::{condition::ROOTS, names::distance};
+use crate::template::{TemplateError, render_text};
 
 /// The keys of `with` that name something for the step itself. They are no parameters of the child.
 const OWN_KEYS: [&str; 8] = [
@@ -22,7 +26,7 @@ const OWN_KEYS: [&str; 8] = [
 ];
 
 /// The fields of an AgentRun that a step can bring.
-const AGENT_RUN_FIELDS: [&str; 14] = [
+const AGENT_RUN_FIELDS: [&str; 13] = [
     "implementationSpecRef",
     "implementation",
     "runtime",
@@ -36,8 +40,10 @@ const AGENT_RUN_FIELDS: [&str; 14] = [
     "vcsRef",
     "vcsPolicy",
     "ttlSecondsAfterFinished",
-    "idempotencyKey",
 ];
+
+/// How many letters of the name of a field may be wrong for it to be that field.
+const MISSPELLED_MAX: usize = 2;
 
 /// What a step does.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +52,8 @@ pub enum Work {
     AgentRun(Box<AgentRunSpec>),
     ToolRun {
         tool: String,
+        /// Where and how it runs, as a ToolRun has it.
+        runtime: Option<FreeForm>,
     },
     SubOrchestration {
         orchestration: String,
@@ -82,7 +90,7 @@ impl Work {
                     .chain(described.map(|reference| ("implementationSpecRef.name", reference.name.as_str())))
                     .collect()
             }
-            Self::ToolRun { tool } => vec![("toolRef.name", tool)],
+            Self::ToolRun { tool, .. } => vec![("toolRef.name", tool)],
             Self::SubOrchestration { orchestration } => vec![("orchestrationRef.name", orchestration)],
             Self::ApprovalGate { policy } => vec![("policyRef", policy)],
             Self::SignalWait { signal, delivery_id } => {
@@ -95,6 +103,29 @@ impl Work {
     }
 }
 
+/// The texts of an AgentRun in which what other steps reported can be written, with the names of the fields.
+pub fn texts(spec: &AgentRunSpec) -> Vec<(&'static str, &str)> {
+    let inline = spec
+        .implementation
+        .as_ref()
+        .map(|implementation| &implementation.inline);
+    let text = inline.map(|inline| ("implementation.inline.text", inline.text.as_str()));
+    let prompt = spec.system_prompt.as_deref().map(|text| ("systemPrompt", text));
+    text.into_iter().chain(prompt).collect()
+}
+
+/// The same texts with these values.
+pub fn render_texts(spec: &mut AgentRunSpec, values: &Value) -> Result<(), TemplateError> {
+    if let Some(implementation) = &mut spec.implementation {
+        let text = &mut implementation.inline.text;
+        *text = render_text(text, values, &ROOTS)?;
+    }
+    if let Some(text) = &mut spec.system_prompt {
+        *text = render_text(text, values, &ROOTS)?;
+    }
+    Ok(())
+}
+
 /// The parameters that a step hands on, each a template.
 pub fn parameters(step: &Step) -> BTreeMap<String, String> {
     let with = step.with.iter().flatten();
@@ -103,13 +134,53 @@ pub fn parameters(step: &Step) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The fields that every step has, and those that waits have.
+const STEP_FIELDS: [&str; 15] = [
+    "name",
+    "kind",
+    "dependsOn",
+    "continueOnFailure",
+    "agentRef",
+    "toolRef",
+    "orchestrationRef",
+    "policyRef",
+    "with",
+    "when",
+    "retries",
+    "retryBackoffSeconds",
+    "timeoutSeconds",
+    "signalRef",
+    "deliveryId",
+];
+
+/// Fields that nobody knows and that are nearly those which somebody does. Any others are kept for tools that read them; one of
+/// these would be without effect, and a graph without `dependsOn` is a sequence.
+pub(super) fn misspelled(step: &Step) -> Vec<String> {
+    let known = || STEP_FIELDS.iter().chain(&AGENT_RUN_FIELDS).copied();
+    let unknown = step.extra.keys().filter(|key| known().all(|field| field != *key));
+    unknown
+        .filter_map(|key| {
+            let meant = known().find(|field| distance(key, field) <= MISSPELLED_MAX)?;
+            Some(format!("{key} is no field of a step; {meant} is meant, perhaps"))
+        })
+        .collect()
+}
+
 /// Reads what a step does. The errors name the field and the remedy.
 pub(super) fn read(step: &Step) -> Result<Work, Vec<String>> {
     match &step.kind {
         StepKind::AgentRun => agent_run(step),
         StepKind::ToolRun => {
-            let tool = named(step, step.tool_ref.as_ref(), "toolRef", "the Tool to run")?;
-            Ok(Work::ToolRun { tool })
+            let tool = named(step, step.tool_ref.as_ref(), "toolRef", "the Tool to run");
+            let runtime = match step.extra.get("runtime") {
+                None => Ok(None),
+                Some(Value::Object(fields)) => Ok(Some(FreeForm(fields.clone()))),
+                Some(_) => Err(vec!["runtime is no object: write runtime.config".to_owned()]),
+            };
+            match (tool, runtime) {
+                (Ok(tool), Ok(runtime)) => Ok(Work::ToolRun { tool, runtime }),
+                (tool, runtime) => Err(tool.err().into_iter().chain(runtime.err()).flatten().collect()),
+            }
         }
         StepKind::SubOrchestration => {
             let reference = step.orchestration_ref.as_ref();
@@ -162,6 +233,12 @@ fn agent_run(step: &Step) -> Result<Work, Vec<String>> {
             mistakes.extend(missing);
             String::new()
         });
+    if step.extra.contains_key("idempotencyKey") {
+        // The second attempt, and every later run, would be taken for a repetition of the first one, and not be executed.
+        mistakes.push(
+            "idempotencyKey cannot be given to a step, whose attempts and runs are different work: take it out".to_owned(),
+        );
+    }
     let mut fields: Map<String, Value> = AGENT_RUN_FIELDS
         .iter()
         .filter_map(|field| Some(((*field).to_owned(), step.extra.get(*field)?.clone())))

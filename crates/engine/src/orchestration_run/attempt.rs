@@ -156,7 +156,7 @@ impl Walk<'_> {
                 }
             }
             RunPhase::Cancelled => {
-                let stopping = self.stopping_reason();
+                let stopping = self.stopping_reason(child);
                 let reason = stopping.unwrap_or(Reason::StepCancelled);
                 let end = StepEnd::cancelled(reason, words("was cancelled"));
                 self.next.step_ended(step, end);
@@ -168,13 +168,14 @@ impl Walk<'_> {
         }
     }
 
-    /// The word for what was cancelled by this run itself.
-    fn stopping_reason(&self) -> Option<Reason> {
+    /// The word for a child that was cancelled because the run stops.
+    fn stopping_reason(&self, child: &Child) -> Option<Reason> {
         if *self.situation.phase() == RunPhase::Cancelling {
             return Some(Reason::RunCancelled);
         }
         let states = self.next.states(self.graph);
-        self.stop(&states).map(|_| Reason::RunStopping)
+        let by_run = child.is_asked_to_stop() && self.stop(&states).is_some();
+        by_run.then_some(Reason::RunStopping)
     }
 
     /// An attempt ended badly: another one follows if there is one left, and if the run goes on.
@@ -203,14 +204,18 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether the run stops, so that nothing new may begin.
+    pub(super) fn starts_nothing(&self) -> bool {
+        let states = self.next.states(self.graph);
+        *self.situation.phase() == RunPhase::Cancelling
+            || self.situation.is_asked_to_stop()
+            || self.stop(&states).is_some()
+    }
+
     /// The next attempt starts when its time has come.
     fn attempt_again(&mut self, step: StepId, node: &Node, known: &StepStatus) {
         let now = self.situation.now;
-        let states = self.next.states(self.graph);
-        let stops = *self.situation.phase() == RunPhase::Cancelling
-            || self.situation.is_asked_to_stop()
-            || self.stop(&states).is_some();
-        if stops {
+        if self.starts_nothing() {
             return;
         }
         let due = known.progress.next_retry_at.map(|at| at.0).filter(|due| {

@@ -18,7 +18,7 @@ use super::{
     next_status::StepEnd,
 };
 use crate::{
-    decision::{ChildKind, Effect, NewChild, Rejection},
+    decision::{ChildKind, Effect, NewChild, Refusal, Rejection},
     orchestration::{
         StepId,
         values::render,
@@ -31,6 +31,13 @@ use crate::{
 const DEPTH_MAX: usize = 8;
 /// When to look again at a name that something else has, which is going away: no event of it may come.
 const NAME_RETRY: Duration = Duration::from_secs(5);
+
+/// HTTP status of an answer that may be another one later: a quota has room again, or somebody grants a right.
+const FORBIDDEN: u16 = 403;
+/// When a child is sent again that the API server did not let in. Nothing tells when it would.
+const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
+/// After so many of them the rest is not even tried: what is used up for these is used up for all, and each costs a request.
+const FORBIDDEN_ENOUGH: usize = 32;
 
 /// What became of a step that was to start.
 pub(super) enum Begun {
@@ -60,6 +67,17 @@ impl Walk<'_> {
         if let Some(child) = self.situation.observed.children.get(&key) {
             return self.adopt(step, attempt, child);
         }
+        if let Some(refusal) = self.forbidden(&key) {
+            let words = format!(
+                "the API server does not let {kind} {} in, which is tried again: {}",
+                key.1, refusal.message
+            );
+            return self.held_up(
+                step,
+                FORBIDDEN_RETRY,
+                &Rejection::new(Reason::ChildForbidden, words),
+            );
+        }
         if let Some(refusal) = self.situation.observed.refusals.get(&key) {
             let words = format!("the API server refused {kind} {}: {}", key.1, refusal.message);
             return Begun::Wrong(Rejection::new(Reason::ChildRejected, words));
@@ -84,9 +102,19 @@ impl Walk<'_> {
             return Begun::Works;
         }
         let name = child.name();
-        if child.is_deleting() {
-            self.wake(after(self.situation.now, NAME_RETRY));
-            return Begun::Begins;
+        let of_earlier_run =
+            crate::parent::of(child.metadata()).is_some_and(|parent| parent.name == self.situation.name());
+        if of_earlier_run || child.is_deleting() {
+            let whose = if of_earlier_run {
+                "of an earlier run of this name"
+            } else {
+                "which is not this run's"
+            };
+            let words = format!(
+                "waits until {} {name} is gone, {whose} and has the name that the step needs",
+                child.kind()
+            );
+            return self.held_up(step, NAME_RETRY, &Rejection::new(Reason::NameTaken, words));
         }
         Begun::Wrong(Rejection::new(
             Reason::NameTaken,
@@ -95,6 +123,27 @@ impl Walk<'_> {
                 child.kind()
             ),
         ))
+    }
+
+    /// A step cannot start yet: says why, and looks again later.
+    fn held_up(&mut self, step: StepId, wait: Duration, why: &Rejection) -> Begun {
+        self.next.step_held_up(step, why);
+        self.wake(after(self.situation.now, wait));
+        Begun::Begins
+    }
+
+    /// What the API server said to a child that it does not let in, for want of a right or of room in a quota. Once it has said so
+    /// to many, no others of the kind are sent for now.
+    fn forbidden(&self, key: &(ChildKind, String)) -> Option<&Refusal> {
+        let refusals = &self.situation.observed.refusals;
+        let passing = |(other, refusal): &(&(ChildKind, String), &Refusal)| {
+            other.0 == key.0 && refusal.code == FORBIDDEN
+        };
+        let own = refusals.get(key).filter(|refusal| refusal.code == FORBIDDEN);
+        own.or_else(|| {
+            let mut all = refusals.iter().filter(passing).map(|(_, refusal)| refusal);
+            all.nth(FORBIDDEN_ENOUGH - 1)
+        })
     }
 
     fn draft(&self, step: StepId, attempt: u32, work: &Work, written: &Step) -> Result<NewChild, Rejection> {
@@ -116,9 +165,10 @@ impl Walk<'_> {
                 if let Some(reference) = spec.implementation_spec_ref.as_mut() {
                     reference.name = text(&reference.name, &values)?;
                 }
+                work::render_texts(&mut spec, &values).map_err(|error| wrong(&error))?;
                 Ok(draft.agent_run(spec))
             }
-            Work::ToolRun { tool } => Ok(draft.tool_run(text(tool, &values)?)),
+            Work::ToolRun { tool, runtime } => Ok(draft.tool_run(text(tool, &values)?, runtime.clone())),
             Work::SubOrchestration { orchestration } => {
                 let name = text(orchestration, &values)?;
                 let ancestors = self.ancestors();
@@ -149,14 +199,8 @@ impl Walk<'_> {
         let values = self.values(step);
         let waits_for = match work {
             Work::ApprovalGate { policy } => text(policy, &values).and_then(|policy| {
-                let digest = self.digest(step, &policy)?;
-                let why = gate::pending(&policy);
-                let waits_for = WaitsFor {
-                    approval_policy: Some(policy),
-                    digest: Some(digest),
-                    ..WaitsFor::default()
-                };
-                Ok((waits_for, why))
+                let shown = self.shown(step, &policy)?;
+                Ok((shown, gate::pending(&policy)))
             }),
             Work::SignalWait { signal, delivery_id } => {
                 optional(signal.as_deref(), &values).and_then(|signal| {

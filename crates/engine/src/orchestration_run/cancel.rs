@@ -72,9 +72,12 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
         },
         |at| at.0,
     );
+    walk.start_nothing();
     walk.stop_steps(CANCELLED);
     if now >= deadline {
-        give_up(walk);
+        give_up(walk, &Reason::CancelTimedOut);
+    } else if !situation.settings.safeguards.cancel_waits {
+        give_up(walk, &Reason::RunCancelled);
     }
     write_receipts(walk);
     let states = walk.next.states(walk.graph);
@@ -124,10 +127,10 @@ fn survivors(walk: &Walk<'_>) -> Vec<String> {
 }
 
 /// The deadline has passed. The controllers of the children go on removing what is left.
-fn give_up(walk: &mut Walk<'_>) {
+fn give_up(walk: &mut Walk<'_>, reason: &Reason) {
     for (step, _) in walk.active() {
         let end = StepEnd::cancelled(
-            Reason::CancelTimedOut,
+            reason.clone(),
             "it did not stop in time, and is still being removed",
         );
         walk.next.step_ended(step, end);
@@ -161,9 +164,11 @@ fn write_receipts(walk: &mut Walk<'_>) {
         } else {
             None
         };
-        let asked = child
-            .as_ref()
-            .is_none_or(|child| child.is_asked_to_stop() || child.end().is_some());
+        // A step that only waits stops as soon as it is told.
+        let asked = match &child {
+            Some(child) => child.is_asked_to_stop() || child.end().is_some(),
+            None => !has_child(&node.work),
+        };
         let result = match (&child, &known.reason) {
             (_, Some(Reason::CancelTimedOut)) => Reason::CancelTimedOut.as_str().to_owned(),
             (Some(child), _) if child.has_survivors() => Reason::CancelTimedOut.as_str().to_owned(),
@@ -180,8 +185,10 @@ fn write_receipts(walk: &mut Walk<'_>) {
         if asked {
             receipt.asked_at.get_or_insert(now);
         }
-        if over && receipt.gone_at.is_none() {
-            receipt.gone_at = Some(now);
+        if over && receipt.result.is_none() {
+            // What is still there has not been seen to go, and nobody here will.
+            let is_gone = result != Reason::CancelTimedOut.as_str();
+            receipt.gone_at = is_gone.then_some(now);
             receipt.result = Some(result);
         }
     }
@@ -212,6 +219,9 @@ impl Walk<'_> {
             };
             let deadline = self.situation.status.cancel_deadline;
             let is_cancel = cause.why == Why::RunCancelled;
+            // One that takes too long as well is told once.
+            self.effects
+                .retain(|effect| !matches!(effect, Effect::CancelChild { child, .. } if *child == asked));
             self.effects.push(Effect::CancelChild {
                 child: asked,
                 reason: self.words(cause),

@@ -64,6 +64,7 @@ impl Child {
                 name: self.name(),
                 uid: self.uid(),
             },
+            parent: self.owner(),
         }
     }
 
@@ -101,13 +102,14 @@ impl Child {
         self.end() == Some(&RunPhase::Cancelled) && self.reason() == Some(&Reason::CancelTimedOut)
     }
 
+    /// Whether its parent has asked it to stop. That somebody else has proves nothing: they may not be allowed to.
     pub(super) fn is_asked_to_stop(&self) -> bool {
         let stop = match self {
             Self::AgentRun(run) => &run.spec.stop,
             Self::ToolRun(run) => &run.spec.stop,
             Self::OrchestrationRun(run) => &run.spec.stop,
         };
-        stop.is_requested()
+        stop.is_requested() && crate::parent::is_stopped_from_above(self.metadata())
     }
 
     pub(super) fn is_deleting(&self) -> bool {
@@ -190,12 +192,13 @@ impl Draft<'_> {
         })
     }
 
-    pub(super) fn tool_run(self, tool: String) -> NewChild {
+    pub(super) fn tool_run(self, tool: String, runtime: Option<FreeForm>) -> NewChild {
         NewChild::ToolRun(ToolRun {
             metadata: self.metadata(),
             spec: ToolRunSpec {
                 tool_ref: LocalRef { name: tool },
                 parameters: self.parameters,
+                runtime,
                 ..ToolRunSpec::default()
             },
             status: None,

@@ -61,9 +61,11 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     };
     walk.next.lay_out(graph);
     walk.look_at_working_steps();
-    if *situation.phase() == RunPhase::Cancelling {
+    let closes = situation.settings.safeguards.cancel_closes;
+    if *situation.phase() == RunPhase::Cancelling && closes {
         cancel::carry_on(&mut walk);
-    } else if situation.is_asked_to_stop() && !walk.would_end() {
+    } else if *situation.phase() != RunPhase::Cancelling && situation.is_asked_to_stop() && !walk.would_end()
+    {
         cancel::begin(&mut walk);
     } else {
         walk.go_on();
@@ -71,14 +73,22 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     walk.into_decision()
 }
 
-/// The steps that were kept were good when the run started. A version that cannot read them any more can only say so.
+/// The steps that were kept were good when the run started, and another version may read them again: nothing starts, what runs goes
+/// on, and nobody records how it ends. Only somebody who does not want to wait for that ends the run, and with it its children.
 fn unreadable(situation: &Situation<'_>, why: &Rejection) -> Decision<OrchestrationRunStatus> {
     let mut next = situation.next_status();
     let message = format!(
         "status.definition cannot be read by this version: {}",
         why.message
     );
-    next.failed(&Rejection::new(why.reason.clone(), message));
+    let words = |remedy: &str| Rejection::new(Reason::UnreadableDefinition, format!("{message}{remedy}"));
+    if situation.is_asked_to_stop() || *situation.phase() == RunPhase::Cancelling {
+        next.failed(&words(""));
+    } else {
+        next.waits(&words(
+            "; nothing starts until a version does that can, and a cancel ends the run",
+        ));
+    }
     Decision::Act(Plan {
         status: next.into_status(),
         ..Plan::nothing()
@@ -147,17 +157,23 @@ impl<'a> Walk<'a> {
         next.end.is_some()
     }
 
-    /// Why no step starts any more, if that is so.
+    /// Why no step starts any more, if that is so. What came first stays the cause, however long it takes until all has stopped.
     pub(super) fn stop(&self, states: &[State]) -> Option<Stop> {
-        let run = self.situation.run;
-        if let Some(until) = self.deadline()
-            && self.situation.now >= until
-        {
-            return Some(Stop::TimedOut);
-        }
-        if run.spec.failure_policy != Some(FailurePolicy::FailFast) {
+        let deadline = self.deadline();
+        let failed = self.failed_in_time(states, deadline).map(Stop::FailFast);
+        let is_late = deadline.is_some_and(|until| self.situation.now >= until);
+        failed.or_else(|| is_late.then_some(Stop::TimedOut))
+    }
+
+    /// The step for which the run fails fast: one that ended badly while the run still had time.
+    fn failed_in_time(&self, states: &[State], deadline: Option<Timestamp>) -> Option<StepId> {
+        if self.situation.run.spec.failure_policy != Some(FailurePolicy::FailFast) {
             return None;
         }
+        let in_time = |step: StepId| {
+            let ended = self.step(step).and_then(|known| known.progress.finished_at);
+            ended.zip(deadline).is_none_or(|(ended, until)| ended.0 < until)
+        };
         let ended_badly = |step: &StepId| {
             let allowed = self
                 .graph
@@ -169,10 +185,10 @@ impl<'a> Walk<'a> {
             );
             let own_fault =
                 self.step(*step).and_then(|known| known.reason.as_ref()) != Some(&Reason::RunStopping);
-            bad && !allowed && own_fault
+            bad && !allowed && own_fault && in_time(*step)
         };
         let mut steps = self.graph.steps().map(|(step, _)| step);
-        steps.find(ended_badly).map(Stop::FailFast)
+        steps.find(ended_badly)
     }
 
     /// When the time of the run is up.
@@ -194,12 +210,15 @@ impl<'a> Walk<'a> {
     fn go_on(&mut self) {
         loop {
             let states = self.next.states(self.graph);
-            if let Some(stop) = self.stop(&states) {
+            let next = advance(self.graph, &states, Going::On, |step| self.condition(step));
+            let stop = self.stop(&states);
+            // There is nothing to stop about a run that is over.
+            if let Some(stop) = stop.filter(|_| next.end.is_none()) {
+                self.start_nothing();
                 self.stop_steps(stop.cause());
                 self.finish(Some(stop));
                 return;
             }
-            let next = advance(self.graph, &states, Going::On, |step| self.condition(step));
             let mut settled = next.fails.is_empty();
             for (step, words) in next.fails {
                 self.fail(step, &Rejection::new(Reason::InvalidCondition, words));
@@ -223,10 +242,16 @@ impl<'a> Walk<'a> {
                 }
             }
             if settled {
-                self.finish(None);
+                self.finish(stop);
                 return;
             }
         }
+    }
+
+    /// Drops what was about to start or to be taken: it was decided before it was known that the run stops.
+    pub(super) fn start_nothing(&mut self) {
+        self.effects
+            .retain(|effect| !matches!(effect, Effect::CreateChild(_) | Effect::ConsumeSignal { .. }));
     }
 
     pub(super) fn fail(&mut self, step: StepId, why: &Rejection) {
@@ -265,8 +290,11 @@ impl<'a> Walk<'a> {
             return;
         };
         let message = self.summary();
+        let mut steps = self.next.status.step_statuses.iter();
+        let stopped_any = steps.any(|step| step.reason == Some(Reason::RunStopping));
         let why = match (stop, end) {
-            (Some(Stop::TimedOut), _) => {
+            // A run whose last step ended at the last moment did not take too long.
+            (Some(Stop::TimedOut), _) if stopped_any => {
                 let seconds = self.situation.run.spec.timeout_seconds.map_or(0, Int32::get);
                 Some(Rejection::new(
                     Reason::TimedOut,

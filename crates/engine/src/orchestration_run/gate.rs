@@ -1,5 +1,7 @@
 //! A gate: a step that waits until somebody approves.
 
+use std::collections::BTreeMap;
+
 use jangar_api::{
     labels::{APPROVAL, CREATED_BY},
     orchestration::orchestration_run::{StepStatus, WaitsFor},
@@ -13,7 +15,11 @@ use super::{Situation, after, begin::rendered, follow::Walk, next_status::StepEn
 use crate::{
     approval::{Gate, Verdict, verdict},
     decision::{Effect, Question, Rejection, Sight},
-    orchestration::{Node, StepId, work},
+    orchestration::{
+        Node, StepId,
+        size::{SHOWN_MAX_BYTES, json_bytes},
+        work,
+    },
 };
 
 impl Walk<'_> {
@@ -22,23 +28,22 @@ impl Walk<'_> {
             return;
         };
         let policy_name = waits_for.approval_policy.clone().unwrap_or_default();
-        let digest = match self.digest(step, &policy_name) {
-            Ok(digest) => digest,
+        let shown = match self.shown(step, &policy_name) {
+            Ok(shown) => shown,
             Err(why) => {
                 self.fail(step, &why);
                 return;
             }
         };
-        if waits_for.digest.as_ref() != Some(&digest) {
-            // What was shown before does not count any more.
-            self.next.step_shows(
-                step,
-                WaitsFor {
-                    digest: Some(digest.clone()),
-                    ..waits_for
-                },
-            );
-        }
+        let digest = shown.digest.clone().unwrap_or_default();
+        // What was shown before does not count any more if it is something else now.
+        self.next.step_shows(
+            step,
+            WaitsFor {
+                policy_missing_since: waits_for.policy_missing_since,
+                ..shown
+            },
+        );
         let started = known.progress.started_at.map_or(self.situation.now, |at| at.0);
         let observed = self.situation.observed;
         let policy = match observed.policies.get(&policy_name) {
@@ -51,15 +56,16 @@ impl Walk<'_> {
             }
             Some(Sight::Absent) => {
                 let words = format!("there is no ApprovalPolicy {policy_name} in this namespace: create it");
-                self.lacks_policy(step, started, words);
+                self.lacks_policy(step, words);
                 return;
             }
             Some(Sight::Illegible(words)) => {
                 let words = format!("ApprovalPolicy {policy_name} cannot be read ({words}): mend it");
-                self.lacks_policy(step, started, words);
+                self.lacks_policy(step, words);
                 return;
             }
         };
+        self.next.step_has_policy(step);
         let run = self.situation.run;
         let gate = Gate {
             step: &node.name,
@@ -95,7 +101,9 @@ impl Walk<'_> {
         }
     }
 
-    fn lacks_policy(&mut self, step: StepId, since: jiff::Timestamp, words: String) {
+    /// A policy that is replaced may be away for a moment, however long the gate has been waiting by then.
+    fn lacks_policy(&mut self, step: StepId, words: String) {
+        let since = self.next.step_lacks_policy(step);
         let until = after(since, self.situation.settings.runs.reference_grace);
         let why = Rejection::new(Reason::MissingApprovalPolicy, words);
         if self.situation.now >= until {
@@ -106,19 +114,48 @@ impl Walk<'_> {
         }
     }
 
-    /// A hash of what is shown for the decision about a gate: its own values, and what the steps before it gave back.
-    pub(super) fn digest(&self, step: StepId, policy: &str) -> Result<String, Rejection> {
+    /// What is shown for the decision about a gate: its own values, and a hash of them, of the parameters of the run, and of what
+    /// the steps before it gave back.
+    pub(super) fn shown(&self, step: StepId, policy: &str) -> Result<WaitsFor, Rejection> {
         let values = self.values(step);
         let with = self.graph.node(step).map(|node| work::parameters(&node.step));
         let with = rendered(&with.unwrap_or_default(), &values)?;
-        let shown = json!({
+        self.fits(step, &with)?;
+        let covered = json!({
             "step": self.graph.name(step),
             "policy": policy,
             "parameters": values.get("parameters"),
             "with": with,
             "steps": values.get("steps"),
         });
-        Ok(format!("{:x}", Sha256::digest(shown.to_string().as_bytes())))
+        Ok(WaitsFor {
+            approval_policy: Some(policy.to_owned()),
+            digest: Some(format!("{:x}", Sha256::digest(covered.to_string().as_bytes()))),
+            with,
+            ..WaitsFor::default()
+        })
+    }
+
+    /// Nobody is asked to approve what cannot be shown.
+    fn fits(&self, step: StepId, with: &BTreeMap<String, String>) -> Result<(), Rejection> {
+        let name = self.graph.name(step);
+        let others = self.next.status.step_statuses.iter();
+        let others = others.filter(|other| other.name != name);
+        let others: usize = others
+            .filter_map(|other| other.waits_for.as_ref())
+            .map(|waits_for| json_bytes(&waits_for.with))
+            .sum();
+        let own = json_bytes(with);
+        if own + others <= SHOWN_MAX_BYTES {
+            return Ok(());
+        }
+        Err(Rejection::new(
+            Reason::InvalidStep,
+            format!(
+                "with has {own} bytes, and those of other gates that wait {others}, together more than the {SHOWN_MAX_BYTES} that \
+                 can be shown for a decision: shorten them"
+            ),
+        ))
     }
 }
 

@@ -49,7 +49,7 @@ use kube::ResourceExt;
 use self::next_status::NextStatus;
 pub use self::{
     child::Child,
-    signal::{Waiter, waiters},
+    signal::{Waiter, takes_deliveries, waiters},
 };
 use crate::{
     decision::{ChildKind, Decision, Key, Notice, ObjectId, Refusal, Severity, Sight, Uid},
@@ -134,9 +134,8 @@ impl<'a> Situation<'a> {
 
     /// Whether somebody wants the run to stop, and may.
     fn is_asked_to_stop(&self) -> bool {
-        let allowed = self.settings.runs.cancel_enabled;
-        (self.run.spec.stop.is_requested() && allowed)
-            || crate::parent::is_deleted_under_parent(&self.run.metadata)
+        let people_may = self.settings.runs.cancel_enabled;
+        crate::parent::has_to_stop(&self.run.metadata, &self.run.spec.stop, people_may)
     }
 
     /// The children of this very run.

@@ -3,7 +3,7 @@
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
     orchestration::orchestration_run::{
-        CancelReceipt, Definition, OrchestrationRunStatus, StepStatus, WaitsFor,
+        CancelReceipt, Definition, OrchestrationRun, OrchestrationRunStatus, StepStatus, WaitsFor,
     },
     phase::{RunPhase, StepPhase},
     reason::Reason,
@@ -16,24 +16,24 @@ use crate::{
     conditions::{Conditions, Health, touched},
     decision::Rejection,
     orchestration::{
-        Graph, StepId,
+        Graph, STEPS_MAX, StepId,
         advance::{Ended, Skipped, State, Why},
+        size::{
+            CONDITION_MAX_BYTES, Keeper, MESSAGES_MAX_BYTES, Need, OUTPUTS_MIN_BYTES, cut, json_bytes, short,
+        },
     },
 };
 
-/// The most characters that the messages of all steps have together: the whole is in the children.
-const MESSAGES_MAX: usize = 100_000;
-/// The most characters of one message, and the least that it may always have.
-const MESSAGE_MAX: usize = 1024;
-const MESSAGE_MIN: usize = 96;
+/// The most bytes of one message of a step, and the least that it may always have.
+const MESSAGE_MAX_BYTES: usize = 1024;
+const MESSAGE_MIN_BYTES: usize = MESSAGES_MAX_BYTES / STEPS_MAX;
 /// The most bytes that the outputs of one step may have.
-pub(super) const OUTPUTS_MAX_BYTES: usize = 16 * 1024;
-/// The most bytes that the outputs of all steps may have together.
-pub(super) const OUTPUTS_TOTAL_MAX_BYTES: usize = 128 * 1024;
+pub(super) const STEP_OUTPUTS_MAX_BYTES: usize = 16 * 1024;
 
 /// The next status of a run while it is made.
 pub(super) struct NextStatus<'a> {
     before: &'a OrchestrationRunStatus,
+    run: &'a OrchestrationRun,
     pub status: OrchestrationRunStatus,
     conditions: Conditions,
     pub now: jiff::Timestamp,
@@ -82,12 +82,15 @@ impl<'a> NextStatus<'a> {
         let status = situation.status;
         let mut next = Self {
             before: status,
+            run: situation.run,
             status: status.clone(),
             conditions: Conditions::of(&status.common, situation.run.metadata.generation, situation.now),
             now: situation.now,
         };
         let open = !situation.phase().is_terminal() && *situation.phase() != RunPhase::Cancelling;
-        if open && situation.run.spec.stop.is_requested() && !situation.settings.runs.cancel_enabled {
+        let people_may = situation.settings.runs.cancel_enabled;
+        let run = situation.run;
+        if open && crate::parent::is_stop_refused(&run.metadata, &run.spec.stop, people_may) {
             next.not_cancelled(
                 &Reason::CancelDisabled,
                 "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \
@@ -156,6 +159,7 @@ impl<'a> NextStatus<'a> {
 
     /// Has not started, for this reason.
     pub(super) fn waits(&mut self, why: &Rejection) {
+        let why = &bounded(why);
         self.status.phase.get_or_insert(RunPhase::Pending);
         self.conditions.set(
             ConditionType::Blocked,
@@ -244,11 +248,40 @@ impl<'a> NextStatus<'a> {
         });
     }
 
+    /// A step, or its next attempt, cannot start yet.
+    pub(super) fn step_held_up(&mut self, step: StepId, why: &Rejection) {
+        let message = self.cut(&why.message);
+        if let Some(known) = self.status.step_statuses.get_mut(step.0) {
+            known.reason = Some(why.reason.clone());
+            known.message = Some(message);
+        }
+    }
+
     /// What is shown for the decision about a gate has changed.
     pub(super) fn step_shows(&mut self, step: StepId, waits_for: WaitsFor) {
         self.change(step, StepPhase::Running, |known| {
             known.waits_for = Some(waits_for);
         });
+    }
+
+    /// The policy of a gate is not there; returns since when.
+    pub(super) fn step_lacks_policy(&mut self, step: StepId) -> jiff::Timestamp {
+        let now = Timestamp(self.now);
+        let known = self.status.step_statuses.get_mut(step.0);
+        let waits_for = known.and_then(|known| known.waits_for.as_mut());
+        let since = waits_for.map_or(now, |waits_for| {
+            *waits_for.policy_missing_since.get_or_insert(now)
+        });
+        // One that lies ahead was written before the clock was set back.
+        since.0.min(self.now)
+    }
+
+    /// The policy of a gate is there.
+    pub(super) fn step_has_policy(&mut self, step: StepId) {
+        let known = self.status.step_statuses.get_mut(step.0);
+        if let Some(waits_for) = known.and_then(|known| known.waits_for.as_mut()) {
+            waits_for.policy_missing_since = None;
+        }
     }
 
     /// An attempt ended badly, and another one is due.
@@ -318,22 +351,25 @@ impl<'a> NextStatus<'a> {
         let Some(outputs) = outputs else {
             return (None, None);
         };
-        let bytes = size(&outputs);
+        let bytes = json_bytes(&outputs);
         let others: usize = self
             .status
             .step_statuses
             .iter()
             .filter_map(|step| step.outputs.as_ref())
-            .map(size)
+            .map(json_bytes)
             .sum();
-        let left_out = if bytes > OUTPUTS_MAX_BYTES {
+        // How much there is for all is looked up only where the least is not enough.
+        let room = || self.room_for_outputs();
+        let left_out = if bytes > STEP_OUTPUTS_MAX_BYTES {
             Some(format!(
-                "its outputs have {bytes} bytes, more than the {OUTPUTS_MAX_BYTES} a step may have, and are left out"
+                "its outputs have {bytes} bytes, more than the {STEP_OUTPUTS_MAX_BYTES} a step may have, and are left out"
             ))
-        } else if others + bytes > OUTPUTS_TOTAL_MAX_BYTES {
+        } else if others + bytes > OUTPUTS_MIN_BYTES && others + bytes > room() {
             Some(format!(
-                "its outputs have {bytes} bytes, and those of the other steps {others}, together more than the \
-                 {OUTPUTS_TOTAL_MAX_BYTES} of a run: they are left out"
+                "its outputs have {bytes} bytes, and those of the other steps {others}, together more than the {} that this run \
+                 has room for: they are left out",
+                room()
             ))
         } else {
             None
@@ -344,17 +380,21 @@ impl<'a> NextStatus<'a> {
         }
     }
 
+    /// How many bytes there are for what all steps report.
+    fn room_for_outputs(&self) -> usize {
+        let steps = self.status.definition.as_ref().map(|kept| kept.steps.as_slice());
+        Need::of(steps.unwrap_or_default(), keeper(self.run)).outputs()
+    }
+
     /// As much of a message as every step may have.
     fn cut(&self, message: &str) -> String {
-        let share = MESSAGES_MAX / self.status.step_statuses.len().max(1);
-        message
-            .chars()
-            .take(share.clamp(MESSAGE_MIN, MESSAGE_MAX))
-            .collect()
+        let share = MESSAGES_MAX_BYTES / self.status.step_statuses.len().max(1);
+        cut(message, share.clamp(MESSAGE_MIN_BYTES, MESSAGE_MAX_BYTES))
     }
 
     /// Is being stopped because somebody asked for it.
     pub(super) fn cancelling(&mut self, deadline: jiff::Timestamp, message: &str) {
+        let message = &cut(message, CONDITION_MAX_BYTES);
         self.status.phase = Some(RunPhase::Cancelling);
         self.status.cancel_deadline.get_or_insert(Timestamp(deadline));
         self.conditions.set(
@@ -378,7 +418,7 @@ impl<'a> NextStatus<'a> {
         }
         receipts.push(CancelReceipt {
             step: known.name.clone(),
-            resource_ref: known.resource_ref.clone(),
+            resource_ref: known.resource_ref.as_ref().map(short),
             ..CancelReceipt::default()
         });
         receipts.last_mut()
@@ -390,6 +430,7 @@ impl<'a> NextStatus<'a> {
     }
 
     pub(super) fn failed(&mut self, why: &Rejection) {
+        let why = &bounded(why);
         self.ended(RunPhase::Failed, &why.reason, &why.message);
         self.conditions.set(
             ConditionType::Failed,
@@ -402,6 +443,7 @@ impl<'a> NextStatus<'a> {
 
     /// Can never run as it was written.
     pub(super) fn rejected(&mut self, why: &Rejection) {
+        let why = &bounded(why);
         self.conditions.set(
             ConditionType::InvalidSpec,
             ConditionStatus::True,
@@ -412,6 +454,7 @@ impl<'a> NextStatus<'a> {
     }
 
     pub(super) fn cancelled(&mut self, reason: &Reason, message: &str) {
+        let message = &cut(message, CONDITION_MAX_BYTES);
         self.ended(RunPhase::Cancelled, reason, message);
         self.conditions.set(
             ConditionType::Cancelled,
@@ -484,9 +527,18 @@ impl<'a> NextStatus<'a> {
     }
 }
 
-fn size(outputs: &FreeForm) -> usize {
-    // A map of JSON always becomes JSON.
-    serde_json::to_string(outputs).map_or(0, |text| text.len())
+/// What a condition has room for.
+fn bounded(why: &Rejection) -> Rejection {
+    Rejection::new(why.reason.clone(), cut(&why.message, CONDITION_MAX_BYTES))
+}
+
+/// A run, as far as its size depends on it.
+pub(super) fn keeper(run: &OrchestrationRun) -> Keeper<'_> {
+    Keeper {
+        namespace: run.metadata.namespace.as_deref().unwrap_or_default(),
+        name: run.metadata.name.as_deref().unwrap_or_default(),
+        bytes: json_bytes(&run.metadata) + json_bytes(&run.spec),
+    }
 }
 
 /// Where a step stands.

@@ -5,7 +5,7 @@ use jangar_api::{
         StepKind,
         orchestration_run::{OrchestrationRun, ResourceRef, StepStatus},
     },
-    phase::StepPhase,
+    phase::{RunPhase, StepPhase},
     signals::{ConsumedBy, SignalDelivery},
 };
 use jiff::Timestamp;
@@ -35,7 +35,8 @@ impl Waiter {
         let signal = self.signal.as_deref();
         let id = self.delivery_id.as_deref();
         let created = delivery.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        // What happened before the run was created is not meant for it. Kubernetes counts whole seconds.
+        // What happened before the run was created is not meant for it. Kubernetes counts whole seconds, so that what happened in
+        // the same one counts.
         let new = match (created, self.run_created) {
             (Some(created), Some(run)) => created >= run,
             _ => true,
@@ -47,11 +48,19 @@ impl Waiter {
     }
 }
 
+/// Whether steps of a run can still be released by deliveries: one that ends or is going away takes none.
+pub fn takes_deliveries(run: &OrchestrationRun) -> bool {
+    let phase = run.status.as_ref().and_then(|status| status.phase.as_ref());
+    let ends = phase.is_some_and(|phase| phase.is_terminal() || *phase == RunPhase::Cancelling);
+    !ends && run.metadata.deletion_timestamp.is_none()
+}
+
 /// The steps of a run that wait for a signal, as its status says.
 pub fn waiters(run: &OrchestrationRun) -> Vec<Waiter> {
-    let steps = run
-        .status
-        .iter()
+    let takes = Some(run).filter(|run| takes_deliveries(run));
+    let steps = takes
+        .and_then(|run| run.status.as_ref())
+        .into_iter()
         .flat_map(|status| &status.step_statuses)
         .enumerate();
     steps
@@ -92,6 +101,11 @@ impl Walk<'_> {
                 uid: delivery.uid(),
             };
             self.next.step_released(step, by, delivery.spec.payload.clone());
+            return;
+        }
+        if self.starts_nothing() {
+            // Somebody else may wait for what there is.
+            self.look_at_the_clock(step, node, known);
             return;
         }
         let next = assigned(&observed.deliveries, &observed.waiters)

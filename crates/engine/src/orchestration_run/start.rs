@@ -7,11 +7,11 @@ use jangar_api::{
 };
 use jiff::Timestamp;
 
-use super::{Situation, after};
+use super::{Situation, after, next_status::keeper};
 use crate::{
     decision::{Decision, Plan, Question, Rejection, Sight},
     job,
-    orchestration::Graph,
+    orchestration::{Graph, size::Need},
 };
 
 /// The most parameters of a run, and the most bytes of all of them together: they are handed to every child, and stand in the
@@ -74,6 +74,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         }
         None => return Decision::Act(Plan::nothing()),
     };
+    if let Some(words) = Need::of(&definition.spec.steps, keeper(situation.run)).excess() {
+        let words = format!("a run of Orchestration {name} is too large: {words}");
+        return reject(situation, &Rejection::new(Reason::OrchestrationTooLarge, words));
+    }
     let mut next = situation.next_status();
     let kept = Definition {
         uid: definition.metadata.uid.clone(),

@@ -16,7 +16,7 @@ use kube::{Resource, ResourceExt};
 use super::{scope::Lane, usage::Admission};
 use crate::{
     decision::{Key, Uid},
-    removal,
+    parent, removal,
 };
 
 /// The parameters that name the repository of a run, the first that is set.
@@ -317,7 +317,8 @@ fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
 pub(super) fn stands(run: &AgentRun, has_job: bool, works: bool, cancels: bool) -> Stands {
     let status = run.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_ref());
-    let stopping = phase == Some(&RunPhase::Cancelling) || (cancels && run.spec.stop.is_requested());
+    let stopping =
+        phase == Some(&RunPhase::Cancelling) || parent::has_to_stop(&run.metadata, &run.spec.stop, cancels);
     if phase.is_some_and(RunPhase::is_terminal) || stopping || run.metadata.deletion_timestamp.is_some() {
         return Stands::Over;
     }

@@ -213,8 +213,8 @@ impl Default for PolicySettings {
     }
 }
 
-/// What keeps a step from being done twice. No operator can choose these: the simulation takes one away at a time, to show
-/// that it finds what the safeguard is for.
+/// What keeps a step from being done twice, and what was cancelled from going on. No operator can choose these: the simulation
+/// takes one away at a time, to show that it finds what the safeguard is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safeguards {
     /// An object is not planned again before the caches show what was written for it.
@@ -225,6 +225,10 @@ pub struct Safeguards {
     pub job_finalizer: bool,
     /// An endpoint is called only by the process that said it would.
     pub one_caller: bool,
+    /// An OrchestrationRun that is being cancelled starts no step any more.
+    pub cancel_closes: bool,
+    /// An OrchestrationRun that was cancelled has waited until its children had stopped.
+    pub cancel_waits: bool,
 }
 
 impl Default for Safeguards {
@@ -234,6 +238,8 @@ impl Default for Safeguards {
             adoption_check: true,
             job_finalizer: true,
             one_caller: true,
+            cancel_closes: true,
+            cancel_waits: true,
         }
     }
 }

@@ -158,12 +158,15 @@ async fn play(stage: &Stage) -> Result<()> {
     )?;
     orchestration::release(stage, example!("release.yaml")).await?;
 
+    say("6. A diamond of which one side fails: what depends on it is skipped, and the other side goes on.")?;
+    orchestration::failing_branch(stage, example!("check.yaml")).await?;
+
     say(
-        "6. Another one is cancelled while two agents work, and is called cancelled only when their processes are dead.",
+        "7. Another one is cancelled while two agents work, and is called cancelled only when their processes are dead.",
     )?;
     orchestration::cancel(stage, example!("dawdle.yaml")).await?;
 
-    say("7. What came of it all.")?;
+    say("8. What came of it all.")?;
     stage.apply(&[example!("show.yaml")]).await?;
     stage.job_says("show-adder").await?;
     for kind in [Kind::OrchestrationRun, Kind::AgentRun] {

@@ -1,4 +1,4 @@
-//! The orchestrations of the story: one that a person signs off, and one that is cancelled.
+//! The orchestrations of the story: one that a person signs off, one of which a branch fails, and one that is cancelled.
 
 use anyhow::{Context, Result, bail, ensure};
 use jangar_api::{
@@ -32,17 +32,13 @@ const WRITES_MAX: usize = 10;
 pub(super) async fn release(stage: &Stage, manifest: (&str, &str)) -> Result<()> {
     stage.apply(&[manifest]).await?;
     let run = "release-1";
-    let waiting = stage
-        .orchestration(run, "to wait for its approval", |status| {
-            pending_gate(status).is_some()
-        })
-        .await?;
-    show(&graph(&status_of(&waiting)))?;
+    let waiting = live(stage, run, "to wait for its approval", |status| {
+        pending_gate(status).is_some()
+    })
+    .await?;
     sign_off(stage, &waiting).await?;
 
-    let ended = ended(stage, run).await?;
-    let status = status_of(&ended);
-    show(&graph(&status))?;
+    let status = status_of(&ended(stage, run).await?);
     ensure!(
         status.phase == Some(RunPhase::Succeeded),
         "the orchestration did not succeed; where its steps stand is above"
@@ -53,6 +49,47 @@ pub(super) async fn release(stage: &Stage, manifest: (&str, &str)) -> Result<()>
         }
     }
     Ok(())
+}
+
+/// One side of a diamond fails: what depends on it is skipped and says why, and the other side goes on to its end.
+pub(super) async fn failing_branch(stage: &Stage, manifest: (&str, &str)) -> Result<()> {
+    stage.apply(&[manifest]).await?;
+    let status = status_of(&ended(stage, "check-1").await?);
+    ensure!(
+        status.phase == Some(RunPhase::Failed),
+        "one step of the orchestration should have failed; where its steps stand is above"
+    );
+    let skipped = status.step_statuses.iter().find(|step| step.caused_by.is_some());
+    let skipped = skipped.context("no step was skipped because of another one")?;
+    show(&format!(
+        "{} was skipped: {}",
+        skipped.name,
+        skipped.message.as_deref().unwrap_or_default()
+    ))
+}
+
+/// Shows the graph of a run whenever it changes, until the run stands like this.
+async fn live(
+    stage: &Stage,
+    name: &str,
+    what: &str,
+    is: impl Fn(&OrchestrationRunStatus) -> bool,
+) -> Result<OrchestrationRun> {
+    let mut shown = String::new();
+    loop {
+        let run = stage
+            .orchestration(name, what, |status| is(status) || graph(status) != shown)
+            .await?;
+        let status = status_of(&run);
+        let drawn = graph(&status);
+        if drawn != shown {
+            show(&drawn)?;
+            shown = drawn;
+        }
+        if is(&status) {
+            return Ok(run);
+        }
+    }
 }
 
 /// Asks why the run waits, and does what the answer says.
@@ -151,9 +188,7 @@ pub(super) async fn cancel(stage: &Stage, manifest: (&str, &str)) -> Result<()> 
     stage
         .patch::<OrchestrationRun>("orchestrationrun", run, &request)
         .await?;
-    let ended = ended(stage, run).await?;
-    let status = status_of(&ended);
-    show(&graph(&status))?;
+    let status = status_of(&ended(stage, run).await?);
     for receipt in &status.cancel_receipt {
         let child = receipt
             .resource_ref
@@ -180,11 +215,10 @@ fn count(markers: &[String]) -> Result<usize> {
 }
 
 async fn ended(stage: &Stage, name: &str) -> Result<OrchestrationRun> {
-    let run = stage
-        .orchestration(name, "to end", |status| {
-            status.phase.as_ref().is_some_and(RunPhase::is_terminal)
-        })
-        .await?;
+    let run = live(stage, name, "to end", |status| {
+        status.phase.as_ref().is_some_and(RunPhase::is_terminal)
+    })
+    .await?;
     let phase = status_of(&run).phase.unwrap_or(RunPhase::Pending);
     show(&format!("{name}: {phase}"))?;
     Ok(run)

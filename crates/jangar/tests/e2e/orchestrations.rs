@@ -1,4 +1,4 @@
-//! Orchestrations on a real node: a diamond, a cancel that all pods are gone for, and a run that is deleted.
+//! Orchestrations on a real node: a diamond, one of which a side fails, a cancel that all pods are gone for, and a run that is deleted.
 
 use jangar_api::{
     agents::agent_run::AgentRun,
@@ -146,6 +146,41 @@ async fn a_diamond_runs_in_its_order_on_a_real_node() -> Result<(), Failure> {
             |runs: &[&AgentRun]| runs.len() == 4 && runs.iter().all(|run| run.metadata.finalizers.is_none());
         until_list(&children, &selector, "to be let go", let_go).await?;
         assert_eq!(pods(stage).await?.len(), 4, "one pod for each step");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_failing_side_of_a_diamond_skips_what_needs_it_and_lets_the_other_end() -> Result<(), Failure> {
+    beside_others("dag-failing", async |stage| {
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
+        begin(stage, "[ {{ parameters.step }} = b ] && exit 3; sleep 2").await?;
+
+        let status = reached(stage, "to end", |status| {
+            status.phase.as_ref().is_some_and(RunPhase::is_terminal)
+        })
+        .await?;
+
+        assert_eq!(status.phase, Some(RunPhase::Failed), "{:?}", status.common);
+        assert_eq!(
+            phases(&status),
+            ["a Succeeded", "b Failed", "c Succeeded", "d Skipped"]
+        );
+        let skipped = &status.step_statuses[3];
+        assert_eq!(skipped.reason, Some(Reason::DependencyFailed));
+        assert_eq!(skipped.caused_by.as_deref(), Some("b"));
+        let failed = status
+            .common
+            .condition(&ConditionType::Failed)
+            .expect("it is told");
+        assert_eq!(failed.reason, Reason::AgentRunFailed, "{}", failed.message);
+        let children = stage.scene.api::<AgentRun>();
+        let selector = format!("{}=dag", labels::ORCHESTRATION_RUN);
+        let let_go =
+            |runs: &[&AgentRun]| runs.len() == 3 && runs.iter().all(|run| run.metadata.finalizers.is_none());
+        until_list(&children, &selector, "to be let go", let_go).await?;
+        assert_eq!(pods(stage).await?.len(), 3, "none for the step that was skipped");
         Ok(())
     })
     .await

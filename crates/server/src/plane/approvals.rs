@@ -286,7 +286,7 @@ fn policy_of(run: &OrchestrationRun, step: &str) -> Result<String, Refusal> {
 
 fn refused(why: &Refused) -> Refusal {
     let trouble = match why {
-        Refused::NotAllowed { .. } | Refused::Creator(_) => Trouble::Forbidden,
+        Refused::NotAllowed { .. } | Refused::Creator(_) | Refused::CreatorUnknown(_) => Trouble::Forbidden,
         Refused::NotPending(_) | Refused::Outdated | Refused::TooMany | Refused::ByPhase(_) => {
             Trouble::Conflict
         }

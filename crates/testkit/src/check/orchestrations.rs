@@ -13,7 +13,7 @@ use kubelite::store::{Event, EventKind, Object, Store};
 
 use crate::{
     node::Work,
-    world::{objects, orchestration_runs, runs},
+    world::{all_runs, objects, orchestration_runs},
 };
 
 /// The runs as they were last seen, by UID.
@@ -27,12 +27,20 @@ pub struct Orchestrations {
 impl Orchestrations {
     /// The rules that a change breaks.
     pub fn broken_by(&mut self, event: &Event, works: &[Work]) -> Vec<String> {
-        if event.collection == runs() && event.kind == EventKind::Added {
-            return self.late_child(&event.object).into_iter().collect();
+        let mut found = Vec::new();
+        let is_run = all_runs().contains(&event.collection) || event.collection == orchestration_runs();
+        if is_run && event.kind == EventKind::Added {
+            found.extend(self.late_child(&event.object));
         }
-        if event.collection != orchestration_runs() {
-            return self.working(works);
+        if event.collection == orchestration_runs() {
+            found.extend(self.run_changed(event));
         }
+        found.extend(self.working(works));
+        found.extend(self.not_gone(works));
+        found
+    }
+
+    fn run_changed(&mut self, event: &Event) -> Vec<String> {
         let Some(run) = read(&event.object) else {
             return vec![format!("OrchestrationRun {} cannot be read", event.key.name)];
         };
@@ -48,14 +56,14 @@ impl Orchestrations {
         found.extend(without_cause(&name, &run));
         let phase = status.phase.clone().unwrap_or(RunPhase::Pending);
         if phase.is_terminal() || phase == RunPhase::Cancelling {
-            self.closed.insert(name);
+            self.closed.insert(name.clone());
         }
+        found.extend(receipts(&name, &status));
         self.seen.insert(uid, status);
-        found.extend(self.working(works));
         found
     }
 
-    /// A child that begins although its run is being stopped.
+    /// A child, of whatever kind, that begins although its run is being stopped.
     fn late_child(&self, object: &Object) -> Option<String> {
         let value = object.value();
         let parent = value["metadata"]["labels"][ORCHESTRATION_RUN].as_str()?;
@@ -65,24 +73,76 @@ impl Orchestrations {
             .then(|| format!("child {name} was made after {parent} was cancelled or had ended"))
     }
 
-    /// A run that says it was cancelled has nothing at work.
+    /// A run that says it was cancelled has nothing at work, however far down.
     fn working(&self, works: &[Work]) -> Vec<String> {
         let mut found = Vec::new();
         for status in self.seen.values().filter(|status| is_stopped(status)) {
-            let children: BTreeSet<&str> = status
-                .step_statuses
-                .iter()
-                .filter_map(|step| step.resource_ref.as_ref()?.uid.as_deref())
-                .collect();
+            let below = self.below(status);
             let working = works
                 .iter()
-                .filter(|work| work.is_running() && children.contains(work.assignment.run_uid.as_str()));
+                .filter(|work| work.is_running() && below.contains(work.assignment.run_uid.as_str()));
             found.extend(
                 working.map(|work| format!("pod {} works for an orchestration that was cancelled", work.pod)),
             );
         }
         found
     }
+
+    /// What a receipt calls gone does not work any more.
+    fn not_gone(&self, works: &[Work]) -> Vec<String> {
+        let mut found = Vec::new();
+        for status in self.seen.values() {
+            let gone = status
+                .cancel_receipt
+                .iter()
+                .filter(|receipt| receipt.gone_at.is_some());
+            for receipt in gone {
+                let step = status.step_statuses.iter().find(|step| step.name == receipt.step);
+                let child = step.and_then(|step| step.resource_ref.as_ref()?.uid.as_deref());
+                let works = works
+                    .iter()
+                    .any(|work| work.is_running() && Some(work.assignment.run_uid.as_str()) == child);
+                if works {
+                    found.push(format!("step {} is gone by its receipt, and works", receipt.step));
+                }
+            }
+        }
+        found
+    }
+
+    /// The UIDs of the children of a run, and of theirs.
+    fn below<'s>(&'s self, status: &'s OrchestrationRunStatus) -> BTreeSet<&'s str> {
+        let children = |status: &'s OrchestrationRunStatus| {
+            let steps = status.step_statuses.iter();
+            steps.filter_map(|step| step.resource_ref.as_ref()?.uid.as_deref())
+        };
+        let mut found = BTreeSet::new();
+        let mut left: Vec<&str> = children(status).collect();
+        while let Some(uid) = left.pop() {
+            if found.insert(uid) {
+                left.extend(self.seen.get(uid).into_iter().flat_map(children));
+            }
+        }
+        found
+    }
+}
+
+/// A run that was cancelled says of everything that ran what became of it.
+fn receipts(name: &str, status: &OrchestrationRunStatus) -> Vec<String> {
+    if status.phase != Some(RunPhase::Cancelled) {
+        return Vec::new();
+    }
+    let open = status.cancel_receipt.iter().filter(|receipt| {
+        let survived = receipt.result.as_deref() == Some(Reason::CancelTimedOut.as_str());
+        receipt.result.is_none() || receipt.gone_at.is_none() != survived
+    });
+    open.map(|receipt| {
+        format!(
+            "the receipt of {name} does not say what became of step {}",
+            receipt.step
+        )
+    })
+    .collect()
 }
 
 fn read(object: &Object) -> Option<OrchestrationRun> {
@@ -182,7 +242,8 @@ pub fn broken_at_rest(store: &Store) -> Vec<String> {
         .filter_map(|run| run.metadata.uid)
         .collect();
     let mut found = Vec::new();
-    for child in objects(store, &runs()) {
+    let kinds = all_runs().into_iter().chain([orchestration_runs()]);
+    for child in kinds.flat_map(|kind| objects(store, &kind)) {
         let held = child
             .meta
             .finalizers

@@ -72,10 +72,18 @@ pub enum Watched {
     Runs,
     Jobs,
     Pods,
+    /// OrchestrationRuns, and what their steps wait for.
+    Orchestrations,
 }
 
 impl Watched {
-    const ALL: [Self; 4] = [Self::All, Self::Runs, Self::Jobs, Self::Pods];
+    const ALL: [Self; 5] = [
+        Self::All,
+        Self::Runs,
+        Self::Jobs,
+        Self::Pods,
+        Self::Orchestrations,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -83,12 +91,18 @@ impl Watched {
             Self::Runs => "agentruns",
             Self::Jobs => "jobs",
             Self::Pods => "pods",
+            Self::Orchestrations => "orchestrationruns",
         }
     }
 
     /// Whether a watch of this resource is meant.
     fn means(self, plural: &str) -> bool {
-        self == Self::All || self.name() == plural || (self == Self::Runs && plural == "toolruns")
+        let beside = match self {
+            Self::Runs => plural == "toolruns",
+            Self::Orchestrations => matches!(plural, "signaldeliveries" | "approvalpolicies"),
+            Self::All | Self::Jobs | Self::Pods => false,
+        };
+        self == Self::All || self.name() == plural || beside
     }
 }
 

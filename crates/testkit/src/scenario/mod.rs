@@ -94,6 +94,8 @@ pub enum Step {
     /// Waits until there is no run of that name.
     AwaitGone(&'static str),
     Cancel(&'static str),
+    /// Waits until a gate of an OrchestrationRun is open for decisions, and approves what it shows.
+    Approve(&'static str, &'static str),
     Delete(&'static str),
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     End, Scenario, Step,
-    runs::{OBEYS, SECOND, exits, failed, story, succeeded},
+    runs::{OBEYS, SECOND, ends_well_when_told, exits, failed, story, succeeded},
 };
 use crate::node::{OnTerm, Script, Scripts};
 
@@ -24,6 +24,15 @@ pub(super) fn all() -> Vec<Scenario> {
         nested(),
         signalled(),
         forgotten(),
+        gate(),
+        gate_expired(),
+        fail_fast(),
+        run_timed_out(),
+        nested_cancelled(),
+        tool_cancelled(),
+        retry_cancelled(),
+        name_reused(),
+        signal_contended(),
     ]
 }
 
@@ -160,20 +169,221 @@ fn signalled() -> Scenario {
 
 /// A tool, then an agent, and a minute after the end nothing of them is left.
 fn forgotten() -> Scenario {
-    let tool = json!({
-        "apiVersion": "tools.proompteng.ai/v1alpha1", "kind": "Tool", "metadata": {"name": "lint"},
-        "spec": {"image": "example/tool:1", "command": ["lint"]},
-    });
     let written = json!([
         {"name": "t", "kind": "ToolRun", "toolRef": {"name": "lint"}},
         agent("a", &json!({})),
     ]);
-    let mut steps = vec![Step::Create("tools", tool)];
+    let mut steps = vec![tool()];
     steps.extend(runs("dag", &written));
     if let Some(Step::Create(_, run)) = steps.last_mut() {
         run["spec"]["ttlSecondsAfterFinished"] = 60.into();
     }
     story("orchestration-forgotten", steps, vec![("dag", End::Gone)])
+}
+
+/// Somebody lets the run pass after a while.
+fn gate() -> Scenario {
+    let steps = json!([
+        agent("build", &json!({})),
+        {"name": "gate", "kind": "ApprovalGate", "policyRef": "people", "with": {"stage": "{{ run.name }}"}},
+        agent("deploy", &json!({})),
+    ]);
+    let mut all = vec![policy(&json!({"subjects": [{"kind": "User", "name": "bob"}]}))];
+    all.extend(runs("dag", &steps));
+    all.extend([
+        Step::AwaitWork("dag-build-1", 1),
+        Step::Wait(60 * SECOND),
+        Step::Approve("dag", "gate"),
+    ]);
+    story("orchestration-gate", all, vec![("dag", succeeded())])
+}
+
+/// Nobody decides, and the other branch goes on meanwhile.
+fn gate_expired() -> Scenario {
+    let steps = json!([
+        {"name": "gate", "kind": "ApprovalGate", "policyRef": "people", "dependsOn": []},
+        agent("deploy", &json!({"dependsOn": ["gate"]})),
+        agent("other", &json!({"dependsOn": []})),
+    ]);
+    let mut all = vec![policy(&json!({"expiresAfterSeconds": 90}))];
+    all.extend(runs("dag", &steps));
+    story("orchestration-gate-expired", all, vec![("dag", failed())])
+}
+
+/// A step fails, which ends the other one and the wait beside it.
+fn fail_fast() -> Scenario {
+    let steps = json!([
+        agent("a", &json!({"dependsOn": []})),
+        agent("b", &json!({"dependsOn": []})),
+        {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}, "dependsOn": []},
+        agent("c", &json!({"dependsOn": ["b"]})),
+    ]);
+    Scenario {
+        scripts: Scripts::default().with("dag-a-1", 1, exits(3)).with(
+            "dag-b-1",
+            1,
+            Script::Runs { on_term: OBEYS },
+        ),
+        ..story(
+            "orchestration-fail-fast",
+            runs_with("dag", &steps, &json!({"failurePolicy": "FailFast"})),
+            vec![("dag", failed())],
+        )
+    }
+}
+
+/// The work would never end, and does not stop when it is told to.
+fn run_timed_out() -> Scenario {
+    let steps = json!([agent("a", &json!({})), agent("b", &json!({}))]);
+    let script = Script::Runs {
+        on_term: OnTerm::Ignores,
+    };
+    Scenario {
+        scripts: Scripts::default().with("dag-a-1", 1, script),
+        ..story(
+            "orchestration-run-timed-out",
+            runs_with("dag", &steps, &json!({"timeoutSeconds": 600})),
+            vec![("dag", failed())],
+        )
+    }
+}
+
+/// A cancel goes down the whole tree, and the run above ends when the last pod below is gone.
+fn nested_cancelled() -> Scenario {
+    let outer = json!([
+        {"name": "inner", "kind": "SubOrchestration", "orchestrationRef": {"name": "inner"}},
+        agent("last", &json!({})),
+    ]);
+    let inner = json!([
+        agent("x", &json!({"dependsOn": []})),
+        agent("y", &json!({"dependsOn": []})),
+        agent("z", &json!({"dependsOn": ["x"]})),
+    ]);
+    let mut steps = vec![definition("inner", &inner)];
+    steps.extend(runs("dag", &outer));
+    steps.extend([
+        Step::AwaitWork("dag-inner-1-x-1", 1),
+        Step::AwaitWork("dag-inner-1-y-1", 1),
+        Step::Wait(5 * SECOND),
+        Step::Cancel("dag"),
+    ]);
+    let cancelled = || End::Phase(RunPhase::Cancelled);
+    Scenario {
+        scripts: Scripts::default()
+            .with("dag-inner-1-x-1", 1, Script::Runs { on_term: OBEYS })
+            .with(
+                "dag-inner-1-y-1",
+                1,
+                Script::Runs {
+                    on_term: OnTerm::Ignores,
+                },
+            ),
+        ..story(
+            "orchestration-nested-cancelled",
+            steps,
+            vec![("dag", cancelled()), ("dag-inner-1", cancelled())],
+        )
+    }
+}
+
+/// A tool that does not listen is killed, and the run is cancelled then.
+fn tool_cancelled() -> Scenario {
+    let written = json!([
+        {"name": "t", "kind": "ToolRun", "toolRef": {"name": "lint"}},
+        agent("a", &json!({})),
+    ]);
+    let mut steps = vec![tool()];
+    steps.extend(runs("dag", &written));
+    steps.extend([
+        Step::AwaitWork("dag-t-1", 1),
+        Step::Wait(5 * SECOND),
+        Step::Cancel("dag"),
+    ]);
+    let script = Script::Runs {
+        on_term: OnTerm::Ignores,
+    };
+    Scenario {
+        scripts: Scripts::default().with("dag-t-1", 1, script),
+        ..story(
+            "orchestration-tool-cancelled",
+            steps,
+            vec![
+                ("dag", End::Phase(RunPhase::Cancelled)),
+                ("dag-t-1", End::Phase(RunPhase::Cancelled)),
+            ],
+        )
+    }
+}
+
+/// The run is cancelled while it waits for the next attempt.
+fn retry_cancelled() -> Scenario {
+    let written = json!([agent("a", &json!({"retries": 3, "retryBackoffSeconds": 600}))]);
+    let mut steps = runs("dag", &written);
+    steps.extend([
+        Step::AwaitWork("dag-a-1", 1),
+        Step::AwaitEnd("dag-a-1"),
+        Step::Wait(5 * SECOND),
+        Step::Cancel("dag"),
+    ]);
+    Scenario {
+        scripts: Scripts::default().with("dag-a-1", 1, exits(1)),
+        ..story(
+            "orchestration-retry-cancelled",
+            steps,
+            vec![("dag", End::Phase(RunPhase::Cancelled))],
+        )
+    }
+}
+
+/// A run is deleted while it works, and another one takes its name at once. The children of the first are in its way for a while.
+fn name_reused() -> Scenario {
+    let written = json!([agent("a", &json!({})), agent("b", &json!({}))]);
+    let mut steps = runs("dag", &written);
+    let again = steps.last().cloned();
+    steps.extend([
+        Step::AwaitWork("dag-a-1", 1),
+        Step::Wait(5 * SECOND),
+        Step::Delete("dag"),
+        Step::AwaitGone("dag"),
+    ]);
+    steps.extend(again);
+    Scenario {
+        scripts: Scripts::default().with("dag-a-1", 1, ends_well_when_told()),
+        ..story("orchestration-name-reused", steps, vec![("dag", succeeded())])
+    }
+}
+
+/// Two runs wait for the same signal. The one that has waited longer is being cancelled when it comes, which takes a while, so
+/// that the other one gets it.
+fn signal_contended() -> Scenario {
+    let written = json!([
+        {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}, "dependsOn": []},
+        agent("beside", &json!({"dependsOn": []})),
+    ]);
+    let delivery = json!({
+        "apiVersion": "signals.proompteng.ai/v1alpha1", "kind": "SignalDelivery", "metadata": {"name": "one"},
+        "spec": {"signalRef": {"name": "merged"}, "payload": {"commit": "abc"}},
+    });
+    let mut steps = runs("dag", &written);
+    steps.extend([
+        Step::AwaitWork("dag-beside-1", 1),
+        run("later", &json!({})),
+        Step::AwaitWork("later-beside-1", 1),
+        Step::Cancel("dag"),
+        Step::Wait(10 * SECOND),
+        Step::Create("signaldeliveries", delivery),
+    ]);
+    let script = Script::Runs {
+        on_term: OnTerm::Ignores,
+    };
+    Scenario {
+        scripts: Scripts::default().with("dag-beside-1", 1, script),
+        ..story(
+            "orchestration-signal-contended",
+            steps,
+            vec![("dag", End::Phase(RunPhase::Cancelled)), ("later", succeeded())],
+        )
+    }
 }
 
 /// A diamond that is cancelled after this time, whatever it is at then.
@@ -237,12 +447,39 @@ fn definition(name: &str, steps: &Value) -> Step {
 
 /// A definition, and a run of it.
 fn runs(name: &str, steps: &Value) -> Vec<Step> {
+    runs_with(name, steps, &json!({}))
+}
+
+/// The same, where the run has these fields as well.
+fn runs_with(name: &str, steps: &Value, fields: &Value) -> Vec<Step> {
+    vec![definition("pipeline", steps), run(name, fields)]
+}
+
+/// A run of the definition, with these fields.
+fn run(name: &str, fields: &Value) -> Step {
+    let mut spec = json!({"orchestrationRef": {"name": "pipeline"}});
+    if let (Some(spec), Some(fields)) = (spec.as_object_mut(), fields.as_object()) {
+        spec.extend(fields.clone());
+    }
     let run = json!({
         "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun", "metadata": {"name": name},
-        "spec": {"orchestrationRef": {"name": "pipeline"}},
+        "spec": spec,
     });
-    vec![
-        definition("pipeline", steps),
-        Step::Create("orchestrationruns", run),
-    ]
+    Step::Create("orchestrationruns", run)
+}
+
+fn policy(spec: &Value) -> Step {
+    let object = json!({
+        "apiVersion": "approvals.proompteng.ai/v1alpha1", "kind": "ApprovalPolicy", "metadata": {"name": "people"},
+        "spec": spec,
+    });
+    Step::Create("approvalpolicies", object)
+}
+
+fn tool() -> Step {
+    let tool = json!({
+        "apiVersion": "tools.proompteng.ai/v1alpha1", "kind": "Tool", "metadata": {"name": "lint"},
+        "spec": {"image": "example/tool:1", "command": ["lint"]},
+    });
+    Step::Create("tools", tool)
 }

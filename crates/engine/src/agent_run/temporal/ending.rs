@@ -43,8 +43,7 @@ pub(super) fn conclude(
         Some(text) => format!(": {text}"),
         None => String::new(),
     };
-    let cancelling = situation.status.phase == Some(RunPhase::Cancelling)
-        || (situation.run.spec.stop.is_requested() && situation.settings.runs.cancel_enabled);
+    let cancelling = situation.status.phase == Some(RunPhase::Cancelling) || situation.is_asked_to_stop();
     match (closed, why) {
         (Closed::Completed(returned), _) => succeed(situation, &record, returned),
         (Closed::Canceled { .. } | Closed::Terminated { .. }, Some(why)) => {

@@ -56,9 +56,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     {
         return ending::conclude(situation, record, closed, why.as_ref());
     }
-    let requested = situation.run.spec.stop.is_requested() && situation.settings.runs.cancel_enabled;
-    let deleted = crate::parent::is_deleted_under_parent(&situation.run.metadata);
-    if situation.status.phase == Some(RunPhase::Cancelling) || requested || deleted {
+    if situation.status.phase == Some(RunPhase::Cancelling) || situation.is_asked_to_stop() {
         return stop::cancel(situation, record.as_ref());
     }
     if let Some(why) = why {

@@ -2,12 +2,12 @@
 
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
-    labels::CANCEL_DEADLINE,
+    labels::STOPPED_BY,
     phase::RunPhase,
     reason::Reason,
 };
 use jiff::ToSpan;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::json;
 
 use super::{super::plan, World};
@@ -55,8 +55,8 @@ fn what_a_person_cancels_is_recorded_before_its_job_is_deleted_and_what_a_parent
             world.edit(|run| {
                 let parent = json!([{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "u", "controller": true}]);
                 run.metadata.owner_references = serde_json::from_value(parent).expect("an owner");
-                let deadline = (CANCEL_DEADLINE.to_owned(), "2100-01-01T00:00:00Z".to_owned());
-                run.metadata.annotations.get_or_insert_default().extend([deadline]);
+                let by = (STOPPED_BY.to_owned(), "u".to_owned());
+                run.metadata.annotations.get_or_insert_default().extend([by]);
             });
         }
         cancel(&mut world);
@@ -341,6 +341,26 @@ fn a_cancel_that_the_settings_do_not_allow_is_answered_and_honoured_when_they_do
 
     world.settings.runs.cancel_enabled = true;
     world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+}
+
+#[test]
+fn a_stop_by_the_parent_is_honoured_also_where_people_may_not_cancel() {
+    let mut world = World::new();
+    world.settings.runs.cancel_enabled = false;
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    let parent = json!({
+        "ownerReferences": [{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "o-1", "controller": true}],
+        "annotations": {STOPPED_BY: "o-1"},
+    });
+    let told: ObjectMeta = serde_json::from_value(parent).expect("metadata");
+    world
+        .edit(|run| {
+            run.metadata.owner_references = told.owner_references;
+            run.metadata.annotations = told.annotations;
+            run.spec.stop.cancel = true;
+        })
+        .settle();
     assert_eq!(world.phase(), Some(RunPhase::Cancelling));
 }
 

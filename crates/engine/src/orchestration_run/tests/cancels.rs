@@ -1,15 +1,19 @@
 //! Cancel, and deletion.
 
 use jangar_api::{
+    cancel::DesiredState,
     condition::{ConditionStatus, ConditionType},
-    labels::CANCEL_DEADLINE,
+    labels::{CANCEL_DEADLINE, STOPPED_BY},
     phase::RunPhase,
     reason::Reason,
 };
 use serde_json::json;
 
-use super::world::{World, agent, diamond};
-use crate::decision::ChildKind;
+use super::{
+    waits::delivery,
+    world::{World, agent, diamond},
+};
+use crate::decision::{ChildKind, Decision};
 
 fn cancel(world: &mut World) {
     world.run.as_mut().expect("a run").spec.stop.cancel = true;
@@ -112,6 +116,12 @@ fn at_the_deadline_the_run_is_cancelled_and_names_what_is_left() {
         .expect("it")
         .message;
     assert!(message.contains("AgentRun run-a-1"), "{message}");
+    let [receipt] = status.cancel_receipt.as_slice() else {
+        panic!("{:#?}", status.cancel_receipt)
+    };
+    assert_eq!(receipt.result.as_deref(), Some("CancelTimedOut"));
+    assert_eq!(receipt.gone_at, None, "it is still there");
+    assert_eq!(receipt.asked_at.map(|at| at.0.as_second()), Some(0));
 }
 
 #[test]
@@ -261,4 +271,135 @@ fn a_gate_is_closed_by_a_cancel() {
         .condition(&ConditionType::Blocked)
         .map(|blocked| blocked.status.clone());
     assert_eq!(blocked, Some(ConditionStatus::False));
+}
+
+#[test]
+fn what_a_run_stops_itself_stops_also_where_people_may_not_cancel() {
+    let mut world = World::of(json!([agent("a", json!({"retries": 1, "timeoutSeconds": 60}))]));
+    world.settings.runs.cancel_enabled = false;
+    world.settle();
+    // Somebody asks the child to stop, which is refused.
+    world.edit(ChildKind::AgentRun, "run-a-1", |child| {
+        child["spec"]["cancel"] = json!(true)
+    });
+    world.pass(60);
+    world.settle();
+
+    assert_eq!(world.log.last().map(String::as_str), Some("cancel run-a-1"));
+    assert_eq!(
+        world.child("run-a-1")["metadata"]["annotations"][STOPPED_BY],
+        "run-uid"
+    );
+}
+
+#[test]
+fn a_run_that_its_parent_stops_does_so_also_where_people_may_not_cancel() {
+    let mut world = World::of(diamond());
+    world.settings.runs.cancel_enabled = false;
+    world.settle();
+    let metadata = &mut world.run.as_mut().expect("a run").metadata;
+    metadata.owner_references = serde_json::from_value(json!([
+        {"apiVersion": "v1", "kind": "OrchestrationRun", "name": "above", "uid": "above-uid", "controller": true}
+    ]))
+    .expect("owners");
+    metadata.annotations = serde_json::from_value(json!({STOPPED_BY: "above-uid"})).expect("annotations");
+    cancel(&mut world);
+
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+    assert_eq!(world.reason(&ConditionType::Cancelled), None);
+}
+
+#[test]
+fn a_run_that_is_cancelled_takes_no_delivery() {
+    let mut world = World::of(json!([
+        {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}, "dependsOn": []},
+        agent("a", json!({"dependsOn": []})),
+    ]));
+    world.settle();
+    world.log.clear();
+    // Both are seen at once.
+    world.deliveries = vec![delivery("one", "merged", "1970-01-01T00:00:20Z")];
+    cancel(&mut world);
+
+    assert_eq!(world.log, ["cancel run-a-1"]);
+    assert_eq!(world.stands("wait"), "Cancelled/RunCancelled");
+}
+
+#[test]
+fn a_child_that_takes_too_long_in_a_cancelled_run_is_told_once() {
+    let mut world = World::of(json!([agent("a", json!({"timeoutSeconds": 60}))]));
+    world.settle();
+    world.pass(60);
+    // The status says that the step takes too long, and the child does not know it yet.
+    let Decision::Act(plan) = world.plan() else {
+        panic!("there is nothing to look at");
+    };
+    world.run.as_mut().expect("a run").status = plan.status;
+    cancel(&mut world);
+
+    assert_eq!(world.log, ["create run-a-1", "cancel run-a-1"]);
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn the_count_of_what_is_left_goes_down_while_a_run_is_cancelled() {
+    let mut world = World::of(diamond());
+    world.settle();
+    world.ends("run-a-1", RunPhase::Succeeded);
+    let said = |world: &World| {
+        let status = world.run.as_ref().and_then(|run| run.status.as_ref());
+        let condition = status.and_then(|status| status.common.condition(&ConditionType::Succeeded));
+        condition.expect("a condition").message.clone()
+    };
+    cancel(&mut world);
+    assert_eq!(said(&world), "the run is being cancelled: 2 steps are left");
+    world.end_because("run-b-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+    assert_eq!(said(&world), "the run is being cancelled: 1 step is left");
+    world.run.as_mut().expect("a run").spec.stop.cancel = false;
+    world.settle();
+    assert_eq!(
+        said(&world),
+        "the run is being cancelled: 1 step is left; a cancel that has begun cannot be taken back"
+    );
+}
+
+#[test]
+fn the_wish_that_a_run_be_cancelled_is_the_same_as_a_cancel() {
+    let mut world = World::of(diamond());
+    world.settle();
+    world.run.as_mut().expect("a run").spec.stop.desired_state = Some(DesiredState::Cancelled);
+    world.settle();
+
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn children_of_every_kind_are_cancelled_and_told_until_when() {
+    let mut world = World::of(json!([
+        agent("a", json!({"dependsOn": []})),
+        {"name": "t", "kind": "ToolRun", "toolRef": {"name": "lint"}, "dependsOn": []},
+        {"name": "o", "kind": "SubOrchestration", "orchestrationRef": {"name": "other"}, "dependsOn": []},
+    ]));
+    world.settle();
+    cancel(&mut world);
+    for child in ["run-a-1", "run-t-1", "run-o-1"] {
+        let child = world.child(child);
+        assert_eq!(child["spec"]["cancel"], true, "{child}");
+        assert_eq!(
+            child["metadata"]["annotations"][CANCEL_DEADLINE],
+            "1970-01-01T00:00:58Z"
+        );
+    }
+    // The one below is a run itself, and hands the deadline on, two seconds earlier again.
+    let mut below = World::of(diamond());
+    below.settle();
+    let told = world.child("run-o-1")["metadata"]["annotations"].clone();
+    let run = below.run.as_mut().expect("a run");
+    run.metadata.annotations = serde_json::from_value(told).expect("annotations");
+    cancel(&mut below);
+    assert_eq!(
+        below.child("run-a-1")["metadata"]["annotations"][CANCEL_DEADLINE],
+        "1970-01-01T00:00:56Z"
+    );
 }

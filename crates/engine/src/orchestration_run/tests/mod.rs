@@ -5,10 +5,13 @@
     reason = "every caller makes the value on the spot"
 )]
 
+mod agreement;
+mod bounds;
 mod cancels;
 mod children;
 mod retention;
 mod steps;
+mod stops;
 mod waits;
 mod world;
 

@@ -1,6 +1,8 @@
 //! How steps start, end and follow each other.
 
-use jangar_api::{condition::ConditionType, phase::RunPhase, reason::Reason};
+use jangar_api::{
+    condition::ConditionType, labels::ORCHESTRATION_ANCESTORS, phase::RunPhase, reason::Reason,
+};
 use serde_json::json;
 
 use super::world::{World, agent, diamond};
@@ -403,4 +405,191 @@ fn what_has_ended_is_quiet() {
     world.settle();
 
     assert_eq!(world.status_writes, writes);
+}
+
+#[test]
+fn a_child_of_an_earlier_run_of_the_name_is_waited_for_and_not_complained_of() {
+    for deleting in [false, true] {
+        let mut world = World::of(json!([agent("a", json!({}))]));
+        let mut earlier = World::of(json!([agent("a", json!({}))]));
+        earlier.settle();
+        earlier.edit(ChildKind::AgentRun, "run-a-1", |child| {
+            child["metadata"]["ownerReferences"][0]["uid"] = json!("an-earlier-run");
+            child["metadata"]["finalizers"] = json!([]);
+            if deleting {
+                child["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:00Z");
+            }
+        });
+        world.children.clone_from(&earlier.children);
+        world.settle();
+
+        assert_eq!(world.stands("a"), "Pending/NameTaken");
+        assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(5));
+        let message = world.step("a").message.clone().unwrap_or_default();
+        assert!(message.contains("of an earlier run of this name"), "{message}");
+        world.children.clear();
+        world.settle();
+        assert_eq!(world.stands("a"), "Running");
+        assert_eq!(world.step("a").message, None);
+    }
+}
+
+#[test]
+fn a_child_that_is_not_let_in_is_tried_again_and_does_not_hold_up_the_others() {
+    let mut world = World::of(json!([
+        agent("a", json!({"dependsOn": []})),
+        agent("b", json!({"dependsOn": []})),
+    ]));
+    let refusal = Refusal {
+        code: 403,
+        message: "exceeded quota: runs".to_owned(),
+    };
+    let key = (ChildKind::AgentRun, "run-a-1".to_owned());
+    world.refusals.insert(key.clone(), refusal.clone());
+    world.settle();
+    assert_eq!(world.stands("a"), "Pending/ChildForbidden");
+    assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(30));
+    world.ends("run-b-1", RunPhase::Succeeded);
+    assert_eq!(world.stands("b"), "Succeeded", "its end is recorded all the same");
+    assert!(!world.is_held("run-b-1"));
+
+    world.refusals.remove(&key);
+    world.settle();
+    assert_eq!(world.stands("a"), "Running");
+}
+
+#[test]
+fn after_many_children_that_are_not_let_in_the_rest_is_not_tried() {
+    let steps: Vec<_> = (0..40)
+        .map(|number| agent(&format!("s{number}"), json!({"dependsOn": []})))
+        .collect();
+    let mut world = World::of(json!(steps));
+    let refusal = Refusal {
+        code: 403,
+        message: "exceeded quota: runs".to_owned(),
+    };
+    for number in 0..32 {
+        let key = (ChildKind::AgentRun, format!("run-s{number}-1"));
+        world.refusals.insert(key, refusal.clone());
+    }
+    world.settle();
+
+    assert!(world.names().is_empty());
+    assert_eq!(world.stands("s39"), "Pending/ChildForbidden");
+}
+
+#[test]
+fn orchestrations_may_not_run_each_other_in_a_circle_nor_be_nested_too_deeply() {
+    let steps = json!([{"name": "sub", "kind": "SubOrchestration", "orchestrationRef": {"name": "other"}}]);
+    let below = |ancestors: &str| {
+        let mut world = World::of(steps.clone());
+        let above = [(ORCHESTRATION_ANCESTORS.to_owned(), ancestors.to_owned())];
+        world.run.as_mut().expect("a run").metadata.annotations = Some(above.into());
+        world.settle();
+        world
+    };
+    let circle = below("other");
+    assert_eq!(circle.stands("sub"), "Failed/RecursionRefused");
+    let message = circle.step("sub").message.clone().unwrap_or_default();
+    assert!(message.contains("other -> pipeline -> other"), "{message}");
+
+    let deepest = below("a,b,c,d,e,f");
+    assert_eq!(deepest.stands("sub"), "Running");
+    let child = deepest.child("run-sub-1");
+    assert_eq!(
+        child["metadata"]["annotations"][ORCHESTRATION_ANCESTORS],
+        "a,b,c,d,e,f,pipeline"
+    );
+    let too_deep = below("a,b,c,d,e,f,g");
+    assert_eq!(too_deep.stands("sub"), "Failed/RecursionRefused");
+    let message = too_deep.step("sub").message.clone().unwrap_or_default();
+    assert!(message.contains("nested 8 deep"), "{message}");
+}
+
+#[test]
+fn the_texts_of_an_agent_can_say_what_other_steps_reported() {
+    let mut world = World::of(json!([
+        agent("build", json!({})),
+        agent(
+            "test",
+            json!({
+                "implementation": {"inline": {"text": "Test {{ steps.build.outputs.image }} with {{ .Values.x }}."}},
+                "systemPrompt": "You work for {{ run.name }}.",
+            })
+        ),
+        agent(
+            "more",
+            json!({"implementation": {"inline": {"text": "{{ steps.test.outputs.none }}"}}})
+        ),
+    ]));
+    world.settle();
+    world.end("run-build-1", RunPhase::Succeeded, json!({"image": "i:1"}));
+    world.settle();
+    let spec = &world.child("run-test-1")["spec"];
+    assert_eq!(
+        spec["implementation"]["inline"]["text"],
+        "Test i:1 with {{ .Values.x }}."
+    );
+    assert_eq!(spec["systemPrompt"], "You work for run.");
+    world.ends("run-test-1", RunPhase::Succeeded);
+    assert_eq!(world.stands("more"), "Failed/InvalidTemplate");
+}
+
+#[test]
+fn the_tool_of_a_step_runs_where_the_step_says() {
+    let runtime = json!({"config": {"nodeSelector": {"pool": "tools"}}});
+    let mut world = World::of(json!([
+        {"name": "t", "kind": "ToolRun", "toolRef": {"name": "lint"}, "runtime": runtime},
+    ]));
+    world.settle();
+    assert_eq!(world.child("run-t-1")["spec"]["runtime"], runtime);
+}
+
+#[test]
+fn a_run_whose_steps_this_version_cannot_read_is_held_and_not_failed() {
+    let mut world = World::of(diamond());
+    world.settle();
+    let kept = |world: &mut World| {
+        let status = world.run.as_mut().and_then(|run| run.status.as_mut());
+        status
+            .and_then(|status| status.definition.as_mut())
+            .expect("steps")
+            .steps
+            .clone()
+    };
+    let good = kept(&mut world);
+    let set = |world: &mut World, steps: Vec<jangar_api::orchestration::Step>| {
+        let status = world.run.as_mut().and_then(|run| run.status.as_mut());
+        status
+            .and_then(|status| status.definition.as_mut())
+            .expect("steps")
+            .steps = steps;
+    };
+    let mut bad = good.clone();
+    bad[1].depends_on = Some(vec!["nobody".to_owned()]);
+    set(&mut world, bad.clone());
+    world.ends("run-a-1", RunPhase::Succeeded);
+    assert_eq!(world.phase(), RunPhase::Running);
+    assert_eq!(
+        world.reason(&ConditionType::Blocked),
+        Some(Reason::UnreadableDefinition)
+    );
+    assert!(
+        world.is_held("run-a-1"),
+        "its end is recorded by a version that can"
+    );
+
+    set(&mut world, good);
+    world.settle();
+    assert_eq!(world.names(), ["run-a-1", "run-b-1", "run-c-1"]);
+
+    set(&mut world, bad);
+    world.run.as_mut().expect("a run").spec.stop.cancel = true;
+    world.settle();
+    assert_eq!(world.phase(), RunPhase::Failed);
+    assert!(
+        world.log.contains(&"cancel run-b-1".to_owned()),
+        "{:?}",
+        world.log
+    );
 }

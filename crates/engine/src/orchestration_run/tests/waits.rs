@@ -1,8 +1,12 @@
 //! Gates, signals and checkpoints.
 
 use jangar_api::{
-    condition::ConditionType, labels::APPROVAL, orchestration::orchestration_run::ApprovalDecision,
-    phase::RunPhase, reason::Reason, signals::SignalDelivery,
+    condition::ConditionType,
+    labels::APPROVAL,
+    orchestration::orchestration_run::{ApprovalDecision, OrchestrationRun},
+    phase::RunPhase,
+    reason::Reason,
+    signals::SignalDelivery,
 };
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -10,7 +14,7 @@ use serde_json::{Value, json};
 use super::world::{World, agent};
 use crate::approval::{Caller, Request, decide};
 
-fn policy(world: &mut World, spec: Value) {
+pub(super) fn policy(world: &mut World, spec: Value) {
     let policy = serde_json::from_value(json!({
         "apiVersion": "approvals.proompteng.ai/v1alpha1", "kind": "ApprovalPolicy",
         "metadata": {"name": "release", "namespace": "agents"}, "spec": spec,
@@ -117,6 +121,77 @@ fn a_gate_without_its_policy_waits_for_the_grace() {
 }
 
 #[test]
+fn a_policy_that_is_replaced_may_be_away_for_the_grace_however_long_the_gate_has_waited() {
+    let mut world = gated();
+    policy(&mut world, json!({}));
+    world.settle();
+    world.pass(3600);
+    let replaced = world.policies.remove("release").expect("a policy");
+    world.settle();
+    assert_eq!(world.stands("gate"), "Running/MissingApprovalPolicy");
+    world.pass(59);
+    world.policies.insert("release".to_owned(), replaced);
+    world.settle();
+    assert_eq!(world.stands("gate"), "Running/ApprovalPending");
+
+    world.policies.clear();
+    world.settle();
+    world.pass(59);
+    world.settle();
+    assert_eq!(world.stands("gate"), "Running/MissingApprovalPolicy");
+    world.pass(1);
+    world.settle();
+    assert_eq!(world.stands("gate"), "Failed/MissingApprovalPolicy");
+}
+
+#[test]
+fn a_gate_shows_what_is_to_be_approved_and_an_approval_of_something_else_does_not_count() {
+    let mut world = World::with(
+        json!([
+            agent("build", json!({})),
+            {"name": "gate", "kind": "ApprovalGate", "policyRef": "release",
+             "with": {"image": "{{ steps.build.outputs.image }}", "stage": "{{ parameters.stage }}"}},
+        ]),
+        json!({"parameters": {"stage": "prod"}}),
+    );
+    policy(&mut world, json!({"requiredApprovals": 2}));
+    world.settle();
+    world.end("run-build-1", RunPhase::Succeeded, json!({"image": "i:1"}));
+    world.settle();
+    let shown = |world: &World| world.step("gate").waits_for.clone().expect("it waits");
+    assert_eq!(
+        json!(shown(&world).with),
+        json!({"image": "i:1", "stage": "prod"})
+    );
+    answer(&mut world, ApprovalDecision::Approved);
+    let before = shown(&world);
+
+    // Somebody changes what was reported.
+    let status = world
+        .run
+        .as_mut()
+        .and_then(|run| run.status.as_mut())
+        .expect("a status");
+    status.step_statuses[0].outputs = serde_json::from_value(json!({"image": "i:2"})).expect("outputs");
+    policy(&mut world, json!({}));
+    world.settle();
+    assert_eq!(json!(shown(&world).with["image"]), "i:2");
+    assert_ne!(shown(&world).digest, before.digest);
+    assert_eq!(world.stands("gate"), "Running/ApprovalPending");
+    answer(&mut world, ApprovalDecision::Approved);
+    assert_eq!(world.stands("gate"), "Succeeded");
+}
+
+#[test]
+fn nobody_is_asked_to_approve_what_cannot_be_shown() {
+    let mut world = World::of(json!([
+        {"name": "gate", "kind": "ApprovalGate", "policyRef": "release", "with": {"text": "x".repeat(20_000)}},
+    ]));
+    world.settle();
+    assert_eq!(world.stands("gate"), "Failed/InvalidStep");
+}
+
+#[test]
 fn what_a_gate_shows_depends_on_what_was_done_before() {
     let digest = |image: &str| {
         let mut world = World::of(json!([
@@ -147,7 +222,7 @@ fn signalled() -> World {
     world
 }
 
-fn delivery(name: &str, signal: &str, created: &str) -> SignalDelivery {
+pub(super) fn delivery(name: &str, signal: &str, created: &str) -> SignalDelivery {
     serde_json::from_value(json!({
         "apiVersion": "signals.proompteng.ai/v1alpha1", "kind": "SignalDelivery",
         "metadata": {"name": name, "namespace": "agents", "uid": name, "resourceVersion": "1", "creationTimestamp": created},
@@ -206,6 +281,30 @@ fn one_delivery_releases_the_step_that_has_waited_longest() {
         .push(delivery("two", "merged", "1970-01-01T00:00:21Z"));
     first.settle();
     assert_eq!(first.log.first().map(String::as_str), Some("consume two"));
+}
+
+#[test]
+fn a_run_that_ends_or_goes_keeps_no_delivery_from_those_who_wait() {
+    let leaving: [fn(&mut OrchestrationRun); 3] = [
+        |run| run.status.as_mut().expect("a status").phase = Some(RunPhase::Cancelling),
+        |run| run.status.as_mut().expect("a status").phase = Some(RunPhase::Failed),
+        |run| {
+            run.metadata.deletion_timestamp =
+                serde_json::from_value(json!("1970-01-01T00:00:19Z")).expect("a time");
+        },
+    ];
+    for leave in leaving {
+        let mut world = signalled();
+        let mut elder = world.run.clone().expect("a run");
+        elder.metadata.uid = Some("elder".to_owned());
+        let steps = &mut elder.status.as_mut().expect("a status").step_statuses;
+        steps[0].progress.started_at = Some(jangar_api::values::Timestamp(jiff::Timestamp::UNIX_EPOCH));
+        leave(&mut elder);
+        world.others = vec![elder];
+        world.deliveries = vec![delivery("one", "merged", "1970-01-01T00:00:20Z")];
+        world.settle();
+        assert_eq!(world.stands("wait"), "Succeeded");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 use jangar_api::{
     approvals::ApprovalPolicy,
     condition::ConditionType,
-    labels::{APPROVAL, CANCEL_DEADLINE, RUNTIME_CLEANUP_FINALIZER},
+    labels::{APPROVAL, CANCEL_DEADLINE, RUNTIME_CLEANUP_FINALIZER, STOPPED_BY},
     orchestration::{
         Orchestration, OrchestrationSpec,
         orchestration_run::{OrchestrationRun, StepStatus},
@@ -202,6 +202,7 @@ impl World {
                 self.log.push(format!("cancel {}", child.id.name));
                 self.edit(child.kind, &child.id.name, |value| {
                     value["spec"]["cancel"] = json!(true);
+                    value["metadata"]["annotations"][STOPPED_BY] = json!(child.parent);
                     if let Some(deadline) = deadline {
                         value["metadata"]["annotations"][CANCEL_DEADLINE] = json!(deadline.to_string());
                     }
