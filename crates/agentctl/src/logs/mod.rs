@@ -1,6 +1,7 @@
 //! `logs`: what runs write. `tail` reads one run, pod after pod, and what is kept of those that are gone; here its lines are put
 //! together and shown.
 
+mod place;
 mod tail;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

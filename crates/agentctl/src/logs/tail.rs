@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::{sync::mpsc::Sender, time::sleep};
 
-use super::Wanted;
+use super::{Wanted, place::Place};
 use crate::{
     error::Error,
     object::Object,
@@ -72,7 +72,7 @@ impl Tail {
             self.run.name
         ))
         .await?;
-        self.lines(lines, &mut None).await?;
+        self.plain_lines(lines).await?;
         Ok(1)
     }
 
@@ -160,14 +160,15 @@ impl Tail {
 
     /// Shows the log of one pod to its end. Whether there was one to read.
     async fn stream(&self, pod: &Object) -> Result<bool, Error> {
-        let mut last: Option<Timestamp> = None;
+        let mut place = Place::default();
         let mut failures = 0;
         loop {
-            let part = self.part(pod, last);
+            place.begin_again();
+            let part = self.part(pod, place.since());
             let progressed = match self.transport.log(&self.run, pod.name(), &part).await {
-                Ok(lines) => self.lines(lines, &mut last).await?,
+                Ok(lines) => self.lines(lines, &mut place).await?,
                 // It was removed meanwhile.
-                Err(LogTrouble::Gone) => return Ok(last.is_some()),
+                Err(LogTrouble::Gone) => return Ok(place.since().is_some()),
                 Err(LogTrouble::Refused(error)) => return Err(error),
                 Err(LogTrouble::Broken) => false,
             };
@@ -187,7 +188,7 @@ impl Tail {
         }
     }
 
-    /// What is still to be read: by their times the lines are known that were shown before.
+    /// What is still to be read.
     fn part(&self, pod: &Object, last: Option<Timestamp>) -> LogPart {
         let wanted = &self.wanted;
         LogPart {
@@ -203,16 +204,13 @@ impl Tail {
     }
 
     /// Whether a line was new.
-    async fn lines(&self, mut lines: Lines, last: &mut Option<Timestamp>) -> Result<bool, Error> {
+    async fn lines(&self, mut lines: Lines, place: &mut Place) -> Result<bool, Error> {
         let mut progressed = false;
         while let Some(line) = lines.next().await {
             let (time, text) = split_time(&line);
-            if let (Some(time), Some(shown)) = (time, *last)
-                && time <= shown
-            {
+            if !place.is_new(time) {
                 continue;
             }
-            *last = time.or(*last);
             progressed = true;
             let shown = if self.wanted.timestamps {
                 line.as_str()
@@ -222,6 +220,14 @@ impl Tail {
             self.tell(Told::Line(format!("{}{shown}", self.prefix))).await?;
         }
         Ok(progressed)
+    }
+
+    /// Shows lines that have no time before them: one at the beginning is the program's own.
+    async fn plain_lines(&self, mut lines: Lines) -> Result<(), Error> {
+        while let Some(line) = lines.next().await {
+            self.tell(Told::Line(format!("{}{line}", self.prefix))).await?;
+        }
+        Ok(())
     }
 
     /// Whether the container will write nothing more.

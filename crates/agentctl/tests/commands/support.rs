@@ -1,7 +1,14 @@
 //! An API server in the test's own process, served on this machine, and the program that talks to it, by itself or through a
 //! control plane.
 
-use std::{fmt::Write as _, future::IntoFuture as _, path::Path, process::Stdio, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    future::IntoFuture as _,
+    path::Path,
+    process::Stdio,
+    sync::{Arc, Mutex},
+};
 
 use axum::body::Body;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -50,16 +57,31 @@ impl Clock for Stopped {
     }
 }
 
-/// Every pod has written the same three lines.
-#[derive(Debug)]
-struct Logs;
+/// The log of such a pod breaks off before its last line when it is read for the first time.
+pub(crate) const BREAKS_OFF: &str = "breaks-off";
+
+/// Every pod has written the same three lines, the last two of them at once.
+#[derive(Debug, Default)]
+struct Logs {
+    /// The pods whose log has broken off.
+    broken: Mutex<BTreeSet<String>>,
+}
 
 impl PodLogs for Logs {
     fn read(&self, request: LogRequest) -> BoxFuture<'_, Result<Body, ApiError>> {
+        let breaks = request.pod.starts_with(BREAKS_OFF)
+            && self
+                .broken
+                .lock()
+                .unwrap()
+                .insert(format!("{}/{}", request.namespace, request.pod));
         let mut text = String::new();
-        for number in 1..=3 {
+        for (number, second) in [(1, 1), (2, 2), (3, 2)] {
+            if breaks && number == 3 {
+                continue;
+            }
             if request.timestamps {
-                let _ = write!(text, "2026-03-01T12:00:0{number}Z ");
+                let _ = write!(text, "2026-03-01T12:00:0{second}Z ");
             }
             let _ = writeln!(text, "line {number} of {} in {}", request.pod, request.container);
         }
@@ -102,7 +124,7 @@ impl Shared {
             clock: Arc::new(Stopped),
             ids: Ids::seeded(7),
             tokens: vec![Token::new(SECRET, ada)],
-            logs: Some(Arc::new(Logs)),
+            logs: Some(Arc::new(Logs::default())),
             ..Config::new(Store::in_memory(Limits::default()))
         };
         let server = Server::start(config).await.unwrap();
