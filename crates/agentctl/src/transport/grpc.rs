@@ -361,6 +361,7 @@ impl Grpc {
             timestamps: true,
             since_seconds: part.since_seconds.unwrap_or_default(),
             since_time: part.since_time.map(|time| time.to_string()).unwrap_or_default(),
+            ..StreamAgentRunLogsRequest::default()
         });
         let mut client = self.client();
         let answer = match run.kind {

@@ -114,6 +114,7 @@ pub(super) async fn watch_objects(
     let mut watching = Watching {
         told: changes.boxed(),
         pending: VecDeque::new(),
+        cut: false,
         over: false,
     };
     watching.list(shelf.objects(), late);
@@ -131,20 +132,33 @@ struct Shelf {
 
 impl Shelf {
     /// What is there, by namespace and name as Kubernetes lists it.
-    fn objects(&self) -> Vec<Arc<Object>> {
+    fn objects(&self) -> Listed {
         let mut objects = match (&self.filter.namespace, &self.name) {
             (Some(namespace), Some(name)) => {
                 let found = self.plane.world.get(self.kind, namespace, name);
                 found.into_iter().collect()
             }
-            _ => self.plane.world.list(self.kind, &self.filter, None, LISTED_MAX),
+            _ => self
+                .plane
+                .world
+                .list(self.kind, &self.filter, None, LISTED_MAX + 1),
         };
+        let cut = objects.len() > LISTED_MAX;
+        objects.truncate(LISTED_MAX);
         objects.retain(|object| {
             self.filter.matches(object) && self.name.as_ref().is_none_or(|name| *name == object.name)
         });
         objects.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        objects
+        Listed { objects, cut }
     }
+}
+
+/// What is there.
+#[derive(Default)]
+struct Listed {
+    objects: Vec<Arc<Object>>,
+    /// There are more.
+    cut: bool,
 }
 
 /// Objects that are watched.
@@ -152,12 +166,16 @@ struct Watching {
     told: BoxStream<'static, Result<Told, Refusal>>,
     /// Shared with the caches, so that who does not read costs little.
     pending: VecDeque<(Change, Option<Arc<Object>>)>,
+    /// There were more than were told last.
+    cut: bool,
     over: bool,
 }
 
 impl Watching {
     /// Tells all that is there, and one that the caches may not show yet.
-    fn list(&mut self, objects: Vec<Arc<Object>>, late: Option<Arc<Object>>) {
+    fn list(&mut self, listed: Listed, late: Option<Arc<Object>>) {
+        let Listed { objects, cut } = listed;
+        self.cut = cut;
         let late = late.filter(|_| objects.is_empty());
         self.pending.push_back((Change::Relisting, None));
         let seen = objects.into_iter().chain(late);
@@ -183,6 +201,7 @@ async fn next(mut watching: Watching, shelf: Shelf) -> Option<(Answer, (Watching
             let answer = WatchObjectsResponse {
                 change: change.into(),
                 json: object.map(|object| object.json.to_string()).unwrap_or_default(),
+                cut: change == Change::Listed && watching.cut,
             };
             return Some((Ok(answer), (watching, shelf)));
         }
@@ -218,10 +237,14 @@ mod tests {
         let mut watching = Watching {
             told: stream::empty().boxed(),
             pending: VecDeque::new(),
+            cut: false,
             over: false,
         };
         watching.list(
-            objects.iter().map(|name| object(name)).collect(),
+            Listed {
+                objects: objects.iter().map(|name| object(name)).collect(),
+                cut: false,
+            },
             late.map(object),
         );
         watching.pending.iter().map(|(change, _)| *change).collect()

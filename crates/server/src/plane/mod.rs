@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod create;
 pub mod cursor;
+pub mod events;
 pub mod explain;
 mod gates;
 pub mod logs;
@@ -36,6 +37,8 @@ use crate::{
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Streams at once, of all callers together. Each is a task and a number; the changes are shared.
 const STREAMS_MAX: usize = 2_048;
+/// Logs that are followed at once, which are streams as well. Each is a connection to the API server.
+const LOG_STREAMS_MAX: usize = 512;
 /// Under this name the writes of the control plane stand in the managed fields of objects.
 pub const FIELD_MANAGER: &str = "jangar-control-plane";
 
@@ -95,6 +98,7 @@ pub struct ControlPlane {
     grpc_address: Option<String>,
     certificate: Option<Arc<Certificate>>,
     pub(crate) streams: Arc<Semaphore>,
+    log_streams: Arc<Semaphore>,
     /// Whether the program ends.
     closing: watch::Sender<bool>,
     pub(crate) webhooks: Webhooks,
@@ -138,6 +142,7 @@ impl ControlPlane {
             grpc_address,
             certificate,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            log_streams: Arc::new(Semaphore::new(LOG_STREAMS_MAX)),
             closing: watch::Sender::new(false),
         })
     }

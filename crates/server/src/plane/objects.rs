@@ -7,6 +7,7 @@ use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Caller, ControlPlane, FIELD_MANAGER, cursor, live};
@@ -84,15 +85,20 @@ pub struct Page {
 impl Page {
     /// As a List document of Kubernetes.
     pub fn document(&self, kind: Kind) -> Value {
-        let info = kind.info();
         let items: Vec<&Value> = self.objects.iter().map(|object| &object.json).collect();
-        json!({
-            "apiVersion": format!("{}/{}", info.group, info.version),
-            "kind": format!("{}List", info.kind),
-            "metadata": {"continue": self.next.clone().unwrap_or_default()},
-            "items": items,
-        })
+        list_document(kind, &items, self.next.as_deref().unwrap_or_default())
     }
+}
+
+/// A List document of Kubernetes.
+pub(crate) fn list_document<T: Serialize>(kind: Kind, items: &[T], next: &str) -> Value {
+    let info = kind.info();
+    json!({
+        "apiVersion": format!("{}/{}", info.group, info.version),
+        "kind": format!("{}List", info.kind),
+        "metadata": {"continue": next},
+        "items": items,
+    })
 }
 
 /// How an object is applied.

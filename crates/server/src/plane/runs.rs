@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jangar_api::{Kind, phase::RunPhase};
-use jangar_store::{Namespaces, PageRequest, RunFilter, RunKind, RunSummary};
+use jangar_store::{Namespaces, Page, PageRequest, RunFilter, RunKind, RunSummary};
 use jiff::Timestamp;
 use kube::{
     Api,
@@ -36,6 +36,8 @@ pub enum Run {
     Archived {
         kind: Kind,
         document: Value,
+        /// Whether something of it was too long to be kept whole.
+        cut: bool,
         /// When it was last seen.
         at: Timestamp,
     },
@@ -103,7 +105,7 @@ pub fn record(kind: Kind, run: &Value) -> Value {
 }
 
 /// The same of a run as history lists it.
-fn remembered(run: &RunSummary) -> Value {
+pub fn remembered(run: &RunSummary) -> Value {
     let subject = match run.kind {
         RunKind::AgentRun => "agentName",
         RunKind::OrchestrationRun => "orchestrationName",
@@ -125,10 +127,50 @@ fn remembered(run: &RunSummary) -> Value {
     })
 }
 
+/// The same as an object, with what a list needs of it.
+pub fn remembered_object(kind: Kind, run: &RunSummary) -> Value {
+    let subject = match run.kind {
+        RunKind::AgentRun => "agentRef",
+        RunKind::OrchestrationRun => "orchestrationRef",
+        RunKind::ToolRun => "toolRef",
+    };
+    let info = kind.info();
+    let mut object = json!({
+        "apiVersion": format!("{}/{}", info.group, info.version),
+        "kind": info.kind,
+        "metadata": {
+            "name": run.name,
+            "namespace": run.namespace,
+            "uid": run.uid,
+            "creationTimestamp": run.created_at.to_string(),
+            "labels": run.labels,
+        },
+        "spec": {subject: {"name": run.subject}},
+        "status": {"phase": run.phase.as_str()},
+    });
+    if let Some(runtime) = &run.runtime {
+        object["spec"]["runtime"] = json!({"type": runtime});
+    }
+    for (field, time) in [("startedAt", run.started_at), ("finishedAt", run.finished_at)] {
+        if let Some(time) = time {
+            object["status"][field] = json!(time.to_string());
+        }
+    }
+    if let Some(reason) = &run.reason {
+        let at = run.finished_at.unwrap_or(run.archived_at);
+        object["status"]["conditions"] = json!([{
+            "type": run.phase.as_str(), "status": "True", "reason": reason,
+            "message": run.message.as_deref().unwrap_or_default(), "lastTransitionTime": at.to_string(),
+        }]);
+    }
+    object
+}
+
 fn archived(kind: Kind, run: ArchivedRun) -> Run {
     Run::Archived {
         kind,
         document: run.document,
+        cut: run.cut,
         at: run.at,
     }
 }
@@ -296,7 +338,7 @@ impl ControlPlane {
         caller: &Caller,
         kind: Kind,
         query: &ListQuery,
-    ) -> Result<(Vec<Value>, Option<String>), Refusal> {
+    ) -> Result<Page<RunSummary>, Refusal> {
         let (filter, page) = remembered_query(kind, query)?;
         let namespace = Some(query.namespace.as_str()).filter(|name| *name != ALL_NAMESPACES);
         self.require_list(caller, kind, namespace).await?;
@@ -309,8 +351,7 @@ impl ControlPlane {
             .remedy("set DATABASE_URL, or leave `archived` out to list what is in the cluster")
         })?;
         let found = history.runs(&filter, &page).await;
-        let found = found.map_err(|error| error.refusal("runs that are gone are asked for"))?;
-        Ok((found.items.iter().map(remembered).collect(), found.next))
+        found.map_err(|error| error.refusal("runs that are gone are asked for"))
     }
 
     /// Asks a run to stop, as the caller. One that has ended keeps its end.

@@ -11,7 +11,7 @@ use std::{
 use futures::{Stream, stream};
 use jangar_api::Kind;
 use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::Instant,
 };
 
@@ -92,11 +92,7 @@ impl ControlPlane {
         protocol: Protocol,
     ) -> Result<impl Stream<Item = Result<Told, Refusal>> + Send + use<>, Refusal> {
         self.may_watch(&caller, &subscription).await?;
-        let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            Refusal::new(Trouble::Unavailable, "too many streams are open")
-                .remedy("close one, or read lists instead")
-                .retry_after(30)
-        })?;
+        let place = self.place(&self.streams)?;
         let mut open = Open {
             position: self.world.log.latest(),
             plane: Arc::clone(self),
@@ -114,6 +110,16 @@ impl ControlPlane {
             let told = open.next().await?;
             Some((told, open))
         }))
+    }
+
+    /// A place for one more stream.
+    pub(super) fn place(&self, places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+        let _ = self;
+        Arc::clone(places).try_acquire_owned().map_err(|_| {
+            Refusal::new(Trouble::Unavailable, "too many streams are open")
+                .remedy("close one, or read lists instead")
+                .retry_after(30)
+        })
     }
 
     async fn may_watch(&self, caller: &Caller, subscription: &Subscription) -> Result<(), Refusal> {
@@ -241,7 +247,7 @@ impl Open {
 }
 
 /// Waits until the program ends.
-async fn closed(closing: &mut watch::Receiver<bool>) {
+pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
     // Without a sender it has ended.
     let _ = closing.wait_for(|closing| *closing).await;
 }

@@ -4,7 +4,8 @@ use futures::StreamExt;
 use http::StatusCode;
 use jangar_api::Kind;
 use jangar_proto::v1::{
-    ExplainRequest, StreamAgentRunLogsRequest, agentctl_service_client::AgentctlServiceClient,
+    ExplainRequest, GetRequest, ListRequest, StreamAgentRunLogsRequest,
+    agentctl_service_client::AgentctlServiceClient,
 };
 use jangar_store::{AuditFilter, AuditOutcome, Config, NewLogTail, PageRequest, RunRecord, Store};
 use jiff::Timestamp;
@@ -216,6 +217,7 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
     let (_directory, store) = store();
     remember(&store, &gone("AgentRun", "fix", "Failed", &json!({}))).await;
     log(&store, "fix", 1, "one\ntwo\n").await;
+    log(&store, "fix", 2, "again\n").await;
     let stage = Stage::remembering(&store).await;
     let router = jangar_server::grpc::router(stage.plane.clone()).await.unwrap();
     let mut client = AgentctlServiceClient::new(router);
@@ -227,12 +229,38 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
         ..StreamAgentRunLogsRequest::default()
     };
     let lines = client.stream_agent_run_logs(asked(request)).await.unwrap();
-    let lines: Vec<String> = lines
-        .into_inner()
-        .map(|line| line.unwrap().message)
-        .collect()
-        .await;
-    assert_eq!(lines, ["one", "two"]);
+    let lines: Vec<_> = lines.into_inner().map(Result::unwrap).collect().await;
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line.message.as_str(), line.attempt, line.archived, line.cut))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("one", 1, true, false),
+            ("two", 1, true, false),
+            ("again", 2, true, false)
+        ]
+    );
+    let request = StreamAgentRunLogsRequest {
+        namespace: NAMESPACE.to_owned(),
+        name: "fix".to_owned(),
+        attempt: 1,
+        tail_lines: 1,
+        archived: true,
+        ..StreamAgentRunLogsRequest::default()
+    };
+    let lines = client.stream_agent_run_logs(asked(request)).await.unwrap();
+    let lines: Vec<_> = lines.into_inner().map(Result::unwrap).collect().await;
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line.message.as_str(), line.pod.as_str(), line.cut))
+        .collect();
+    assert_eq!(
+        told,
+        [("two", "fix-1-pod", true)],
+        "the line before it is missing"
+    );
 
     let request = ExplainRequest {
         namespace: NAMESPACE.to_owned(),
@@ -244,6 +272,65 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
         .unwrap()
         .into_inner();
     assert!(told.text.contains("gone from the cluster"), "{}", told.text);
+    assert!(told.archived);
+}
+
+#[tokio::test]
+async fn over_grpc_history_is_listed_and_what_is_not_as_it_was_is_named() {
+    let (_directory, store) = store();
+    let secret = json!({"/spec/parameters": {"API_KEY": "hunter2", "mode": "fast"}});
+    remember(&store, &gone("AgentRun", "one", "Failed", &secret)).await;
+    let other = json!({"/spec/agentRef": {"name": "painter"}});
+    remember(&store, &gone("AgentRun", "two", "Succeeded", &other)).await;
+    let stage = Stage::remembering(&store).await;
+    let router = jangar_server::grpc::router(stage.plane.clone()).await.unwrap();
+    let list = async |kind: &'static str, request: ListRequest| {
+        let answer = jangar_proto::call(router.clone(), kind, asked(request)).await?;
+        let document: Value = serde_json::from_str(&answer.get_ref().json).unwrap();
+        Ok::<_, tonic::Status>(document["items"].as_array().unwrap().clone())
+    };
+    let all = ListRequest {
+        namespace: NAMESPACE.to_owned(),
+        archived: true,
+        ..ListRequest::default()
+    };
+    let found = list("AgentRun", all.clone()).await.unwrap();
+    assert_eq!(found.len(), 2);
+    let failed = ListRequest {
+        phase: "Failed".to_owned(),
+        subject: "coder".to_owned(),
+        search: "exit code".to_owned(),
+        ..all.clone()
+    };
+    let found = list("AgentRun", failed).await.unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let run = &found[0];
+    assert_eq!(run["metadata"]["name"], "one");
+    assert_eq!(
+        run["spec"],
+        json!({"agentRef": {"name": "coder"}, "runtime": {"type": "job"}})
+    );
+    assert_eq!(run["status"]["conditions"][0]["reason"], "JobFailed");
+    let refused = list("Agent", all.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    let hidden = ListRequest {
+        namespace: HIDDEN.to_owned(),
+        ..all
+    };
+    let refused = list("AgentRun", hidden).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::NotFound);
+
+    let get = GetRequest {
+        namespace: NAMESPACE.to_owned(),
+        name: "one".to_owned(),
+        archived_too: true,
+    };
+    let got = jangar_proto::call(router, "AgentRun", asked(get))
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(got.archived && !got.cut);
+    assert_eq!(got.altered, ["/spec/parameters/API_KEY"]);
 }
 
 #[tokio::test]
