@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A pod of a run that has ended, or has not started.
-fn pod(name: &str, run: &str, has_ended: bool) -> Value {
+pub(crate) fn pod(name: &str, run: &str, has_ended: bool) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"agents.proompteng.ai/agent-run": run}},
@@ -22,6 +22,16 @@ fn pod(name: &str, run: &str, has_ended: bool) -> Value {
             "state": {"terminated": {"exitCode": 0}},
         }]});
     }
+    pod
+}
+
+/// A pod of a run that works.
+pub(crate) fn running_pod(name: &str, run: &str) -> Value {
+    let mut pod = pod(name, run, false);
+    pod["status"] = json!({"phase": "Running", "containerStatuses": [{
+        "name": "agent-runner", "image": "agent:1", "imageID": "", "ready": true, "restartCount": 0,
+        "state": {"running": {}},
+    }]});
     pod
 }
 
@@ -83,11 +93,7 @@ async fn following_waits_for_the_pod_and_goes_on_with_the_one_that_replaces_it()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_breaks_off_within_lines_of_one_time_goes_on_with_the_next_of_them() {
     for cluster in Cluster::both(["sp0042", "sg0042"]).await {
-        let mut running = pod(BREAKS_OFF, "one", true);
-        running["status"] = json!({"phase": "Running", "containerStatuses": [{
-            "name": "agent-runner", "image": "agent:1", "imageID": "", "ready": true, "restartCount": 0,
-            "state": {"running": {}},
-        }]});
+        let running = running_pod(BREAKS_OFF, "one");
         cluster.have(agent_run("one", json!({"phase": "Running"}))).await;
         cluster.have(running).await;
         cluster.caught_up().await;

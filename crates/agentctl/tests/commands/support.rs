@@ -19,7 +19,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
     runtime::wait::{await_condition, conditions::is_crd_established},
 };
@@ -38,7 +38,7 @@ use tokio::{
     sync::OnceCell,
 };
 
-use crate::plane::Plane;
+use crate::plane::{Having, Plane};
 
 /// When everything was made.
 pub(crate) const MADE: &str = "2026-03-01T12:00:00Z";
@@ -206,10 +206,15 @@ impl Cluster {
 
     /// The same behind a control plane, which is what the program is called to talk to.
     pub(crate) async fn behind_control_plane(namespace: &'static str) -> Self {
+        Self::behind(namespace, Having::default()).await
+    }
+
+    /// Behind a control plane that has this.
+    pub(crate) async fn behind(namespace: &'static str, having: Having) -> Self {
         let mut this = Self::start(namespace).await;
         let shared = SHARED.get_or_init(Shared::start).await;
         let anonymous = Client::new(shared.anonymous.clone(), namespace);
-        this.plane = Some(Plane::start(&this.client, anonymous, namespace).await);
+        this.plane = Some(Plane::start(&this.client, anonymous, namespace, having).await);
         this
     }
 
@@ -265,6 +270,15 @@ impl Cluster {
         let new: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         api.create(&PostParams::default(), &new).await.unwrap();
         self.status(&object).await;
+    }
+
+    /// Deletes an object.
+    pub(crate) async fn lose(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        self.api(object)
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
     }
 
     /// Writes the status of an object, if it has one.
