@@ -91,7 +91,7 @@ impl Queue {
         match slot.stage {
             Stage::Resting => {}
             Stage::Taken { ref mut again } => {
-                *again = Some(again.map_or(urgency, |known| known.min(urgency)))
+                *again = Some(again.map_or(urgency, |known| known.min(urgency)));
             }
             Stage::Ready(place) => {
                 if urgency < place.0 {

@@ -107,7 +107,9 @@ impl Plane {
                 build_sha: String::new(),
                 build_time: String::new(),
             },
-            history: having.history.map(|store| Arc::new(Database(store)) as Arc<dyn History>),
+            history: having
+                .history
+                .map(|store| Arc::new(Database(store)) as Arc<dyn History>),
             metrics,
             clock: Arc::new(|| NOW.parse().unwrap()),
             grpc_address: Some(address.clone()),

@@ -180,8 +180,7 @@ async fn kept<C: Controller>(
         Hold::AsItIs(wait) => return Ok(Some(wait.map(|wait| context.clock.now() + wait))),
         Hold::Set(effect) => effect,
         Hold::GivenUp(effect, notice) => {
-            let about = reference::<C::Object>(key, &notice);
-            context.reporter.publish(&context.gate, &about, &notice).await;
+            work.notices.push((reference::<C::Object>(key, &notice), *notice));
             effect
         }
     };

@@ -136,6 +136,15 @@ async fn a_run_is_written_when_it_has_ended_and_not_before() {
     assert_eq!(stage.counted("jangar_runs_archive_waiting"), Some(0));
 }
 
+/// The version of the run that was observed.
+fn version_of(observed: &Observed) -> String {
+    let version = observed
+        .run
+        .as_ref()
+        .and_then(|run| run.metadata.resource_version.clone());
+    version.unwrap_or_default()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_time_has_come_is_kept_until_it_is_in_history() {
     let shelf = Shelf::away();
@@ -143,8 +152,7 @@ async fn a_run_whose_time_has_come_is_kept_until_it_is_in_history() {
         .beside("due", |observed| match (phase_of(observed), id(observed)) {
             (None, Some(_)) => act(vec![], Some(phase(RunPhase::Succeeded))),
             (Some(_), Some(run)) => {
-                let seen = observed.run.as_ref().unwrap();
-                let version = seen.metadata.resource_version.clone().unwrap();
+                let version = version_of(observed);
                 act(vec![Effect::DeleteRun { run, version }], None)
             }
             _ => idle(),
@@ -345,7 +353,8 @@ async fn a_run_whose_time_has_come_goes_although_it_was_held() {
                     .as_ref()
                     .is_some_and(|run| run.metadata.finalizers.is_some()) =>
             {
-                act(vec![Effect::DeleteRun { run }], None)
+                let version = version_of(observed);
+                act(vec![Effect::DeleteRun { run, version }], None)
             }
             _ => idle(),
         })
@@ -374,7 +383,10 @@ async fn a_run_is_kept_until_those_of_its_steps_are_in_history() {
     let stage = Stage::beside(shelf.outside(), Tap::new(), before, |observed| {
         match (phase_of(observed), id(observed), observed.key.name.as_str()) {
             (None, Some(_), _) => act(vec![], Some(phase(RunPhase::Succeeded))),
-            (Some(_), Some(run), "parent") => act(vec![Effect::DeleteRun { run }], None),
+            (Some(_), Some(run), "parent") => {
+                let version = version_of(observed);
+                act(vec![Effect::DeleteRun { run, version }], None)
+            }
             _ => idle(),
         }
     })
