@@ -127,7 +127,7 @@ pub fn at_every_write(
     program: &dyn Program,
     cleans: &[&Clean],
     troubles: &[Trouble],
-) -> (usize, Vec<Box<Failure>>) {
+) -> (usize, Vec<Failure>) {
     let each = cleans.iter().flat_map(|clean| {
         (0..clean.writes)
             .flat_map(move |write| troubles.iter().map(move |trouble| (*clean, trouble.at(write))))
@@ -142,7 +142,7 @@ pub fn at_some_writes(
     cleans: &[&Clean],
     troubles: &[Trouble],
     most: u32,
-) -> (usize, Vec<Box<Failure>>) {
+) -> (usize, Vec<Failure>) {
     let each = cleans.iter().enumerate().flat_map(|(number, clean)| {
         let troubles = troubles.iter().cycle().skip(number % troubles.len().max(1));
         let writes = spread(clean.writes, most).into_iter().zip(troubles);
@@ -158,15 +158,15 @@ fn spread(writes: u32, most: u32) -> Vec<u32> {
     (0..count).map(|number| number * last / gaps.max(1)).collect()
 }
 
-fn all<'a>(
-    program: &dyn Program,
-    each: impl Iterator<Item = (&'a Clean, Fault)>,
-) -> (usize, Vec<Box<Failure>>) {
+fn all<'a>(program: &dyn Program, each: impl Iterator<Item = (&'a Clean, Fault)>) -> (usize, Vec<Failure>) {
     let all: Vec<(&Clean, Fault)> = each.collect();
     let results = in_parallel(&all, |(clean, fault)| {
         disturbed(program, clean, 0, Plan(vec![*fault])).err()
     });
-    (all.len(), results.into_iter().flatten().collect())
+    (
+        all.len(),
+        results.into_iter().flatten().map(|failure| *failure).collect(),
+    )
 }
 
 /// What a seed stands for: a scenario, and what goes wrong in it.
@@ -179,13 +179,13 @@ pub fn drawn(cleans: &[Clean], seed: u64) -> (&Clean, Plan) {
 }
 
 /// Plays what some seeds stand for.
-pub fn seeds(program: &dyn Program, cleans: &[Clean], seeds: std::ops::Range<u64>) -> Vec<Box<Failure>> {
+pub fn seeds(program: &dyn Program, cleans: &[Clean], seeds: std::ops::Range<u64>) -> Vec<Failure> {
     let all: Vec<u64> = seeds.collect();
     let results = in_parallel(&all, |seed| {
         let (clean, plan) = drawn(cleans, *seed);
         disturbed(program, clean, *seed, plan).err()
     });
-    results.into_iter().flatten().collect()
+    results.into_iter().flatten().map(|failure| *failure).collect()
 }
 
 /// Plays a simulation and says what is wrong about it.

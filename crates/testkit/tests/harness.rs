@@ -42,7 +42,7 @@ fn clean(program: &Tiny, name: &str) -> Result<Clean, Box<Failure>> {
     search::clean(program, &scenario(name))
 }
 
-fn print(failures: &[Box<Failure>]) -> String {
+fn print(failures: &[Failure]) -> String {
     failures.iter().take(3).map(ToString::to_string).collect()
 }
 

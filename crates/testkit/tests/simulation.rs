@@ -97,9 +97,9 @@ fn cleans() -> &'static [Clean] {
     })
 }
 
-fn assert_none(simulations: usize, failures: &[Box<Failure>]) {
+fn assert_none(simulations: usize, failures: &[Failure]) {
     let told: String = failures.iter().take(TOLD_MAX).map(ToString::to_string).collect();
-    let named: Vec<String> = failures.iter().map(|failure| failure.headline()).collect();
+    let named: Vec<String> = failures.iter().map(Failure::headline).collect();
     let named = named.join("\n");
     let count = failures.len();
     assert!(

@@ -183,9 +183,10 @@ async fn following_goes_on_from_the_history_when_the_pod_is_gone() {
         let line = lines.next_line().await.unwrap().unwrap();
         assert_eq!(line, format!("line {number} of one-a in agent-runner"));
     }
-    let text: String = (1..=5)
+    let kept: Vec<String> = (1..=5)
         .map(|number| format!("line {number} of one-a in agent-runner\n"))
         .collect();
+    let text = kept.concat();
     let (step, attempt, pod, cut) = ("", 1, "one-a", false);
     let text = &text;
     keep(

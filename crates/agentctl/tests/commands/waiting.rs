@@ -127,9 +127,10 @@ async fn logs_are_shown_while_a_run_is_waited_for_and_do_not_change_the_code() {
         let output = child.wait_with_output().await.unwrap();
         assert_eq!(output.status.code(), Some(10), "{told:?}");
         let text = String::from_utf8(output.stdout).unwrap();
-        let expected: String = (1..=3)
+        let lines: Vec<String> = (1..=3)
             .map(|number| format!("line {number} of one-a in agent-runner\n"))
             .collect();
+        let expected = lines.concat();
         assert_eq!(text, format!("{expected}run/one Failed\n"));
 
         // One that never had a pod has an outcome all the same.

@@ -24,7 +24,7 @@ fn app(played: &Played) -> App {
 #[tokio::test]
 async fn a_token_is_made_for_one_repository_with_the_rights_that_the_run_needs() {
     // GitHub takes upper and lower case for the same, and answers with the name as its owner wrote it.
-    let made = minted(&json!([{"id": 1296269, "name": "Adder", "full_name": "Example/Adder"}]));
+    let made = minted(&json!([{"id": 1_296_269, "name": "Adder", "full_name": "Example/Adder"}]));
     for (writes, access) in [(true, "write"), (false, "read")] {
         let played = Played::new(vec![say(201, &made)]).await;
 

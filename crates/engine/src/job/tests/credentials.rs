@@ -168,8 +168,8 @@ fn the_runner_is_told_of_every_variable_and_file_that_comes_from_a_secret() {
         .map(|mount| &mount["mountPath"])
         .collect();
     let mut told: Vec<&Value> = files.as_array().expect("a list").iter().collect();
-    mounted.sort_by_key(|path| path.to_string());
-    told.sort_by_key(|path| path.to_string());
+    mounted.sort_by_key(ToString::to_string);
+    told.sort_by_key(ToString::to_string);
     assert_eq!(mounted, told);
     assert_eq!(
         pod["containers"][0]["envFrom"],

@@ -332,7 +332,9 @@ fn run_that_knows_its_repository_when_it_asks_waits_for_a_slot_of_that() {
     let unknown = [run("one"), run("two").later(1)];
     let known = unknown.clone().map(|run| run.repository("team/a"));
     let mut desk = Desk::new(limits);
-    unknown.iter().for_each(|run| desk.arrives(run));
+    for run in &unknown {
+        desk.arrives(run);
+    }
     assert_eq!(desk.index.admit(desk.now).len(), 2, "nothing keeps them yet");
     let at = desk.now;
     assert_eq!(ask(&mut desk.index, &known[0], at), Answer::Granted { at });
