@@ -62,18 +62,31 @@ fn instants() -> Vec<u64> {
     );
     let changes = report.trace.iter().filter(|line| line.contains(" store "));
     let runs = changes.skip_while(|line| !line.contains("orchestrationruns dag Added"));
-    let times: BTreeSet<u64> = runs
-        .filter_map(|line| line.split_whitespace().next()?.replace('.', "").parse().ok())
-        .collect();
+    let times: BTreeSet<u64> = runs.filter_map(|line| time_of(line)).collect();
     let Some(begin) = times.first().copied() else {
         panic!("there is no run: {}", report.trace.join("\n"))
     };
-    let end = Duration::from_mins(10).as_millis();
+    let Some(end) = time_of_end(&report.trace) else {
+        panic!("the run has no end: {}", report.trace.join("\n"))
+    };
     times
         .into_iter()
+        .filter(|time| *time < end)
         .map(|time| time - begin)
-        .filter(|time| u128::from(*time) < end)
         .collect()
+}
+
+/// Before the last pod of the run ends, in milliseconds: what has done all its work when it is cancelled has succeeded.
+fn time_of_end(trace: &[String]) -> Option<u64> {
+    let last = trace
+        .iter()
+        .rfind(|line| line.contains(" store ") && line.contains("/jobs dag-") && line.contains(" Added "))?;
+    time_of(last)
+}
+
+/// When something happened, in milliseconds.
+fn time_of(line: &str) -> Option<u64> {
+    line.split_whitespace().next()?.replace('.', "").parse().ok()
 }
 
 /// Whenever a run is cancelled, in the very moment of any change or just after it, nothing starts afterwards and nothing is left.

@@ -143,21 +143,6 @@ async fn who_made_a_run_does_not_approve_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_cannot_be_read_hides_no_gates_of_others() {
-    let cluster = Cluster::start("sp0037").await;
-    cluster.have(orchestration_run()).await;
-    cluster.have(policy(json!({}))).await;
-    let mut odd = orchestration_run();
-    odd["metadata"]["name"] = json!("odd");
-    odd["status"]["stepStatuses"][0]["startedAt"] = json!("yesterday");
-    cluster.have(odd).await;
-    let text = cluster.transcript(&["approvals"]).await;
-    assert!(text.contains("release-1"), "{text}");
-    assert!(text.contains("! its gates are not listed: "), "{text}");
-    assert!(text.ends_with("= 0\n\n"), "{text}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_prints_the_run_that_would_be_made() {
     let home = tempfile::tempdir().unwrap();
     let arguments = [

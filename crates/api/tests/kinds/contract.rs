@@ -45,6 +45,7 @@ const ADDED: &[(&[Kind], &[&str])] = &[
             "status.vcs.commitsAhead",
             "status.vcs.pullRequest",
             "status.vcs.tokenExpiresAt",
+            "status.waiting",
             "status.workflow.steps[].outputs",
         ],
     ),

@@ -58,6 +58,8 @@ pub enum ReconcileError {
     TemporalNotCalled(#[from] outside::TooMany),
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
     Busy,
+    #[error("nothing was done in {ROUNDS_MAX} rounds of planning, and still there is something to do")]
+    Unsettled,
     #[error("a bug: the reconcile panicked")]
     Panicked,
 }
@@ -97,6 +99,7 @@ impl ReconcileError {
             Self::Json(_) => "json",
             Self::NotCalled(_) | Self::TemporalNotCalled(_) => "not_called",
             Self::Busy => "busy",
+            Self::Unsettled => "unsettled",
             Self::Panicked => "panic",
         }
     }
@@ -162,7 +165,11 @@ pub(super) async fn reconcile<C: Controller>(
             },
         }
     }
-    Err(ReconcileError::Busy)
+    Err(if work.written.is_empty() {
+        ReconcileError::Unsettled
+    } else {
+        ReconcileError::Busy
+    })
 }
 
 /// Sees to it that a run that has ended gets into history before it goes. When to look again for that, if at all; `None` if the object has

@@ -130,7 +130,7 @@ async fn plan<C: Controller>(controller: &C, context: &Context, key: &Key) -> Re
             }
         }
     }
-    Err(ReconcileError::Busy.into())
+    Err(ReconcileError::Unsettled.into())
 }
 
 /// What a plan would change.

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::body::{Body, BodyDataStream};
 use bytes::{Bytes, BytesMut};
-use futures::{FutureExt, StreamExt, stream};
+use futures::{
+    FutureExt, StreamExt,
+    stream::{self, Fuse},
+};
 use serde_json::Value;
 use tokio::time::sleep_until;
 
@@ -21,7 +24,8 @@ struct Watch {
     wire: Arc<Wire>,
     process: Arc<Process>,
     plural: String,
-    events: BodyDataStream,
+    /// It may be asked once more after its end.
+    events: Fuse<BodyDataStream>,
     /// How often watches had been told that their place is gone when this one began.
     expiries: u32,
     over: bool,
@@ -34,7 +38,7 @@ pub(super) fn watched(wire: Arc<Wire>, process: Arc<Process>, plural: String, bo
         wire,
         process,
         plural,
-        events: body.into_data_stream(),
+        events: body.into_data_stream().fuse(),
         over: false,
     };
     let stream = stream::unfold(watch, |mut watch| async move {
