@@ -13,8 +13,8 @@ use crate::node::{Eviction, OnTerm, Script, Scripts};
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
 const LONG: Duration = Duration::from_hours(1);
-/// More than a pod's annotations are given: half of it twice, because both documents of a run tell its parameters.
-const INPUTS_BYTES: usize = 120 * 1024;
+/// More than is put into a pod's annotations.
+const INPUTS_BYTES: usize = 200 * 1024;
 /// Work that stops when it is told to.
 pub(super) const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
@@ -300,9 +300,16 @@ fn crowded() -> Scenario {
 
 /// A run whose files do not fit into the pod's annotations and need a ConfigMap, and then another one of its name.
 fn large_inputs() -> Scenario {
+    let file = json!({"path": "/notes.txt", "content": "x".repeat(INPUTS_BYTES)});
+    let provider = json!({"binary": "/usr/local/bin/agent", "inputFiles": [file]});
+    let agent = json!({"providerRef": {"name": "well-read"}});
     let mut run = run("one");
-    run["spec"]["parameters"]["notes"] = "x".repeat(INPUTS_BYTES).into();
-    let steps = replaced(create(run));
+    run["spec"]["agentRef"]["name"] = "reader".into();
+    let mut steps = vec![
+        Step::Create("agentproviders", object("AgentProvider", "well-read", &provider)),
+        Step::Create("agents", object("Agent", "reader", &agent)),
+    ];
+    steps.extend(replaced(create(run)));
     Scenario {
         scripts: Scripts::default().with("one", 1, ends_well_when_told()),
         ..story("large-inputs", steps, vec![("one", succeeded())])
