@@ -4,9 +4,10 @@
 #
 #   scripts/image.sh [PROFILE] [REPOSITORY]
 #
-#   REPOSITORY/jangar:PROFILE          both workloads: `jangar`, `jangar-pod` and `agent-runner`
-#   REPOSITORY/agent-runner:PROFILE    what images of agents copy: `agent-runner` alone
+#   REPOSITORY/jangar:TAG          both workloads: `jangar`, `jangar-pod` and `agent-runner`
+#   REPOSITORY/agent-runner:TAG    what images of agents copy: `agent-runner` alone
 #
+# TAG is JANGAR_IMAGE_TAG, or PROFILE if that is not set.
 # PROFILE is one of cargo's: release, or dev, which builds in a fraction of the time and is what the tests use. cargo knows
 # what has changed since the last build, so there is no cache here beside its own. JANGAR_IMAGE_TARGETS names the targets of rustc that
 # the images are for, this machine's if there are none. Beside each archive its list of parts is written, as CycloneDX.
@@ -16,6 +17,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 profile=${1:-release} repository=${2:-jangar.test}
+tag=${JANGAR_IMAGE_TAG:-$profile}
 # What a release may weigh, packed: a node that has nothing yet pulls it in a few seconds.
 limit_megabytes=40
 
@@ -53,15 +55,17 @@ build() {
 # files DIRECTORY PROGRAM ...: what an image holds.
 files() {
     local program
-    mkdir -p "$1"/{bin,etc,tmp}
+    mkdir -p "$1"/{bin,etc/ssl/certs,tmp}
     chmod 1777 "$1/tmp"
     for program in "${@:2}"; do
         ! LC_ALL=C grep -qaE '/lib(64)?/ld-(linux|musl)' "$built/$program" || die "$built/$program is not static"
         install -m 755 "$built/$program" "$1/bin/$program"
     done
     printf 'root:x:0:0:root:/:/bin/false\njangar:x:65532:65532:jangar:/:/bin/false\n' >"$1/etc/passwd"
-    chmod 755 "$1" "$1/bin" "$1/etc"
-    chmod 644 "$1/etc/passwd"
+    # Where every library looks first. Without it no forge, endpoint or database with a certificate could be spoken to.
+    cp "$work/authorities.pem" "$1/etc/ssl/certs/ca-certificates.crt"
+    chmod 755 "$1" "$1/bin" "$1/etc" "$1/etc/ssl" "$1/etc/ssl/certs"
+    chmod 644 "$1/etc/passwd" "$1/etc/ssl/certs/ca-certificates.crt"
 }
 
 # image NAME PROGRAM PACKAGE ...: packs what `files` has laid out below `$work/NAME`, and writes the list of its parts.
@@ -70,17 +74,18 @@ image() {
     for target in "${targets[@]}"; do directories+=("$(architecture_of "$target")=$work/$name/$target"); done
     # What the tests use is unpacked again at once.
     [[ "$profile" == dev ]] || packing=(--gzip)
-    "$root/scripts/oci-archive.sh" "${packing[@]}" "$repository/$name:$profile" \
+    "$root/scripts/oci-archive.sh" "${packing[@]}" "$repository/$name:$tag" \
         "{\"User\":\"65532:65532\",\"Env\":[\"PATH=/bin\"],\"Entrypoint\":[\"/bin/$program\"]}" "$archive" "${directories[@]}"
-    "$root/scripts/sbom.py" "$repository/$name:$profile" "${targets[*]}" "${@:3}" >"${archive%.tar}.cdx.json"
+    "$root/scripts/sbom.py" "$repository/$name:$tag" "${targets[*]}" "${@:3}" >"${archive%.tar}.cdx.json"
     size=$(du -m --apparent-size "$archive" | cut -f1)
-    say "$repository/$name:$profile, $size MB"
+    say "$repository/$name:$tag, $size MB"
     [[ "$profile" == dev ]] || ((size <= limit_megabytes * ${#targets[@]})) || die "$archive has $size MB, and $limit_megabytes MB are allowed for each architecture"
     echo "$archive"
 }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+"$root/scripts/authorities.py" >"$work/authorities.pem"
 for target in "${targets[@]}"; do
     architecture_of "$target" >/dev/null
     build "$target"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what an image is made of, as CycloneDX 1.6 in JSON: every crate that is linked into its programs, the standard library and
-the C library.
+"""Prints what an image is made of, as CycloneDX 1.6 in JSON: every crate that is linked into its programs, the standard library, the C
+library and the crate that its trusted authorities are from.
 
     scripts/sbom.py NAME TARGETS PACKAGE ...
 
@@ -20,6 +20,7 @@ import uuid
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Lists of the same image are the same, and have the same number.
 NAMESPACE = uuid.UUID("6f1d5d52-7a57-5f3a-9d0c-3d1f0a7b9f10")
+AUTHORITIES = "webpki-root-certs"
 
 
 def said(*command):
@@ -73,11 +74,18 @@ def system():
     return parts
 
 
+def authorities(sums):
+    """The crate whose certificates scripts/authorities.py writes, as `linked` has it."""
+    (version,) = [version for crate, version in sums if crate == AUTHORITIES]
+    return {(AUTHORITIES, version): ("CDLA-Permissive-2.0", False)}
+
+
 def main(name, targets, *packages):
     crates = {}
     for target in targets.split():
         crates |= linked(packages, target)
     sums = checksums()
+    crates |= authorities(sums)
     parts = [component(*key, *value, sums) for key, value in sorted(crates.items())] + system()
     number = uuid.uuid5(NAMESPACE, json.dumps([name, targets, parts]))
     json.dump({

@@ -61,6 +61,9 @@ def check_rendered(name, found):
         seen.add(key)
         if each["kind"].startswith(("Workflow", "CronWorkflow", "ClusterWorkflow")):
             wrong(name, f"{each['kind']} {meta['name']}: Jangar runs its own workflows, and nothing here checks those of Argo")
+        options = meta.get("annotations", {}).get("argocd.argoproj.io/sync-options", "").split(",")
+        if each["kind"] == "CustomResourceDefinition" and not {"Prune=false", "Delete=false"} <= set(options):
+            wrong(name, f"{meta['name']} would go with the Application, and every run with it: give it the sync options Prune=false,Delete=false")
         pod = each.get("spec", {}).get("template", {}).get("spec", {}) if each["kind"] in ("Deployment", "Rollout", "Job") else {}
         for container in containers(pod):
             names = [variable["name"] for variable in container.get("env", [])]
@@ -69,6 +72,16 @@ def check_rendered(name, found):
             image = container.get("image", "")
             if image.endswith(":latest") or ":" not in image.split("/")[-1]:
                 wrong(name, f"{each['kind']} {meta['name']} runs {image}: name a version, or a rollback cannot know it")
+
+
+def check_directory(name, directory):
+    """A file that the kustomization does not name is never applied, and nobody is told."""
+    text = (directory / "kustomization.yaml").read_text()
+    named = {line.strip().removeprefix("- ").removeprefix("valuesFile: ") for line in text.splitlines()}
+    for path in sorted(directory.glob("*.yaml")):
+        # An Application is applied to the namespace of Argo CD, not by itself.
+        if path.name not in ("kustomization.yaml", "application.yaml") and path.name not in named:
+            wrong(name, f"{path.name} is named nowhere in its kustomization.yaml: add it, or delete it")
 
 
 def main():
@@ -90,6 +103,7 @@ def main():
                 wrong(where, f"the Application {name} is described twice, and differently")
     for path in rendered:
         check_rendered(path.stem, list(objects(path)))
+        check_directory(path.stem, root / "applications" / path.stem)
         if path.stem not in by_name:
             wrong(path.stem, "no Application points to this directory")
     for line in mistakes:

@@ -17,6 +17,8 @@ import sys
 CHART = pathlib.Path(__file__).resolve().parents[2] / "charts" / "agents"
 BEGIN, END = "<!-- values: begin -->", "<!-- values: end -->"
 
+NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+LEVELS = "[^,=]+(=(off|error|warn|info|debug|trace|[0-5]))?"
 MAP = {"type": "object", "additionalProperties": {"type": "string"}}
 # Types with a name: `# @ NAME`.
 TYPES = {
@@ -30,6 +32,13 @@ TYPES = {
         "uniqueItems": True,
         "items": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?|\\*)$"},
     },
+    # The name of an object, or none.
+    "name": {"maxLength": 253, "pattern": f"^({NAME})?$"},
+    "givenName": {"maxLength": 253, "pattern": f"^{NAME}$"},
+    "namespace": {"pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"},
+    "directory": {"pattern": "^/[^:]+$", "not": {"pattern": "(^|/)\\.\\.(/|$)"}},
+    "logLevels": {"pattern": f"(?i)^({LEVELS}(,{LEVELS})*)?$"},
+    "podsOrNone": {"type": ["integer", "string"], "minimum": 0, "pattern": "^((100|[1-9]?[0-9])%)?$"},
     "port": {"minimum": 1, "maximum": 65535},
     "duration": {"pattern": "^[0-9]+(ms|s|m|h)$"},
     # Zero, or what the program takes.

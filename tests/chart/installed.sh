@@ -1,24 +1,36 @@
 #!/usr/bin/env bash
 # The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with the image of this checkout, both workloads as pods, a run
 # by kubectl and one through the control plane that succeed, an upgrade to another image while runs come and go, and an uninstall
-# that leaves nothing behind that cannot be deleted. Then every values file and every example is shown to the API server. It runs
+# that leaves nothing behind that cannot be deleted. Admission holds every pod to the restricted standard, and the history is in Postgres. Then every values file
+# and every example is shown to the API server. It runs
 # inside a bench: tests/cluster/bench.sh run tests/chart/installed.sh
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# installed HELM NAME CHECK ...: the whole life of a release, with these checks in the middle of it.
+# as_runner_of_ci NAMESPACE: sets `somebody` to arguments by which Helm acts as an account with the rights of argocd/applications/agents-ci there: an admin of
+# that one namespace, who may also look at kinds.
+as_runner_of_ci() {
+    sed "s/namespace: agents-ci\$/namespace: $1/; s/name: agents-ci-crds\$/name: $1-crds/" argocd/applications/agents-ci/runner-rbac.yaml | kubectl apply -f - >/dev/null
+    somebody=(--kube-as-user "system:serviceaccount:$1:agents-ci-runner" --kube-as-group system:authenticated)
+}
+
+# installed HELM NAME CHECK ...: the whole life of a release, with these checks in the middle of it. One of both Helms has no right in the cluster.
 installed() {
-    local helm=$1 name=$2 namespace left check
+    local helm=$1 name=$2 namespace left check somebody=()
     namespace=chart-$name-$RANDOM
     namespaces+=("$namespace")
 
     say "$name: installing"
     kubectl create namespace "$namespace" >/dev/null
+    # Workloads, hooks and pods of runs are asked for by admission, and not only by fields that a test compares.
+    kubectl label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
     refused_without_secret "$helm" "$namespace"
+    kinds_are_upgraded "$helm" "$namespace"
     # --wait is of no use here: it would not see that somebody leads.
     kubectl -n "$namespace" create secret generic history --from-literal=uri="$database" >/dev/null
-    "$helm" install agents charts/agents --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
+    [[ "$name" != helm4 ]] || as_runner_of_ci "$namespace"
+    "$helm" install agents charts/agents "${somebody[@]}" --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
     grep -q 'kubectl -n .* rollout status deployment/agents-controllers' "$work/notes" || die "the notes do not say how to look: $(<"$work/notes")"
     installed_in "$namespace"
 
@@ -39,11 +51,42 @@ installed() {
     say "$name: an uninstall while a run works"
     start_run "$namespace" left 3600
     [[ -n "$(kubectl -n "$namespace" get job left-job -o jsonpath='{.metadata.finalizers}')" ]] || die "the Job of a run that works is not held"
-    "$helm" uninstall agents --namespace "$namespace" --timeout "$limit"
+    "$helm" uninstall agents "${somebody[@]}" --namespace "$namespace" --timeout "$limit"
     [[ -z "$(kubectl -n "$namespace" get jobs -o jsonpath='{.items[*].metadata.finalizers}')" ]] || die "Jobs are still held after the uninstall"
     left=$(kubectl -n "$namespace" get deployments,jobs,roles,rolebindings,serviceaccounts,services,networkpolicies -l app.kubernetes.io/part-of=jangar -o name)
     [[ -z "$left" ]] || die "the uninstall left something: $left"
     kubectl delete namespace "$namespace" --timeout="$limit"
+    kubectl delete clusterrole,clusterrolebinding "$namespace-crds" --ignore-not-found >/dev/null
+}
+
+# kinds_are_upgraded HELM NAMESPACE: those that Helm has installed, by the command of the README. It is shown with a group of its own, so
+# that the kinds that others use stay as they are.
+kinds_are_upgraded() {
+    local directory=$work/kinds-$2 group="$2.test" command signal
+    mkdir -p "$directory"/{old/crds,new}
+    printf 'apiVersion: v2\nname: kinds\nversion: 0.0.1\n' >"$directory/old/Chart.yaml"
+    kubectl create --dry-run=client -o json -f charts/agents/crds/signals.proompteng.ai_signals.yaml >"$directory/signals.json"
+    python3 - "$directory" "$group" <<'PYTHON'
+import json, pathlib, sys
+directory, group = pathlib.Path(sys.argv[1]), sys.argv[2]
+kind = json.loads((directory / "signals.json").read_text().replace("signals.proompteng.ai", group))
+(directory / "new" / "signals.yaml").write_text(json.dumps(kind))
+# As an earlier version might have had it: of one letter.
+kind["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["channel"]["maxLength"] = 1
+(directory / "old" / "crds" / "signals.yaml").write_text(json.dumps(kind))
+PYTHON
+    "$1" install kinds "$directory/old" --namespace "$2" >/dev/null
+    kubectl wait crd "signals.$group" --for=condition=Established --timeout="$limit" >/dev/null
+    signal=$(printf '{"apiVersion":"%s/v1alpha1","kind":"Signal","metadata":{"name":"one"},"spec":{"channel":"longer"}}' "$group")
+    ! kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null 2>&1 || die "the older kind already takes the field"
+    command=$(sed -n 's|^\(kubectl apply .*-f \)charts/agents/crds.*|\1|p' charts/agents/README.md)
+    [[ -n "$command" ]] || die "the README does not say how kinds are upgraded"
+    # It is words, as a person would type them.
+    # shellcheck disable=SC2086
+    $command "$directory/new" >/dev/null || die "the command of the README does not upgrade what Helm installed"
+    kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null || die "the kind was not upgraded"
+    "$1" uninstall kinds --namespace "$2" >/dev/null
+    kubectl delete crd "signals.$group" --timeout="$limit" >/dev/null
 }
 
 # refused_without_secret HELM NAMESPACE: a pod would wait for it for ever, so it is told before there is one.
@@ -82,6 +125,56 @@ through_the_control_plane() {
     # Probes and metrics are on a port of their own, for whoever asks.
     said=$(kubectl get --raw "/api/v1/namespaces/$1/services/agents-metrics:metrics/proxy/metrics")
     grep -q '^jangar_control_plane_mutations_total{action="agent_run.created",outcome="done"} 1$' <<<"$said" || die "the submission was not counted: $said"
+}
+
+# database_is NAMESPACE UP: waits until the control plane says 1, or 0, of its database.
+database_is() {
+    local patience=$((SECONDS + 90))
+    until kubectl get --raw "/api/v1/namespaces/$1/services/agents-metrics:metrics/proxy/metrics" | grep -q "^jangar_control_plane_database_up $2\$"; do
+        ((SECONDS < patience)) || die "the control plane does not say $2 of its database"
+        sleep 0.5
+    done
+}
+
+# the_history_is_kept_in_postgres NAMESPACE: a run that is gone is told with the end of its log, also after the database was away.
+the_history_is_kept_in_postgres() {
+    local viewer uid said patience=$((SECONDS + 90))
+    database_is "$1" 1
+    viewer=$(kubectl -n "$1" create token reader)
+    uid=$(kubectl -n "$1" get agentrun minimal -o jsonpath='{.metadata.uid}')
+    kubectl -n "$1" delete agentrun minimal --timeout="$limit" >/dev/null
+    until said=$(ask "$viewer" GET "/v1/runs/$uid") && [[ "$said" == *'"archived":true'* && "$said" == *Succeeded* ]]; do
+        ((SECONDS < patience)) || die "a run that is gone is not told from history: $said"
+        sleep 0.5
+    done
+    kill -INT "$postgres_process"
+    wait "$postgres_process" || true
+    database_is "$1" 0
+    run_postgres
+    database_is "$1" 1
+    said=$(ask "$viewer" GET "/v1/runs/$uid/logs")
+    [[ "$said" == '200 '* && "$said" == *'working on example/adder'* ]] || die "the end of the log of a run that is gone is not told: $said"
+}
+
+# commands_of_the_seeds NAMESPACE: each of docs/seeds.md that asks a cluster.
+commands_of_the_seeds() {
+    local kinds
+    kubectl version >/dev/null
+    kubectl get --raw /version >/dev/null
+    [[ "$(kubectl -n "$1" auth can-i list deploy)" == yes ]] || die "an admin may not list Deployments"
+    kubectl get ns | grep -q "^$1 " || die "the namespace is not listed"
+    kubectl -n "$1" get deploy,rs,pods,svc -o wide >"$work/said"
+    grep -q 'deployment.apps/agents-controllers' "$work/said" || die "the workloads are not listed: $(<"$work/said")"
+    kubectl rollout status -n "$1" deploy/agents
+    kubectl rollout status -n "$1" deploy/agents-controllers
+    [[ -n "$(kubectl -n "$1" logs deploy/agents --tail=200)" && -n "$(kubectl -n "$1" logs deploy/agents-controllers --tail=200)" ]] || die "a workload logs nothing"
+    kinds=$(kubectl get crd | grep -c 'proompteng\.ai')
+    ((kinds >= 19)) || die "there are $kinds kinds"
+    kubectl -n "$1" get agentproviders.agents.proompteng.ai,agents.agents.proompteng.ai,versioncontrolproviders.agents.proompteng.ai
+    kubectl -n "$1" get approvalpolicies.approvals.proompteng.ai,budgets.budgets.proompteng.ai,signals.signals.proompteng.ai
+    kubectl -n "$1" get orchestration -o yaml | grep -Eq 'steps:|dependsOn' || die "no orchestration has steps"
+    kubectl -n "$1" patch orchestrationrun release-1 --type=merge -p '{"spec":{"cancel":true}}'
+    kubectl -n "$1" get orchestrationrun release-1 -o yaml | grep -Eq 'Cancelled|phase' || die "an orchestration run has no phase"
 }
 
 # a_gate_is_opened NAMESPACE: by two accounts, because one who has decided does not count twice.
@@ -129,6 +222,48 @@ an_upgrade_while_a_run_works() {
     succeeds "$1" long
 }
 
+# in_one_workload NAMESPACE HELM: the control plane does the work of the controllers as well, with the rights of both, and gives it back.
+in_one_workload() {
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controllers.enabled=false >/dev/null
+    kubectl -n "$1" rollout status deployment/agents --timeout="$limit"
+    start_run "$1" alone 1
+    succeeds "$1" alone
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controllers.enabled=true >/dev/null
+    installed_in "$1"
+}
+
+# with_a_certificate_and_an_account_of_runs NAMESPACE HELM: HTTP and gRPC are encrypted behind their Services, and the pods of runs have a token.
+with_a_certificate_and_an_account_of_runs() {
+    local http grpc token
+    openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=agents -keyout "$work/tls.key" -out "$work/tls.crt" 2>/dev/null
+    kubectl -n "$1" create secret tls served --cert="$work/tls.crt" --key="$work/tls.key" >/dev/null
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controlPlane.tls.secret.name=served \
+        --set runnerServiceAccount.create=true --set runnerServiceAccount.rbac.create=true >/dev/null
+    installed_in "$1"
+    http=$(service_of "$1") grpc=$(kubectl -n "$1" get service agents-grpc -o jsonpath='{.spec.clusterIP}:{.spec.ports[0].port}')
+    python3 - "$http" "$grpc" <<'PYTHON' || die "HTTP or gRPC is not encrypted behind its Service"
+import socket, ssl, sys
+context = ssl.create_default_context()
+# Whose certificate it is, is not the question here.
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+for address, protocol, said, expected in (
+    (sys.argv[1], "http/1.1", b"GET /health HTTP/1.1\r\nHost: agents\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200"),
+    # What a client of HTTP/2 begins with; the answer begins with settings as well.
+    (sys.argv[2], "h2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), None),
+):
+    context.set_alpn_protocols([protocol])
+    host, port = address.rsplit(":", 1)
+    with context.wrap_socket(socket.create_connection((host, int(port)), timeout=10)) as stream:
+        stream.sendall(said)
+        answer = stream.recv(64)
+        assert answer.startswith(expected) if expected else answer[3] == 4, (address, answer)
+PYTHON
+    start_run "$1" with-token 1
+    token=$(kubectl -n "$1" get pods -l agents.proompteng.ai/agent-run=with-token -o jsonpath='{.items[0].spec.volumes[*].projected.sources[*].serviceAccountToken.path}')
+    [[ -n "$token" ]] || die "the pod of a run has no token, although its account has rights"
+    succeeds "$1" with-token
+}
+
 # another_image_while_runs_come_and_go NAMESPACE HELM: more runs than may go at once, so that some wait, some work and some end while every pod is replaced, and
 # more that are submitted meanwhile. None is lost, and none is started twice.
 another_image_while_runs_come_and_go() {
@@ -153,25 +288,37 @@ another_image_while_runs_come_and_go() {
 
 # What the API server says of objects that no schema can say: rules in CEL, names, what contradicts itself.
 dry_run() {
-    local values name=$1 helm=$2 kinds named each
-    say "every values file and every example is shown to the API server"
+    local values name=$1 helm=$2 kustomize kinds named each
+    say "every values file, both Applications and every example are shown to the API server"
     namespaces+=("$name")
     kubectl create namespace "$name" >/dev/null
-    for values in charts/agents/ci/*-values.yaml; do
-        "$helm" template agents charts/agents --namespace "$name" --values "$values" >"$work/render.yaml"
-        # Of these the bench does not have the kinds; strict schemas have seen them (make chart-tests).
-        kinds='Rollout|ServiceMonitor|PrometheusRule'
-        awk -v RS='---\n' -v kinds="(^|\n)kind: ($kinds)\n" '$0 !~ kinds && /kind:/ { printf "---\n%s", $0 }' "$work/render.yaml" >"$work/known.yaml"
+    kustomize=$(scripts/tools.sh kustomize)
+    # The kinds of others, which go again: who tests that they are missing counts on it.
+    mapfile -t kinds < <(source scripts/agents/lib.sh &&
+        printf '%s\n' "$(module rollouts github.com/argoproj/argo-rollouts)/manifests/crds/rollout-crd.yaml" \
+            "$(module schemas github.com/prometheus-operator/prometheus-operator)"/example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml)
+    for each in "${kinds[@]}"; do
+        kubectl apply --server-side --force-conflicts -f "$each" >/dev/null
+        kubectl wait --for=condition=Established --timeout="$limit" -f "$each" >/dev/null
+    done
+    for values in charts/agents/ci/*-values.yaml argocd/applications/agents argocd/applications/jangar; do
+        if [[ -d "$values" ]]; then
+            "$kustomize" build --enable-helm --helm-command "$helm" "$values" >"$work/known.yaml"
+        else
+            "$helm" template agents charts/agents --namespace "$name" --values "$values" >"$work/known.yaml"
+        fi
         # A dry run makes no namespace for the objects after it.
         mapfile -t named < <(sed -n 's/^  namespace: //p' "$work/known.yaml" | sort -u)
         for each in "${named[@]}"; do
             kubectl get namespace "$each" >/dev/null 2>&1 || { kubectl create namespace "$each" >/dev/null && namespaces+=("$each"); }
         done
-        kubectl apply --server-side --dry-run=server -f "$work/known.yaml" >"$work/said" || die "the API server refuses what $values renders"
+        # Kinds are there already, and belong to somebody else.
+        kubectl apply --server-side --force-conflicts --dry-run=server -f "$work/known.yaml" >"$work/said" || die "the API server refuses what $values renders"
         echo "$values: $(wc -l <"$work/said") objects accepted"
     done
     kubectl -n "$name" apply --server-side --dry-run=server -f charts/agents/examples >"$work/said" || die "the API server refuses an example"
     echo "charts/agents/examples: $(wc -l <"$work/said") objects accepted"
+    for each in "${kinds[@]}"; do kubectl delete --wait=false -f "$each" >/dev/null; done
 }
 
 prepare
@@ -183,7 +330,8 @@ start_postgres
 for major in 3 4; do
     # What does not depend on Helm is checked once.
     case $major in
-        3) checks=(a_gate_is_opened all_rights_are_used an_upgrade_while_a_run_works) ;;
+        3) checks=(a_gate_is_opened commands_of_the_seeds all_rights_are_used an_upgrade_while_a_run_works in_one_workload the_history_is_kept_in_postgres
+            with_a_certificate_and_an_account_of_runs) ;;
         4) checks=(another_image_while_runs_come_and_go) ;;
     esac
     installed "$(scripts/tools.sh "helm$major")" "helm$major" "${checks[@]}"

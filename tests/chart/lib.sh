@@ -69,7 +69,7 @@ prepare() {
 # start_postgres: a database in the network of the bench; sets `database` to its address as pods reach it. There is no DNS, so it is
 # one of the node.
 start_postgres() {
-    local programs address as=() directory=$work/postgres port=15432 patience=$((SECONDS + 60))
+    local programs address as=() directory=$work/postgres port=15432
     programs=$(scripts/tools.sh postgres)
     mkdir "$directory"
     # It does not run as root.
@@ -80,14 +80,23 @@ start_postgres() {
     fi
     "${as[@]}" "$programs/initdb" --username=jangar --auth=trust --encoding=UTF8 --no-locale --no-sync "$directory/data" >/dev/null
     echo 'host all all all trust' >>"$directory/data/pg_hba.conf"
-    "${as[@]}" "$programs/postgres" -D "$directory/data" -p "$port" -c listen_addresses='*' -c unix_socket_directories="$directory" -c fsync=off >"$work/postgres.log" 2>&1 &
-    processes+=($!)
-    until "$programs/pg_isready" --quiet --host=127.0.0.1 --port="$port"; do
+    postgres=("${as[@]}" "$programs/postgres" -D "$directory/data" -p "$port" -c listen_addresses='*' -c unix_socket_directories="$directory" -c fsync=off)
+    is_ready=("$programs/pg_isready" --quiet --host=127.0.0.1 --port="$port")
+    run_postgres
+    address=$(kubectl get node -l jangar.test/node=real -o jsonpath='{.items[0].status.addresses[?(@.type=="InternalIP")].address}')
+    database="postgres://jangar@$address:$port/postgres?sslmode=disable"
+}
+
+# run_postgres: starts the server that `start_postgres` has made, and sets `postgres_process`.
+run_postgres() {
+    local patience=$((SECONDS + 60))
+    "${postgres[@]}" >>"$work/postgres.log" 2>&1 &
+    postgres_process=$!
+    processes+=("$postgres_process")
+    until "${is_ready[@]}"; do
         ((SECONDS < patience)) || die "Postgres does not start: $(<"$work/postgres.log")"
         sleep 0.2
     done
-    address=$(kubectl get node -l jangar.test/node=real -o jsonpath='{.items[0].status.addresses[?(@.type=="InternalIP")].address}')
-    database="postgres://jangar@$address:$port/postgres?sslmode=disable"
 }
 
 # installed_in NAMESPACE: both workloads are there.
@@ -121,6 +130,12 @@ start_run() {
         charts/agents/examples/minimal.yaml | kubectl -n "$1" apply -f - >/dev/null
     kubectl -n "$1" wait "agentrun/$2" --for=jsonpath='{.status.phase}'=Running --timeout="$limit"
 }
+
+# works NAMESPACE NAME: the run is still under way.
+works() { [[ "$(kubectl -n "$1" get agentrun "$2" -o jsonpath='{.status.phase}')" == Running ]] || die "the run $2 is not under way any more, so that nothing was shown with it"; }
+
+# finish NAMESPACE NAME: has a run of `start_run` end before its time.
+finish() { kubectl -n "$1" exec "$(kubectl -n "$1" get pods -l "agents.proompteng.ai/agent-run=$2" -o name)" -- killall sleep; }
 
 # succeeds NAMESPACE NAME: the run ends well, and was started once.
 succeeds() {

@@ -92,6 +92,16 @@ if ((EUID == 0)); then
     holds 'a user without rights is told to be root' test "$obstacle" = 'a real node needs root: run the same command as root'
 fi
 
+# Suites that fail, and budgets that cannot be kept.
+fake make <<'SH'
+#!/usr/bin/env bash
+[[ "${!#}" != broken ]]
+SH
+fails 'a suite that fails does not stop those after it' 'suites: 1 passed, 1 failed, 0 skipped' \
+    env MAKE="$work/fakes/make" "$root/scripts/suites.sh" broken sound
+fails 'budgets that add up to more than the limit' 'the budgets add up to 81 minutes, and all suites together have 80: *' \
+    env -u JANGAR_TEST_MINUTES MAKE="$work/fakes/make" "$root/scripts/suites.sh" one@40 two@41:one
+
 # Suites that do not end in time. The clock of the script begins two seconds before its limit.
 fake make <<SH
 #!/usr/bin/env bash

@@ -3,8 +3,8 @@
 
     tests/image/checked.py PROFILE
 
-Static programs and nothing else, nobody's root, the same bytes for the same files, images for several architectures, and a list of
-parts that has every crate that the programs tell of.
+Static programs, authorities to trust and nothing else, nobody's root, the same bytes for the same files, images for several
+architectures, and a list of parts that has every crate that the programs tell of.
 """
 
 import gzip
@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -27,6 +28,10 @@ SHELLS = {"sh", "bash", "ash", "busybox"}
 CRATE = re.compile(rb"/registry/src/[^/\x00]+/([A-Za-z0-9_-]+?)-(\d+\.\d+\.\d+[0-9A-Za-z.+-]*)/")
 # Compilers of code, tests and the like: they run, but are not linked.
 NOT_LINKED = {"cc", "insta", "proc-macro2", "syn"}
+# Where rustls and all others look first.
+AUTHORITIES = "./etc/ssl/certs/ca-certificates.crt"
+# Mozilla has trusted more than that for many years.
+AUTHORITIES_MIN = 80
 
 
 def check(holds, words):
@@ -72,13 +77,23 @@ def packed(file, name, config, directories, *options):
 
 def holds_programs_alone(name, config, files, programs):
     paths = {member.name: member for member in files}
-    expected = {".", "./bin", "./etc", "./etc/passwd", "./tmp", *(f"./bin/{program}" for program in programs)}
+    directories = {".", "./bin", "./etc", "./etc/ssl", "./etc/ssl/certs", "./tmp"}
+    expected = {*directories, "./etc/passwd", AUTHORITIES, *(f"./bin/{program}" for program in programs)}
     check(set(paths) == expected, f"{name} holds {sorted(paths)}")
     check(not SHELLS & {pathlib.PurePath(path).name for path in paths}, f"{name} has a shell")
     check(config["User"] == "65532:65532", f"{name} runs as {config['User']}")
     check("." + config["Entrypoint"][0] in paths, f"{name} lacks its own entry point")
     for member in files:
         check(member.uid == member.gid == 0 and member.mtime == 0, f"{name}: {member.name} has an owner or a time of this machine")
+
+
+def trusts_authorities(name, files):
+    """Those of the crate that the list of parts names, each of which a library can read."""
+    text = files.extractfile(AUTHORITIES).read().decode()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=text)
+    found = context.cert_store_stats()["x509_ca"]
+    check(found == text.count("BEGIN CERTIFICATE") >= AUTHORITIES_MIN, f"{name} trusts {found} authorities")
 
 
 def is_packed_the_same_again(archive, name, config, files, work, options):
@@ -119,7 +134,7 @@ def lists_its_parts(name, bom, programs, files):
     for (crate, version), part in listed.items():
         check("purl" not in part or len(part["hashes"][0]["content"]) == 64, f"{crate} {version} has no checksum")
     names = {crate for crate, _ in listed}
-    check({"rust-std", "serde", "agent-runner"} <= names, f"the list of {name} lacks what every program has: {sorted(names)}")
+    check({"rust-std", "serde", "agent-runner", "webpki-root-certs"} <= names, f"the list of {name} lacks what every program has: {sorted(names)}")
     check(not NOT_LINKED & names, f"the list of {name} has what is not linked: {sorted(NOT_LINKED & names)}")
     told = set()
     for program in programs:
@@ -137,6 +152,7 @@ def main(profile):
         images = list(Archive(archive).images())
         for _, config, files in images:
             holds_programs_alone(name, config, files, programs)
+            trusts_authorities(name, files)
             lists_its_parts(name, bom, programs, files)
         if len(images) == 1:
             with tempfile.TemporaryDirectory() as work:

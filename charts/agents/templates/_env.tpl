@@ -83,7 +83,7 @@ one below counts.
   "JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS" $values.orchestrationController.cancel.timeoutMs
   "JANGAR_SUPPORTING_CONTROLLER_ENABLED" (ternary "1" "0" $values.supportingController.enabled)
   "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES" (join "," (include "agents.namespacesOf" (dict "root" .root "own" $values.supportingController.namespaces) | fromJson).list)
-  "JANGAR_IMAGE" (include "agents.image" (dict "root" .root "component" "controllers"))
+  "JANGAR_IMAGE" (include "agents.image" (dict "root" .root "component" (ternary "controllers" "controlPlane" $values.controllers.enabled)))
   "JANGAR_SERVICE_ACCOUNT_NAME" (include "agents.componentServiceAccountName" (dict "root" .root "component" .component))
   "JANGAR_LOG" $values.logging.level -}}
 {{- include "agents.env.plain" (dict "map" $map "name" $name "value" $value) -}}
@@ -146,6 +146,10 @@ one below counts.
 {{- if .caSecret.name -}}
 {{- include "agents.env.plain" (dict "map" $map "name" "PGSSLROOTCERT" "value" (printf "/etc/jangar/ca/%s" .caSecret.key)) -}}
 {{- end -}}
+{{- end -}}
+{{- /* In place of what the program would find by itself, so the image's own have to be named too. */ -}}
+{{- if $values.trustedCertificates.configMap -}}
+{{- include "agents.env.plain" (dict "map" $map "name" "SSL_CERT_DIR" "value" "/etc/ssl/certs:/etc/jangar/trusted") -}}
 {{- end -}}
 {{- if eq .component "controlPlane" -}}
 {{- if $values.controlPlane.tls.secret.name -}}

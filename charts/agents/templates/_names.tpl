@@ -4,7 +4,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- /* 45, so that the longest suffix (`-controllers-metrics`) still fits into the 63 of a Service. */ -}}
+{{- /* 43, so that the longest suffix (`-controllers-metrics`) still fits into the 63 of a Service. */ -}}
 {{- define "agents.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 43 | trimSuffix "-" -}}
@@ -106,6 +106,12 @@ imagePullSecrets:
 {{- else -}}
 {{- include "agents.serviceAccountName" .root -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* Whether an uninstall lets go of what is held. The account of the release is gone by then, and whoever gives rights to it cannot have given
+them to the hook's. */ -}}
+{{- define "agents.letsGo" -}}
+{{- if and .Values.uninstall.releaseJobs.enabled (or .Values.rbac.create (not .Values.serviceAccount.create)) -}}yes{{- end -}}
 {{- end -}}
 
 {{- define "agents.runnerServiceAccountName" -}}

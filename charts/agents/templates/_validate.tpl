@@ -23,6 +23,27 @@
 - podDisruptionBudget.minAvailable is {{ .minAvailable }} and maxUnavailable is {{ .maxUnavailable }}: Kubernetes takes one of them, set the other to ""
 {{- end -}}
 {{- end -}}
+{{- with .Values.podDisruptionBudget -}}
+{{- if and .enabled (has (toString .maxUnavailable) (list "" "<nil>")) (has (toString .minAvailable) (list "" "<nil>")) }}
+- podDisruptionBudget.enabled is true and both minAvailable and maxUnavailable are empty: set one of them
+{{- end -}}
+{{- end -}}
+{{- range (include "agents.components" . | fromJson).list -}}
+{{- /* 600 is what Kubernetes gives a Deployment. */ -}}
+{{- $deadline := ternary (int64 $.Values.progressiveDelivery.progressDeadlineSeconds) 600 (ne (include "agents.isRollout" (dict "root" $ "component" .)) "") -}}
+{{- if ge (int64 $.Values.minReadySeconds) (int64 $deadline) }}
+- minReadySeconds is {{ int64 $.Values.minReadySeconds }}, and {{ . }} has to make progress within {{ $deadline }} s: make minReadySeconds less
+{{- end -}}
+{{- end -}}
+{{- with .Values.podSecurityAdmission -}}
+{{- if ne .enabled .createNamespace }}
+- podSecurityAdmission.enabled is {{ .enabled }} and createNamespace is {{ .createNamespace }}: the namespace is made if both are true, so set both or neither
+{{- end -}}
+{{- $namespace := include "agents.namespace" $ -}}
+{{- if and .enabled .createNamespace $.Release.IsInstall (eq $namespace $.Release.Namespace) (lookup "v1" "Namespace" "" $namespace) }}
+- podSecurityAdmission.createNamespace is true and the namespace {{ $namespace }} is there, as Helm needs it before it makes anything: label it yourself (kubectl label namespace {{ $namespace }} pod-security.kubernetes.io/enforce=restricted) and set podSecurityAdmission.enabled and createNamespace to false
+{{- end -}}
+{{- end -}}
 {{- with .Values.resourceQuota }}{{ if and .enabled (not .hard) }}
 - resourceQuota.enabled is true and resourceQuota.hard is empty: say what is bounded, such as pods: "50"
 {{- end }}{{ end -}}
@@ -60,6 +81,19 @@
 - {{ $name }}.namespaces has * beside other names, which say nothing then: keep one or the other
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- $all := (include "agents.namespacesOf" (dict "root" . "own" list) | fromJson).list -}}
+{{- if not (has "*" $all) -}}
+{{- range $name, $list := dict "orchestrationController" .Values.orchestrationController.namespaces "supportingController" .Values.supportingController.namespaces -}}
+{{- range without $list "*" -}}
+{{- if not (has . $all) }}
+- {{ $name }}.namespaces has {{ . }}, which controller.namespaces does not have, so nothing would be looked after there: add it there, or take it out
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.runnerServiceAccount.create (has "*" .Values.controller.namespaces) }}
+- runnerServiceAccount.create makes an account in each namespace that is named, and controller.namespaces has *: make the account yourself where runs are and name it in controller.defaultWorkload.serviceAccountName, or name the namespaces
 {{- end -}}
 {{- if and .Values.rbac.userRoles.aggregate (not .Values.rbac.clusterScoped) }}
 - rbac.userRoles.aggregate needs ClusterRoles: set rbac.clusterScoped to true, or bind the Roles yourself
@@ -156,6 +190,9 @@ installs may not be allowed to look. */ -}}
   "JANGAR_LEADER_ELECTION_LEASE_NAME" "controller.leaderElection.leaseName"
   "JANGAR_LEADER_ELECTION_LEASE_NAMESPACE" "controller.leaderElection.leaseNamespace"
   "JANGAR_GRPC_PORT" "grpc.port"
+  "JANGAR_TLS_CERT_FILE" "controlPlane.tls.secret.name"
+  "JANGAR_TLS_KEY_FILE" "controlPlane.tls.secret.name"
+  "JANGAR_CUSTOM_RUNTIME_CALLBACK_URL" "controller.customRuntime.callbackUrl"
   "JANGAR_CUSTOM_RUNTIME_CALLBACK_LISTEN" "controller.customRuntime.callbackUrl"
   "JANGAR_POD_NAMESPACE" "nothing: the cluster sets it"
   "JANGAR_POD_UID" "nothing: the cluster sets it"
@@ -178,6 +215,14 @@ installs may not be allowed to look. */ -}}
 {{- range $name, $value := $vars -}}
 {{- if not (regexMatch "^[A-Za-z_][A-Za-z0-9_]*$" $name) }}
 - {{ $where }} has {{ $name | quote }}, which is no name of a variable: use letters, digits and underscores
+{{- end -}}
+{{- if ne $where "controllers.env.vars" -}}
+{{- if and (eq $name "JANGAR_GRPC_ENABLED") (ne (has (include "agents.scalar" $value | lower) (list "1" "true" "yes" "on")) $.Values.grpc.enabled) }}
+- {{ $where }} sets JANGAR_GRPC_ENABLED to {{ $value | quote }} and grpc.enabled is {{ $.Values.grpc.enabled }}, which the Service follows: use grpc.enabled
+{{- end -}}
+{{- if and (eq $name "JANGAR_GRPC_ADDRESS") (not (hasSuffix (printf ":%d" (int64 $.Values.grpc.port)) (include "agents.scalar" $value))) }}
+- {{ $where }} sets JANGAR_GRPC_ADDRESS to {{ $value | quote }}, and the Service leads to port {{ int64 $.Values.grpc.port }}: use grpc.port
+{{- end -}}
 {{- end -}}
 {{- if hasKey $owned $name -}}
 {{- if ne (include "agents.scalar" $value) (dig $name "value" "" $map) }}
@@ -241,7 +286,7 @@ installs may not be allowed to look. */ -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Release.IsUpgrade (include "agents.lacks" (dict "root" . "kind" "agents.proompteng.ai/v1alpha1/AgentRun")) }}
-- the cluster does not have the kinds of Jangar: kubectl apply --server-side -f charts/agents/crds
+- the cluster does not have the kinds of Jangar: kubectl apply --server-side --force-conflicts -f charts/agents/crds
 {{- end -}}
 {{- end -}}
 

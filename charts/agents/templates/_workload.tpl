@@ -59,6 +59,10 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
   {{- end }}
+  {{- else if and (include "agents.hasControllers" .) (not .root.Values.controller.leaderElection.enabled) }}
+  # Without a Lease nothing else keeps two pods from writing at once.
+  strategy:
+    type: Recreate
   {{- else }}
   strategy:
     type: RollingUpdate
@@ -78,6 +82,7 @@ spec:
 {{- $leads := include "agents.hasControllers" . -}}
 {{- $callbacks := and $values.controller.customRuntime.callbackUrl $leads -}}
 {{- $ca := $values.database.caSecret.name -}}
+{{- $trusted := $values.trustedCertificates.configMap -}}
 {{- $tls := ternary "" $values.controlPlane.tls.secret.name $controllers -}}
 metadata:
   {{- with $values.podAnnotations }}
@@ -107,7 +112,7 @@ spec:
     {{- if $controllers }}
     args: [controllers, --listen, "0.0.0.0:8080"]
     {{- else }}
-    args: [control-plane, --listen, "0.0.0.0:8080", --probes-listen, "0.0.0.0:8082"{{ if $leads }}, --with-controllers{{ end }}]
+    args: [control-plane, --listen, "0.0.0.0:8080", --probes-listen, "0.0.0.0:8082", --linger, {{ min 5 (div (int64 $values.terminationGracePeriodSeconds) 5) | quote }}{{ if $leads }}, --with-controllers{{ end }}]
     {{- end }}
     {{- with $values.containerSecurityContext }}
     securityContext:
@@ -162,7 +167,7 @@ spec:
     resources:
       {{- toYaml . | nindent 6 }}
     {{- end }}
-    {{- if or $leads $ca $tls $values.extraVolumeMounts }}
+    {{- if or $leads $ca $trusted $tls $values.extraVolumeMounts }}
     volumeMounts:
     {{- if $leads }}
     - name: pod
@@ -179,6 +184,11 @@ spec:
       mountPath: /etc/jangar/ca
       readOnly: true
     {{- end }}
+    {{- if $trusted }}
+    - name: trusted-certificates
+      mountPath: /etc/jangar/trusted
+      readOnly: true
+    {{- end }}
     {{- if $tls }}
     - name: tls
       mountPath: /etc/jangar/tls
@@ -188,7 +198,7 @@ spec:
     {{- toYaml . | nindent 4 }}
     {{- end }}
     {{- end }}
-  {{- if or $leads $ca $tls $values.extraVolumes }}
+  {{- if or $leads $ca $trusted $tls $values.extraVolumes }}
   volumes:
   {{- if $leads }}
   # A variable would keep the role that the pod began with; a file follows it.
@@ -214,6 +224,11 @@ spec:
       items:
       - key: {{ $values.database.caSecret.key }}
         path: {{ $values.database.caSecret.key }}
+  {{- end }}
+  {{- if $trusted }}
+  - name: trusted-certificates
+    configMap:
+      name: {{ $trusted }}
   {{- end }}
   {{- if $tls }}
   - name: tls

@@ -33,7 +33,15 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
     let transport = session.connect().await?;
     let namespace = session.namespace();
     let place = (!arguments.all_namespaces).then_some(namespace.as_str());
-    let pending = pending(&transport, place).await?;
+    let Waiting {
+        gates: pending,
+        unreadable,
+    } = pending(&transport, place).await?;
+    for words in &unreadable {
+        session
+            .console
+            .note(&format!("its gates are not listed: {words}"))?;
+    }
     let format = session.format();
     if output::is_for_programs(&format) {
         let all: Vec<Value> = pending.iter().map(Pending::to_value).collect();
@@ -130,16 +138,31 @@ impl Pending {
     }
 }
 
-/// The gates that wait, the one that waits longest first.
-pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<Vec<Pending>, Error> {
+/// What waits for people.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// The one that waits longest first.
+    pub gates: Vec<Pending>,
+    /// Runs that cannot be read, in words.
+    pub unreadable: Vec<String>,
+}
+
+/// The gates that wait. A run that cannot be read does not hide those of others.
+pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<Waiting, Error> {
     let selector = format!("{}=pending", labels::APPROVAL);
     let runs = transport
         .list(Kind::OrchestrationRun, namespace, Some(&selector))
         .await?;
-    let mut gates = Vec::new();
+    let mut waiting = Waiting::default();
     for object in &runs {
-        let run: OrchestrationRun = object.typed()?;
-        gates.extend(gates_of(&run).into_iter().map(|step| {
+        let run: OrchestrationRun = match object.typed() {
+            Ok(run) => run,
+            Err(error) => {
+                waiting.unreadable.push(error.to_string());
+                continue;
+            }
+        };
+        waiting.gates.extend(gates_of(&run).into_iter().map(|step| {
             let status = run.status.as_ref();
             let decisions = status.into_iter().flat_map(|status| &status.approvals);
             let digest = step
@@ -158,8 +181,8 @@ pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<V
             }
         }));
     }
-    gates.sort_by_key(|gate| gate.step.progress.started_at);
-    Ok(gates)
+    waiting.gates.sort_by_key(|gate| gate.step.progress.started_at);
+    Ok(waiting)
 }
 
 /// The steps of a run that wait for a decision.

@@ -1,7 +1,7 @@
 //! `completion`: what a shell offers. Verbs and flags are written into the script; names of objects are asked for when they are
 //! needed, with the hidden verb `__complete`.
 
-use std::time::Duration;
+use std::{fs, io, path::PathBuf, time::Duration};
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
@@ -9,7 +9,8 @@ use jangar_api::Kind;
 use tokio::time::timeout;
 
 use crate::{
-    cli::Cli,
+    cli::{Cli, CompletionArgs, CompletionVerb},
+    environment::Environment,
     error::Error,
     resource::{self, RUNS},
     session::Session,
@@ -49,7 +50,19 @@ const FISH: &str = r"
 complete -c agentctl -f -a '(agentctl __complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
 ";
 
-pub fn script(session: &mut Session, shell: Shell) -> Result<(), Error> {
+pub fn completion(session: &mut Session, arguments: &CompletionArgs) -> Result<(), Error> {
+    match (&arguments.verb, arguments.shell) {
+        (Some(CompletionVerb::Install { shell }), _) => install(session, *shell),
+        (None, Some(shell)) => {
+            let text = script(shell)?;
+            session.console.data(&text)
+        }
+        // The command line does not let that pass.
+        (None, None) => Err(Error::Validation("name the shell".to_owned())),
+    }
+}
+
+fn script(shell: Shell) -> Result<String, Error> {
     let mut command = Cli::command();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, "agentctl", &mut script);
@@ -61,7 +74,66 @@ pub fn script(session: &mut Session, shell: Shell) -> Result<(), Error> {
         Shell::Fish => FISH,
         _ => "",
     });
-    session.console.data(&text)
+    Ok(text)
+}
+
+/// Writes the script where the shell looks for those of its user.
+fn install(session: &mut Session, shell: Option<Shell>) -> Result<(), Error> {
+    let shell = match shell {
+        Some(shell) => shell,
+        None => session
+            .environment
+            .get("SHELL")
+            .and_then(Shell::from_shell_path)
+            .ok_or_else(|| {
+                Error::Validation(
+                    "the variable SHELL names no shell: say which, bash, zsh or fish".to_owned(),
+                )
+            })?,
+    };
+    let (path, hint) = place(shell, &session.environment)?;
+    let failed = |error: io::Error| Error::Unknown(format!("{} cannot be written: {error}", path.display()));
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(failed)?;
+    }
+    fs::write(&path, script(shell)?).map_err(failed)?;
+    session
+        .console
+        .note(&format!("{} written; {hint}", path.display()))
+}
+
+/// Where a shell looks, and what is left to do.
+fn place(shell: Shell, environment: &Environment) -> Result<(PathBuf, &'static str), Error> {
+    let home = || {
+        let home = environment.get("HOME").map(PathBuf::from);
+        home.ok_or_else(|| Error::Validation("there is no place to write to: set HOME".to_owned()))
+    };
+    let base = |variable: &str, below: &str| match environment.get(variable) {
+        Some(base) => Ok(PathBuf::from(base)),
+        None => home().map(|home| home.join(below)),
+    };
+    match shell {
+        Shell::Bash => {
+            let base = base("XDG_DATA_HOME", ".local/share")?;
+            let hint = "it takes the package bash-completion, and holds in new shells";
+            Ok((base.join("bash-completion/completions/agentctl"), hint))
+        }
+        Shell::Zsh => {
+            let hint =
+                "put `fpath+=(~/.zfunc); autoload -Uz compinit; compinit` into ~/.zshrc if it is not there";
+            Ok((home()?.join(".zfunc/_agentctl"), hint))
+        }
+        Shell::Fish => {
+            let base = base("XDG_CONFIG_HOME", ".config")?;
+            Ok((
+                base.join("fish/completions/agentctl.fish"),
+                "it holds in new shells",
+            ))
+        }
+        other => Err(Error::Validation(format!(
+            "where {other} looks for completions is not known: write it there yourself, with agentctl completion {other}"
+        ))),
+    }
 }
 
 /// What can stand at the end of a command line.
@@ -165,6 +237,31 @@ mod tests {
     fn offered(line: &str) -> Offer {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         offer(&words)
+    }
+
+    #[test]
+    fn a_shell_finds_the_script_where_it_looks() {
+        let at = |shell, environment: &Environment| {
+            place(shell, environment).map(|(path, _)| path.display().to_string())
+        };
+        let home = Environment::from([("HOME", "/home/ada")]);
+        for (shell, expected) in [
+            (
+                Shell::Bash,
+                "/home/ada/.local/share/bash-completion/completions/agentctl",
+            ),
+            (Shell::Zsh, "/home/ada/.zfunc/_agentctl"),
+            (Shell::Fish, "/home/ada/.config/fish/completions/agentctl.fish"),
+        ] {
+            assert_eq!(at(shell, &home).expect("a place"), expected);
+        }
+        let moved = Environment::from([("XDG_DATA_HOME", "/data")]);
+        assert_eq!(
+            at(Shell::Bash, &moved).expect("a place"),
+            "/data/bash-completion/completions/agentctl"
+        );
+        assert!(at(Shell::Zsh, &moved).is_err());
+        assert!(at(Shell::PowerShell, &home).is_err());
     }
 
     #[test]

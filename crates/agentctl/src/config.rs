@@ -66,27 +66,25 @@ impl ConfigFile {
             .map_err(|error| Error::Validation(format!("{}: {error}; {remedy}", path.display())))
     }
 
-    /// Writes the file so that nobody else can read it: it may hold a token.
+    /// Writes the file so that nobody else can read it: it may hold a token. It takes the place of the one before at once, so that no
+    /// break leaves half of it.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let failed =
             |error: std::io::Error| Error::Unknown(format!("{} cannot be written: {error}", path.display()));
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(failed)?;
         }
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-            options.mode(0o600);
-            if path.exists() {
-                // A file that was made by hand may be open to others.
-                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-            }
-        }
-        let mut file = options.open(path).map_err(failed)?;
         let text = serde_json::to_string_pretty(self)?;
-        writeln!(file, "{text}").map_err(failed)
+        // Where it is a link, the file that it leads to is the one that people keep.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        // Two of us at the same time do not write into each other's.
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let written = written(&new, &text).and_then(|()| fs::rename(&new, &path));
+        if written.is_err() {
+            // It is of no use to anybody; that it cannot be removed says nothing new.
+            let _ = fs::remove_file(&new);
+        }
+        written.map_err(failed)
     }
 
     /// Changes one value; an empty text forgets it.
@@ -234,6 +232,20 @@ impl Choices {
     }
 }
 
+/// Writes a file that only we can read.
+fn written(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()
+}
+
 fn first<T, const N: usize>(sources: [(Option<T>, Source); N]) -> Chosen<Option<T>> {
     let found = sources
         .into_iter()
@@ -324,6 +336,24 @@ mod tests {
     fn an_unknown_mode_is_an_error() {
         let environment = Environment::from([("AGENTCTL_MODE", "carrier-pigeon")]);
         assert!(Choices::of(&Global::default(), &environment).is_err());
+    }
+
+    #[test]
+    fn a_new_file_takes_the_place_of_the_old_one_at_once() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("config.json");
+        let mut file = ConfigFile::default();
+        file.set(ConfigKey::Namespace, "one").expect("a namespace");
+        file.write(&path).expect("a file");
+        let mut before = fs::File::open(&path).expect("there");
+        file.set(ConfigKey::Namespace, "two").expect("a namespace");
+        file.write(&path).expect("again");
+        // Whoever reads the old one still reads the whole of it.
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut before, &mut text).expect("readable");
+        assert!(text.contains("one") && text.ends_with("}\n"), "{text}");
+        assert_eq!(ConfigFile::read(&path).expect("readable"), file);
+        assert_eq!(fs::read_dir(home.path()).expect("there").count(), 1);
     }
 
     #[cfg(unix)]

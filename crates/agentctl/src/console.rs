@@ -27,7 +27,7 @@ impl Tone {
             }
             "Running" | "Cancelling" | "Retrying" | "working" | "stopping" => Self::Busy,
             "Pending" | "Blocked" | "warn" | "unknown" | "waiting" => Self::Waiting,
-            "Skipped" | "Cancelled" | "cancelled" => Self::Faint,
+            "Skipped" | "Cancelled" | "cancelled" | "skip" => Self::Faint,
             _ => Self::Plain,
         }
     }

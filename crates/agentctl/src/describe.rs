@@ -22,6 +22,7 @@ pub async fn describe(session: &mut Session, arguments: &DescribeArgs) -> Result
     let (kind, name) = resource::one(&arguments.what)?;
     let transport = session.connect().await?;
     let object = resource::object(&transport, kind, &session.namespace(), &name).await?;
+    resource::note_if_gone(session, kind, &object)?;
     if session.asked_format().is_some() {
         return output::object(session, kind, &object);
     }

@@ -19,7 +19,7 @@ use crate::{
     output::{self, Cell, Format, Table},
     resource,
     session::Session,
-    transport::Transport,
+    transport::{Transport, grpc::Grpc},
 };
 
 pub async fn explain(session: &mut Session, arguments: &ExplainArgs) -> Result<(), Error> {
@@ -36,8 +36,14 @@ pub async fn explain(session: &mut Session, arguments: &ExplainArgs) -> Result<(
     }
     let transport = session.connect().await?;
     let (kind, object) = resource::run(session, &transport, &arguments.what).await?;
-    let known = Known::of(&transport, object.namespace()).await;
-    let explanation = known.explain(kind, &object, session.clock.now())?;
+    let explanation = match &transport {
+        // The control plane knows the line, and what became of the steps of a run that is gone.
+        Transport::Grpc(grpc) if kind != Kind::ToolRun => asked(grpc, kind, &object).await?,
+        Transport::Grpc(_) | Transport::Kube(_) => {
+            let known = Known::of(session, &transport, kind, &object).await?;
+            known.explain(kind, &object, session.clock.now())?
+        }
+    };
     match session.format() {
         Format::Table | Format::Wide | Format::Name => session.console.data(&explanation.to_string()),
         _ => {
@@ -45,6 +51,17 @@ pub async fn explain(session: &mut Session, arguments: &ExplainArgs) -> Result<(
             output::value(session, &value)
         }
     }
+}
+
+/// What the control plane says.
+async fn asked(grpc: &Grpc, kind: Kind, object: &Object) -> Result<Explanation, Error> {
+    let answer = grpc.explain(kind, object.namespace(), object.name()).await?;
+    serde_json::from_str(&answer.json).map_err(|error| {
+        Error::Runtime(format!(
+            "this agentctl does not understand the whole answer of the control plane ({error}), which begins: {}",
+            answer.text
+        ))
+    })
 }
 
 /// What the answer can be taken from besides the run. What cannot be read is left out: the answer is less exact then.
@@ -57,13 +74,26 @@ struct Known {
 }
 
 impl Known {
-    async fn of(transport: &Transport, namespace: &str) -> Self {
-        Self {
-            agent_runs: legible(transport, Kind::AgentRun, namespace).await,
-            tool_runs: legible(transport, Kind::ToolRun, namespace).await,
-            orchestration_runs: legible(transport, Kind::OrchestrationRun, namespace).await,
-            policies: legible(transport, Kind::ApprovalPolicy, namespace).await,
+    async fn of(
+        session: &mut Session,
+        transport: &Transport,
+        kind: Kind,
+        object: &Object,
+    ) -> Result<Self, Error> {
+        let mut known = Self::default();
+        // A run that has ended waits for nobody, and a tool never does.
+        if kind == Kind::ToolRun || (kind == Kind::AgentRun && object.has_ended()) {
+            return Ok(known);
         }
+        let place = object.namespace();
+        known.agent_runs = legible(session, transport, Kind::AgentRun, place).await?;
+        if kind == Kind::OrchestrationRun {
+            // Only steps of orchestrations have other runs do their work, and wait at gates.
+            known.tool_runs = legible(session, transport, Kind::ToolRun, place).await?;
+            known.orchestration_runs = legible(session, transport, Kind::OrchestrationRun, place).await?;
+            known.policies = legible(session, transport, Kind::ApprovalPolicy, place).await?;
+        }
+        Ok(known)
     }
 
     fn explain(&self, kind: Kind, object: &Object, now: Timestamp) -> Result<Explanation, Error> {
@@ -74,29 +104,45 @@ impl Known {
             policies: self.policies.iter().collect(),
             position: None,
         };
+        let told = |subject: Subject<'_>| match object.remembered() {
+            None => why::explain(subject, &context, now),
+            Some(_) => why::explain_gone(subject, &context, last_seen(object).unwrap_or(now)),
+        };
         Ok(match kind {
-            Kind::OrchestrationRun => {
-                let run: OrchestrationRun = object.typed()?;
-                why::explain(Subject::OrchestrationRun(&run), &context, now)
-            }
-            Kind::ToolRun => {
-                let run: ToolRun = object.typed()?;
-                why::explain(Subject::ToolRun(&run), &context, now)
-            }
-            _ => {
-                let run: AgentRun = object.typed()?;
-                why::explain(Subject::AgentRun(&run), &context, now)
-            }
+            Kind::OrchestrationRun => told(Subject::OrchestrationRun(&object.typed()?)),
+            Kind::ToolRun => told(Subject::ToolRun(&object.typed()?)),
+            _ => told(Subject::AgentRun(&object.typed()?)),
         })
     }
 }
 
-async fn legible<K: DeserializeOwned>(transport: &Transport, kind: Kind, namespace: &str) -> Vec<K> {
-    let objects = transport
-        .list(kind, Some(namespace), None)
-        .await
-        .unwrap_or_default();
-    objects.iter().filter_map(|object| object.typed().ok()).collect()
+/// When something is known of a run for the last time.
+fn last_seen(object: &Object) -> Option<Timestamp> {
+    [
+        "/metadata/deletionTimestamp",
+        "/status/finishedAt",
+        "/status/startedAt",
+    ]
+    .into_iter()
+    .find_map(|place| object.text(place)?.parse().ok())
+}
+
+async fn legible<K: DeserializeOwned>(
+    session: &mut Session,
+    transport: &Transport,
+    kind: Kind,
+    namespace: &str,
+) -> Result<Vec<K>, Error> {
+    match transport.list(kind, Some(namespace), None).await {
+        // One that cannot be read says nothing about another.
+        Ok(objects) => Ok(objects.iter().filter_map(|object| object.typed().ok()).collect()),
+        Err(error) => {
+            session
+                .console
+                .note(&format!("the answer may lack something: {error}"))?;
+            Ok(Vec::new())
+        }
+    }
 }
 
 /// What the fields of a kind mean, as its definition tells the API server.

@@ -17,7 +17,7 @@ use crate::{
     object::Object,
     output, resource,
     session::Session,
-    transport::Change,
+    transport::{Change, Changes, Transport},
 };
 
 /// One step of a drawing.
@@ -53,12 +53,27 @@ pub async fn graph(session: &mut Session, arguments: &GraphArgs) -> Result<(), E
     let namespace = session.namespace();
     let object = resource::object(&transport, kind, &namespace, &name).await?;
     let definition = definition(&transport, kind, &object).await?;
-    if !arguments.watch || kind == Kind::Orchestration {
+    resource::note_if_gone(session, kind, &object)?;
+    // What is gone does not change any more.
+    if !arguments.watch || kind == Kind::Orchestration || object.remembered().is_some() {
         return show(session, kind, &object, &definition);
     }
-    let mut changes = transport.watch(kind, Some(&namespace), Some(&name), None);
+    let changes = transport.watch(kind, Some(&namespace), Some(&name), None);
+    live(session, &transport, &object, changes, &definition).await
+}
+
+/// Draws it anew with every change, until it has ended.
+async fn live(
+    session: &mut Session,
+    transport: &Transport,
+    object: &Object,
+    mut changes: Changes,
+    definition: &[Value],
+) -> Result<(), Error> {
     let mut lines_drawn = 0;
     let mut last = String::new();
+    // Whether it was seen since all was listed anew.
+    let mut seen = true;
     loop {
         let change = tokio::select! {
             change = changes.next() => change,
@@ -66,7 +81,8 @@ pub async fn graph(session: &mut Session, arguments: &GraphArgs) -> Result<(), E
         };
         match change {
             Some(Change::Seen(object)) => {
-                let text = drawing(&object, &definition, session.clock, session.console.colour);
+                seen = true;
+                let text = drawing(&object, definition, session.clock, session.console.colour);
                 if text != last {
                     let above = redraw(session, lines_drawn);
                     session.console.data(&format!("{above}{text}"))?;
@@ -78,11 +94,27 @@ pub async fn graph(session: &mut Session, arguments: &GraphArgs) -> Result<(), E
                 }
             }
             Some(Change::Gone(_)) => return session.console.note("the run was deleted"),
+            Some(Change::Relisting) => seen = false,
+            Some(Change::Listed) if !seen => {
+                if transport
+                    .is_gone(Kind::OrchestrationRun, object.namespace(), object.name())
+                    .await
+                {
+                    return session.console.note("the run was deleted");
+                }
+            }
             Some(Change::Trouble {
                 words,
                 hopeless: true,
             }) => return Err(transport.trouble(words)),
-            Some(_) => {}
+            Some(Change::Trouble { words, .. }) => {
+                session
+                    .console
+                    .note(&format!("the line is disturbed, trying again: {words}"))?;
+                // A drawing over the note would leave half of it.
+                lines_drawn = 0;
+            }
+            Some(Change::Listed) => {}
             None => return Ok(()),
         }
     }
@@ -98,11 +130,7 @@ fn redraw(session: &Session, lines: usize) -> String {
 }
 
 /// The steps as they were written: those that the run has kept, else those of the Orchestration.
-async fn definition(
-    transport: &crate::transport::Transport,
-    kind: Kind,
-    object: &Object,
-) -> Result<Vec<Value>, Error> {
+async fn definition(transport: &Transport, kind: Kind, object: &Object) -> Result<Vec<Value>, Error> {
     let steps_at =
         |object: &Object, place: &str| object.value().pointer(place).and_then(Value::as_array).cloned();
     if kind == Kind::Orchestration {

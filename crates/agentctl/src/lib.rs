@@ -31,6 +31,7 @@ pub mod doctor;
 pub mod environment;
 pub mod error;
 pub mod explain;
+pub mod first;
 pub mod graph;
 pub mod list;
 pub mod logs;
@@ -124,6 +125,7 @@ async fn dispatch(verb: Verb, mut session: Session) -> Result<(), Error> {
         Verb::Apply(arguments) => apply::apply(session, &arguments).await,
         Verb::Delete(arguments) => delete::delete(session, &arguments).await,
         Verb::Create(arguments) => run::create::create(session, arguments).await,
+        Verb::Init(arguments) => first::init(session, arguments).await,
         Verb::Lint(arguments) => check::lint::lint(session, &arguments),
         Verb::Plan(arguments) => check::plan::plan(session, &arguments).await,
         Verb::Top(arguments) => top::top(session, &arguments).await,
@@ -131,8 +133,9 @@ async fn dispatch(verb: Verb, mut session: Session) -> Result<(), Error> {
         Verb::Doctor(arguments) => doctor::doctor(session, &arguments).await,
         Verb::Config(arguments) => config_verb::config(session, arguments.verb),
         Verb::Auth(arguments) => auth::auth(session, arguments.verb).await,
-        Verb::Completion(arguments) => completion::script(session, arguments.shell),
+        Verb::Completion(arguments) => completion::completion(session, &arguments),
         Verb::Version(arguments) => version::version(session, &arguments).await,
+        Verb::Quickstart => first::quickstart(session),
         Verb::Examples(arguments) => reference::examples(session, arguments.verb.as_deref()),
         Verb::Man(arguments) => reference::manual(session, &arguments.dir),
         Verb::Complete(arguments) => completion::names(session, &arguments.words).await,

@@ -10,9 +10,11 @@ use crate::{
     output::{self, Cell, Format, Table},
     resource,
     session::Session,
-    transport::Transport,
+    transport::{Transport, Wish},
 };
 
+/// How many runs of the history are listed unless told: a person looks at the latest.
+const HISTORY_LIMIT: u32 = 100;
 /// The word that lists the kinds themselves.
 const KINDS: &str = "kinds";
 
@@ -21,10 +23,41 @@ pub async fn list(session: &mut Session, arguments: &ListArgs) -> Result<(), Err
         Some(KINDS) => kinds(session),
         word => {
             let kind = resource::kind(word.unwrap_or("run"))?;
+            if arguments.archived {
+                return history(session, kind, arguments).await;
+            }
             let transport = session.connect().await?;
             show(session, &transport, kind, &arguments.selection).await
         }
     }
+}
+
+/// The runs that the history has.
+async fn history(session: &mut Session, kind: Kind, arguments: &ListArgs) -> Result<(), Error> {
+    if !kind.is_run() {
+        return Err(Error::Validation(format!(
+            "the history has runs, and no {}: leave --archived out",
+            kind.info().plural
+        )));
+    }
+    let transport = session.connect().await?;
+    let namespace = session.namespace();
+    let all = arguments.selection.all_namespaces;
+    let limit = arguments.limit.unwrap_or(HISTORY_LIMIT);
+    let wish = Wish {
+        phase: arguments.selection.phase.as_deref(),
+        search: arguments.search.as_deref(),
+        limit: usize::try_from(limit).unwrap_or(usize::MAX),
+    };
+    let place = (!all).then_some(namespace.as_str());
+    let listed = transport.list_history(kind, place, &wish).await?;
+    output::objects(session, kind, &listed.objects, all)?;
+    if listed.more {
+        session
+            .console
+            .note("there are more: look for some with --search or --phase, or give a larger --limit")?;
+    }
+    Ok(())
 }
 
 pub async fn get(session: &mut Session, arguments: &GetArgs) -> Result<(), Error> {
@@ -43,6 +76,7 @@ pub async fn get(session: &mut Session, arguments: &GetArgs) -> Result<(), Error
     }
     let transport = session.connect().await?;
     let object = resource::object(&transport, kind, &session.namespace(), &name).await?;
+    resource::note_if_gone(session, kind, &object)?;
     output::object(session, kind, &object)
 }
 

@@ -8,7 +8,19 @@ use crate::error::Error;
 
 /// Any object. It is kept as it came, so that fields of other versions are shown as well.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Object(Value);
+pub struct Object {
+    value: Value,
+    remembered: Option<Remembered>,
+}
+
+/// What is to be known of an object that is gone from the cluster, and that only the history has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// Something was too long to be kept whole.
+    pub cut: bool,
+    /// JSON pointers of the values of its spec that are not as they were: they were withheld, or are cut.
+    pub altered: Vec<String>,
+}
 
 impl Object {
     /// What the API server gave, with the kind that was asked for: items of a list may lack it.
@@ -18,20 +30,36 @@ impl Object {
             map.insert("apiVersion".to_owned(), Value::String(api_version.to_owned()));
             map.insert("kind".to_owned(), Value::String(kind.to_owned()));
         }
-        Ok(Self(value))
+        Ok(Self::from_value(value))
     }
 
     pub const fn from_value(value: Value) -> Self {
-        Self(value)
+        Self {
+            value,
+            remembered: None,
+        }
+    }
+
+    /// One that is gone from the cluster.
+    pub const fn from_history(value: Value, remembered: Remembered) -> Self {
+        Self {
+            value,
+            remembered: Some(remembered),
+        }
     }
 
     pub const fn value(&self) -> &Value {
-        &self.0
+        &self.value
+    }
+
+    /// Set if it is gone from the cluster.
+    pub const fn remembered(&self) -> Option<&Remembered> {
+        self.remembered.as_ref()
     }
 
     /// As it is printed: without the record of who set which field, which is longer than the object.
     pub fn shown(&self) -> Value {
-        let mut value = self.0.clone();
+        let mut value = self.value.clone();
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -40,7 +68,7 @@ impl Object {
 
     /// Reads it as one of our types.
     pub fn typed<K: DeserializeOwned>(&self) -> Result<K, Error> {
-        serde_json::from_value(self.0.clone()).map_err(|error| {
+        serde_json::from_value(self.value.clone()).map_err(|error| {
             Error::Cluster(format!(
                 "{} {} cannot be read by this version of agentctl: {error}",
                 self.kind(),
@@ -51,7 +79,7 @@ impl Object {
 
     /// A text at a place, as JSON pointers name it.
     pub fn text(&self, pointer: &str) -> Option<&str> {
-        self.0.pointer(pointer).and_then(Value::as_str)
+        self.value.pointer(pointer).and_then(Value::as_str)
     }
 
     pub fn kind(&self) -> &str {
@@ -79,12 +107,15 @@ impl Object {
     }
 
     pub fn finalizers(&self) -> impl Iterator<Item = &str> {
-        let found = self.0.pointer("/metadata/finalizers").and_then(Value::as_array);
+        let found = self
+            .value
+            .pointer("/metadata/finalizers")
+            .and_then(Value::as_array);
         found.into_iter().flatten().filter_map(Value::as_str)
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.0.get("metadata")?.get("labels")?.get(key)?.as_str()
+        self.value.get("metadata")?.get("labels")?.get(key)?.as_str()
     }
 
     /// The phase; a run without one is pending.
@@ -98,7 +129,7 @@ impl Object {
     }
 
     pub fn conditions(&self) -> impl Iterator<Item = Condition<'_>> {
-        let found = self.0.pointer("/status/conditions").and_then(Value::as_array);
+        let found = self.value.pointer("/status/conditions").and_then(Value::as_array);
         found.into_iter().flatten().filter_map(Condition::of)
     }
 
@@ -110,7 +141,7 @@ impl Object {
     pub fn standing(&self) -> String {
         let word = ["phase", "status", "state", "result"]
             .into_iter()
-            .find_map(|key| self.0.get("status")?.get(key)?.as_str());
+            .find_map(|key| self.value.get("status")?.get(key)?.as_str());
         if let Some(word) = word {
             return word.to_owned();
         }

@@ -114,14 +114,24 @@ Settings come from flags, else from variables, else from the file `agentctl/conf
 have defaults. The variables are `AGENTCTL_NAMESPACE`, `AGENTCTL_KUBECONFIG`, `AGENTCTL_CONTEXT`, `AGENTCTL_MODE` (`kube` or `grpc`),
 `AGENTCTL_SERVER` (also `AGENTCTL_ADDRESS`, `JANGAR_GRPC_ADDRESS`), `AGENTCTL_TOKEN` (also `JANGAR_GRPC_TOKEN`), `AGENTCTL_TLS`,
 `AGENTCTL_CA_CERT`, `AGENTCTL_CLIENT_CERT`, `AGENTCTL_CLIENT_KEY`, `AGENTCTL_NO_INPUT` and `NO_COLOR`. `agentctl config view` shows what
-holds and where it comes from.
+holds and where it comes from. Those of earlier versions that are about how the program was packed mean nothing any more:
+`AGENTCTL_PROTO_PATH` (the contract is part of the program), `AGENTCTL_BINARY` and `AGENTCTL_VERSION` (there is one program, and nothing
+that fetches it) and `AGENTCTL_DEBUG` (every error says what was being done, and why it failed). `run codex`, which let a local
+program write the work down before submitting it, is absent: `create impl --text -` takes what any program writes.
 
 A run is named by its kind and its name (`run NAME` or `run/NAME`); where only runs make sense the name is enough, and `@latest` is
 the newest one. The name of a run that is submitted follows from the namespace, the agent and `--idempotency-key`: giving the same
 command again meets the same run.
 
 `approve` and `reject` decide as the user that the API server knows you as. In kube mode the decision is written with your own
-rights, so you need to be allowed to patch `orchestrationruns/status`; whether you may decide is what the ApprovalPolicy says.
+rights, so you need to be allowed to patch `orchestrationruns/status`; whether you may decide is what the ApprovalPolicy says. A run
+that agentctl makes says in an annotation who made it, in either mode, since that person may not approve it unless the policy has
+`allowCreator`. In kube mode nobody but the right to write runs keeps people from changing that annotation.
+
+`run --logs` shows what the run writes and ends when the run does, with the code that tells the outcome; `--timeout` counts from the
+start. That a log cannot be read is a note, and changes no code.
+
+`doctor` says `ok`, `warn` or `fail` of what it looked at, and `skip` of what it could not look at, with where that can be asked.
 
 ## gRPC mode
 
@@ -138,8 +148,10 @@ Output is the same in both modes, except where one of them knows more:
 | verb | in gRPC mode |
 |---|---|
 | `run` | the control plane checks the `--budget`, the `--secret-binding` of the Secrets and the length of the queue, and remembers the key of a run that is gone. With `--name`, `--label` or `--tool` the run is created as in kube mode |
-| `get`, `describe`, `explain`, `graph`, `wait`, `resubmit` | a run that is gone from the cluster is read from the history, if there is a database |
-| `logs` | when the pods are gone, what was kept of the last one is shown |
+| `get`, `describe`, `explain`, `graph`, `wait` | a run that is gone from the cluster is read from the history, if there is a database, and a note says so |
+| `retry`, `resubmit` | so is its work; if a value of it was withheld as a secret, or was too long to be kept, the fields are named, and nothing is submitted until `--param` gives them |
+| `list --archived` | the runs that the history has, the latest first, with `--phase`, `--search WORDS` and `--limit` |
+| `logs` | of pods that are gone, what was kept of their logs is shown, step by step and attempt by attempt, and a note says of which pod, and whether its beginning is missing. With `-f` a log whose pod goes is read on from there. Its lines have no times |
 | `approve`, `reject` | the control plane writes the decision: it takes the verb `approve` on `orchestrationruns`, and no right to write |
 | `apply` | the nineteen kinds only; for others leave `--grpc` out |
 | `status`, `doctor` | what the control plane knows, with its database; rights and Jobs are looked at in kube mode |

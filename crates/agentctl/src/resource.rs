@@ -144,6 +144,23 @@ pub async fn object(transport: &Transport, kind: Kind, namespace: &str, name: &s
     }
 }
 
+/// Says of a run that it is gone, if it is: it looks as if it were there.
+pub fn note_if_gone(session: &mut Session, kind: Kind, object: &Object) -> Result<(), Error> {
+    let Some(remembered) = object.remembered() else {
+        return Ok(());
+    };
+    let cut = if remembered.cut {
+        ", which was too long to be kept whole"
+    } else {
+        ""
+    };
+    session.console.note(&format!(
+        "{} {} is gone from the cluster: this is what the history has of it{cut}",
+        word(kind),
+        object.name()
+    ))
+}
+
 async fn newest(transport: &Transport, namespace: &str, kinds: &[Kind]) -> Result<(Kind, Object), Error> {
     let mut newest: Option<(Kind, Object)> = None;
     for kind in kinds {

@@ -59,7 +59,7 @@ pub async fn status(session: &mut Session) -> Result<(), Error> {
         Err(error) => Part::of(&namespace, "runs", "unknown", error.to_string()),
     });
     if let Ok(pending) = approvals::pending(&transport, Some(&namespace)).await {
-        let message = match pending.len() {
+        let message = match pending.gates.len() {
             0 => "none waits".to_owned(),
             count => format!("waiting: {count}; agentctl approvals lists them"),
         };

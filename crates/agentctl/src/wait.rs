@@ -1,6 +1,6 @@
 //! `wait`: until a run has ended, or something else is true. The exit code tells the outcome.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, io, pin::Pin, time::Duration};
 
 use futures::StreamExt as _;
 use jangar_api::Kind;
@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::{
     cli::WaitArgs,
     error::{self, Error},
+    logs::{Reading, Told},
     object::Object,
     output,
     resource::{self, word},
@@ -100,6 +101,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the run writes nothing more.
+    const fn is_over(self) -> bool {
+        !matches!(self, Self::TimedOut | Self::Interrupted)
+    }
+
     fn of_phase(phase: &str) -> Self {
         match phase {
             "Failed" => Self::Failed,
@@ -138,30 +144,37 @@ pub async fn wait(session: &mut Session, arguments: &WaitArgs) -> Result<(), Err
         None if goal == Goal::Deleted => return Ok(()),
         None => resource::object(&transport, kind, &session.namespace(), &name).await?,
     };
-    until(session, &transport, kind, object, &goal, arguments.timeout).await
+    resource::note_if_gone(session, kind, &object)?;
+    let watched = Watched::new(kind, object, arguments.timeout, None);
+    until(session, &transport, watched, &goal).await
 }
 
-/// Waits for the end of a run that is at hand.
+/// Waits for the end of a run that is at hand, and shows meanwhile what it writes, if that is read.
 pub async fn until_complete(
     session: &mut Session,
     transport: &Transport,
     kind: Kind,
     object: Object,
     timeout: Option<Duration>,
+    logs: Option<Reading>,
 ) -> Result<(), Error> {
-    until(session, transport, kind, object, &Goal::Complete, timeout).await
+    let watched = Watched::new(kind, object, timeout, logs);
+    until(session, transport, watched, &Goal::Complete).await
 }
 
 async fn until(
     session: &mut Session,
     transport: &Transport,
-    kind: Kind,
-    object: Object,
+    mut watched: Watched,
     goal: &Goal,
-    timeout: Option<Duration>,
 ) -> Result<(), Error> {
-    let mut watched = Watched::new(kind, object);
-    let outcome = watched.follow(session, transport, goal, timeout).await?;
+    // Whoever has read that we wait may press Ctrl-C: from then on it is heard.
+    let mut interrupt: Interrupt = Box::pin(tokio::signal::ctrl_c());
+    let _ = futures::poll!(interrupt.as_mut());
+    let mut outcome = watched.follow(session, transport, goal, &mut interrupt).await?;
+    if outcome.is_over() {
+        outcome = watched.read_out(session, outcome, &mut interrupt).await?;
+    }
     watched.tell(session, outcome)?;
     match outcome {
         Outcome::Reached => Ok(()),
@@ -169,24 +182,34 @@ async fn until(
     }
 }
 
+/// Ctrl-C.
+type Interrupt = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
 /// One object that is waited for.
 struct Watched {
     kind: Kind,
     object: Object,
     started: Instant,
+    /// When nobody waits any longer.
+    end: Instant,
     told: String,
     /// Whether it was seen since all was listed anew.
     seen: bool,
+    /// What it writes, if that is shown meanwhile.
+    logs: Option<Reading>,
 }
 
 impl Watched {
-    fn new(kind: Kind, object: Object) -> Self {
+    fn new(kind: Kind, object: Object, timeout: Option<Duration>, logs: Option<Reading>) -> Self {
+        let started = Instant::now();
         Self {
             kind,
             object,
-            started: Instant::now(),
+            started,
+            end: started + timeout.unwrap_or(FOREVER),
             told: String::new(),
             seen: true,
+            logs,
         }
     }
 
@@ -195,35 +218,86 @@ impl Watched {
         session: &mut Session,
         transport: &Transport,
         goal: &Goal,
-        timeout: Option<Duration>,
+        interrupt: &mut Interrupt,
     ) -> Result<Outcome, Error> {
-        // Whoever has read that we wait may press Ctrl-C: from then on it is heard.
-        let mut interrupt = Box::pin(tokio::signal::ctrl_c());
-        let _ = futures::poll!(interrupt.as_mut());
         self.report(session)?;
         if let Some(outcome) = goal.verdict(self.kind, &self.object) {
             return Ok(outcome);
         }
         let (namespace, name) = (self.object.namespace().to_owned(), self.object.name().to_owned());
         let mut changes = transport.watch(self.kind, Some(&namespace), Some(&name), None);
-        let end = self.started + timeout.unwrap_or(FOREVER);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let change = tokio::select! {
                 biased;
                 change = changes.next() => change,
-                () = sleep_until(end) => return Ok(Outcome::TimedOut),
-                _ = &mut interrupt => return Ok(Outcome::Interrupted),
+                () = sleep_until(self.end) => return Ok(Outcome::TimedOut),
+                _ = &mut *interrupt => return Ok(Outcome::Interrupted),
+                told = next_of(&mut self.logs) => {
+                    match told {
+                        Some(told) => told.show(session)?,
+                        None => self.logs_end(session).await?,
+                    }
+                    continue;
+                }
                 _ = tick.tick() => {
                     let line = self.live_line(session);
                     session.console.progress(&line)?;
                     continue;
                 }
             };
+            if matches!(change, Some(Change::Listed))
+                && !self.seen
+                && !transport.is_gone(self.kind, &namespace, &name).await
+            {
+                continue;
+            }
             if let Some(outcome) = self.take(session, transport, goal, change)? {
                 return Ok(outcome);
             }
+        }
+    }
+
+    /// Shows what is left to read of a run that is over.
+    async fn read_out(
+        &mut self,
+        session: &mut Session,
+        outcome: Outcome,
+        interrupt: &mut Interrupt,
+    ) -> Result<Outcome, Error> {
+        while self.logs.is_some() {
+            tokio::select! {
+                biased;
+                told = next_of(&mut self.logs) => match told {
+                    Some(told) => told.show(session)?,
+                    None => self.logs_end(session).await?,
+                },
+                () = sleep_until(self.end) => {
+                    session.console.note("the time is over before all was read that it wrote")?;
+                    break;
+                }
+                _ = &mut *interrupt => return Ok(Outcome::Interrupted),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// There is nothing more to read. How the run ended does not depend on whether its log could be read.
+    async fn logs_end(&mut self, session: &mut Session) -> Result<(), Error> {
+        let Some(logs) = self.logs.take() else {
+            return Ok(());
+        };
+        match logs.finish().await {
+            Ok(0) => session.console.note(&format!(
+                "{} {} has written nothing that can be shown",
+                word(self.kind),
+                self.object.name()
+            )),
+            Ok(_) => Ok(()),
+            Err(error) => session
+                .console
+                .note(&format!("what it writes cannot be shown: {error}")),
         }
     }
 
@@ -336,6 +410,14 @@ impl Watched {
             standing => standing,
         };
         session.console.line(&format!("{kind}/{name} {standing}"))
+    }
+}
+
+/// What is to be shown next of a log; nothing ever comes if none is read.
+async fn next_of(logs: &mut Option<Reading>) -> Option<Told> {
+    match logs {
+        Some(logs) => logs.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -50,6 +50,8 @@ pub const TTL_SECONDS: &str = "agents.proompteng.ai/ttl-seconds";
 
 /// Finalizer on a run: what it left behind outside its Job, or its parent's record of its end, is not settled yet.
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
+/// Finalizer on a run that has ended while history was away: it is not written there yet.
+pub const ARCHIVE_FINALIZER: &str = "agents.proompteng.ai/archive";
 /// Finalizer on a Job: its outcome is not recorded in the status of its run yet.
 pub const JOB_STATUS_FINALIZER: &str = "agents.proompteng.ai/job-status";
 
@@ -119,6 +121,7 @@ mod tests {
             TIMEOUT_SECONDS,
             TTL_SECONDS,
             RUNTIME_CLEANUP_FINALIZER,
+            ARCHIVE_FINALIZER,
             JOB_STATUS_FINALIZER,
             DELIVERY_ID,
             ORCHESTRATION_RUN,

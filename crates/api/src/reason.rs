@@ -44,7 +44,8 @@ string_enum! {
         JobMissing,
         /// The API server refused the Job; the message has its words.
         JobRejected,
-        /// The API server does not let the Job in at the moment: a right is missing, or a quota is used up.
+        /// The API server does not let the Job in at the moment: a right is missing, a quota is used up, or it has a trouble of
+        /// its own that lasts, such as a webhook that does not answer.
         JobForbidden,
         /// The pod does not start; the message has the scheduler's or the node's words.
         PodWaiting,
@@ -64,6 +65,8 @@ string_enum! {
         JobOutlivesRun,
         /// The label or annotation `agents.proompteng.ai/retain` is neither `true` nor `false`, so that the run is kept.
         InvalidRetain,
+        /// A topology spread constraint of the pod selects other pods and not this one, so that it spreads nothing.
+        SpreadCountsOthers,
         /// The run was deleted before it could be written into history.
         NotArchived,
 
@@ -84,6 +87,7 @@ string_enum! {
         TemporalError,
 
         // What is wrong with a run's spec or the objects it refers to.
+        /// The schema refuses such a run before it is stored, so that no controller says it; the word is known.
         MissingRuntime,
         /// The runtime is one that this version does not execute.
         UnsupportedRuntime,
@@ -110,6 +114,7 @@ string_enum! {
         MissingRequiredLabels,
         MissingRequiredMetadata,
         ParametersTooLarge,
+        /// As [`Self::MissingRuntime`]: the schema refuses it.
         ParameterNotString,
         ParameterValueTooLarge,
         LabelBlocked,
@@ -124,6 +129,7 @@ string_enum! {
         /// The run chooses a security context that is looser than the operator allows.
         PodSecurityNotAllowed,
         InvalidContract,
+        /// As [`Self::MissingRuntime`]: the schema refuses it.
         InvalidSystemPrompt,
         InvalidSystemPromptRef,
         MissingSystemPromptRef,

@@ -5,7 +5,8 @@
 //! on the Jobs that it made.
 //!
 //! A run asks when it has everything else ([`Admissions::ask`]). What it is given counts from that moment, whether the caches
-//! show its Job or not, until they do, or until a live read has shown that there is none.
+//! show its Job (its status, where no Job executes it) or not, until they do, or until a live read has shown that there is
+//! none.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +17,7 @@ use std::{
 use jangar_api::agents::agent_run::AgentRun;
 use jangar_engine::{
     decision::{Key, Uid},
-    queue::{Answer, Demand, Facts, Index, Scope},
+    queue::{Answer, Demand, Facts, Index, Scope, Unseen},
     settings::Settings,
     waiting::Gate,
 };
@@ -24,17 +25,24 @@ use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
 use crate::{
-    caches::{Caches, Change, Delivered, Term},
+    caches::{Cached, Caches, Change, Delivered, Term},
     clock::Clock,
     driver::Context,
     live::{self, ReadError},
     metrics::Metrics,
 };
 
+/// How many runs are woken at once that were told of a limit which does not bite any more, and how long it is until the next
+/// are. Each costs a write, and where thousands wait two limits may take turns all the time.
+const RETOLD_MAX: usize = 16;
+const RETELL_PAUSE: Duration = Duration::from_secs(1);
+
 /// The queue of one term of leadership.
 #[derive(Debug)]
 pub struct Admissions {
     index: Mutex<Index>,
+    /// When runs were last woken to be told of another limit.
+    retold: Mutex<Option<Timestamp>>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     /// Whether a run that is asked to stop does.
@@ -44,7 +52,7 @@ pub struct Admissions {
 /// What to do about those who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Roused {
-    /// They may start, or have a place in the queue that they did not have.
+    /// They may start, or have a place in the queue that they did not have, or wait for something else than they say.
     pub(crate) keys: BTreeSet<Key>,
     /// How long nothing happens by itself.
     pub(crate) nap: Option<Duration>,
@@ -72,6 +80,7 @@ impl Admissions {
     pub fn new(settings: &Settings, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         Self {
             index: Mutex::new(Index::new(settings.limits.clone())),
+            retold: Mutex::default(),
             clock,
             metrics,
             cancels: settings.runs.cancel_enabled,
@@ -106,11 +115,17 @@ impl Admissions {
     }
 
     /// Whether a run may start this Job, or whatever executes it.
-    pub(crate) fn ask(&self, key: &Key, run: &AgentRun, job: Option<&str>) -> Answer {
-        let demand = Demand::of(&key.namespace, run);
+    pub(crate) fn ask(
+        &self,
+        key: &Key,
+        run: &AgentRun,
+        job: Option<&str>,
+        repository: Option<&str>,
+    ) -> Answer {
+        let demand = Demand::of(&key.namespace, run).working_on(repository);
         let now = self.now();
         let mut index = self.index();
-        let known = index.unseen_job(key).is_some();
+        let known = index.unseen(key).is_some();
         let answer = index.ask(key, &demand, job, now);
         match &answer {
             Answer::Granted { .. } if !known => {
@@ -139,13 +154,16 @@ impl Admissions {
         match (succeeded, asked) {
             // It waits for its turn.
             (_, Some(Asked::Waiting)) => return Ok(()),
-            (true, _) => {
-                if let Some(name) = self.unseen_job(key) {
-                    self.look_for(context, key, name).await?;
+            (true, _) => match self.unseen(key) {
+                Some(Unseen::Job(name)) => {
+                    let namespace = key.namespace.clone();
+                    look_for::<Job>(context, &Key { namespace, name }).await?;
                 }
-            }
-            // It may have made its Job: the next reconcile will know.
-            (false, _) if self.unseen_job(key).is_some() => return Ok(()),
+                Some(Unseen::Run) => look_for::<AgentRun>(context, key).await?,
+                None => {}
+            },
+            // It may have made its Job, or written that it has begun: the next reconcile will know.
+            (false, _) if self.unseen(key).is_some() => return Ok(()),
             (false, _) => {}
         }
         let now = self.now();
@@ -153,21 +171,8 @@ impl Admissions {
         Ok(())
     }
 
-    /// Puts a Job into the cache that may have been made and that no watch has told of.
-    async fn look_for(&self, context: &Context, key: &Key, name: String) -> Result<(), ReadError> {
-        let job = Key {
-            namespace: key.namespace.clone(),
-            name,
-        };
-        let found: Option<Delivered<Job>> = live::get(context, &job).await?;
-        if found.is_some() {
-            context.world.learn(&job, &Uid(String::new()), found);
-        }
-        Ok(())
-    }
-
-    fn unseen_job(&self, key: &Key) -> Option<String> {
-        self.index().unseen_job(key).cloned()
+    fn unseen(&self, key: &Key) -> Option<Unseen> {
+        self.index().unseen(key)
     }
 
     /// Lets in whoever may start now.
@@ -181,7 +186,30 @@ impl Admissions {
             .next_look()
             // Negative if it is due: no nap at all.
             .map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
-        Roused { keys, nap }
+        let retold = self.retell(&index, now);
+        keys.extend(retold.keys);
+        Roused {
+            keys,
+            nap: nap.into_iter().chain(retold.nap).min(),
+        }
+    }
+
+    /// Finds those who wait for another limit than they were told of.
+    fn retell(&self, index: &Index, now: Timestamp) -> Roused {
+        let mut last = self.retold.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = last.map_or(Duration::MAX, |at| now.duration_since(at).unsigned_abs());
+        if let Some(left) = RETELL_PAUSE.checked_sub(since).filter(|left| !left.is_zero()) {
+            return Roused {
+                keys: BTreeSet::new(),
+                nap: Some(left),
+            };
+        }
+        let keys = index.outdated(RETOLD_MAX);
+        *last = (!keys.is_empty()).then_some(now);
+        Roused {
+            nap: last.map(|_| RETELL_PAUSE),
+            keys,
+        }
     }
 
     /// As fine as the time that is stamped on Jobs.
@@ -194,6 +222,15 @@ impl Admissions {
         // Every method of the index leaves it whole, so a panic elsewhere does not make it bad.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Puts an object into the cache that may be there, or may have changed, and of which no watch has told.
+async fn look_for<K: Cached>(context: &Context, key: &Key) -> Result<(), ReadError> {
+    let found: Option<Delivered<K>> = live::get(context, key).await?;
+    if found.is_some() {
+        context.world.learn(key, &Uid(String::new()), found);
+    }
+    Ok(())
 }
 
 /// Whether the queue looks at objects of this kind.

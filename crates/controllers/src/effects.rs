@@ -75,14 +75,14 @@ async fn send<R: Cached>(
         Effect::StopJob { job } => {
             // In the foreground, because our finalizer would otherwise keep the pods running as long as it stands.
             let params = DeleteParams::foreground();
-            delete::<Job>(context, namespace, job, params, work).await
+            delete::<Job>(context, namespace, job, None, params, work).await
         }
         Effect::DeletePod { pod, grace_seconds } => {
             let params = DeleteParams {
                 grace_period_seconds: *grace_seconds,
                 ..DeleteParams::default()
             };
-            delete::<Pod>(context, namespace, pod, params, work).await
+            delete::<Pod>(context, namespace, pod, None, params, work).await
         }
         Effect::ReleaseJob {
             job,
@@ -92,8 +92,9 @@ async fn send<R: Cached>(
             let patch = release(job, finalizers, *ttl_seconds_after_finished)?;
             release_job(context, namespace, job, patch, work).await
         }
-        Effect::DeleteRun { run } => {
-            delete::<R>(context, namespace, run, DeleteParams::background(), work).await
+        Effect::DeleteRun { run, version } => {
+            let params = DeleteParams::background();
+            delete::<R>(context, namespace, run, Some(version), params, work).await
         }
         Effect::SetFinalizers {
             run,
@@ -105,7 +106,7 @@ async fn send<R: Cached>(
             if !context.gate.is_open() {
                 return Err(ReconcileError::NotLeading);
             }
-            context.outside.begin(post)?;
+            context.outside.begin(post, &context.gate)?;
             Ok(Outcome::Done)
         }
         Effect::MintToken(new) => tokens::mint(context, namespace, new, work).await,
@@ -265,18 +266,19 @@ fn creation(namespace: &str, new: &NewJob) -> Result<http::Request<Vec<u8>>, Rec
     Ok(http::Request::from_parts(parts, body))
 }
 
-/// Deletes this very object. Whoever has taken its name since is left alone.
+/// Deletes this very object, if it is still the given version. Whoever has taken its name since is left alone.
 async fn delete<K: Cached>(
     context: &Context,
     namespace: &str,
     object: &ObjectId,
+    version: Option<&String>,
     params: DeleteParams,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
     let api = Api::<K>::namespaced(context.client.clone(), namespace);
     let params = params.preconditions(Preconditions {
         uid: Some(object.uid.0.clone()),
-        resource_version: None,
+        resource_version: version.cloned(),
     });
     match context
         .write::<K, _>(Verb::Delete, api.delete(&object.name, &params))
@@ -309,7 +311,7 @@ pub(crate) fn release(
     finalizers: &[String],
     ttl_seconds_after_finished: Option<u32>,
 ) -> Result<json_patch::Patch, serde_json::Error> {
-    let mut operations = without(job, labels::JOB_STATUS_FINALIZER, finalizers);
+    let mut operations = without(job, &[labels::JOB_STATUS_FINALIZER], finalizers);
     if let Some(seconds) = ttl_seconds_after_finished {
         let path = "/spec/ttlSecondsAfterFinished";
         operations.push(json!({"op": "add", "path": path, "value": seconds}));
@@ -317,9 +319,10 @@ pub(crate) fn release(
     serde_json::from_value(Value::Array(operations))
 }
 
-/// What takes one finalizer from this very object, if it has these very finalizers.
-pub(crate) fn without(id: &ObjectId, finalizer: &str, finalizers: &[String]) -> Vec<Value> {
-    let others: Vec<&String> = finalizers.iter().filter(|name| *name != finalizer).collect();
+/// What takes our finalizers from this very object, if it has these very finalizers.
+pub(crate) fn without(id: &ObjectId, ours: &[&str], finalizers: &[String]) -> Vec<Value> {
+    let others = finalizers.iter().filter(|name| !ours.contains(&name.as_str()));
+    let others: Vec<&String> = others.collect();
     let change = if others.is_empty() {
         json!({"op": "remove", "path": "/metadata/finalizers"})
     } else {
@@ -418,14 +421,23 @@ pub(crate) async fn find_out<K: Cached>(
     Ok(Outcome::Otherwise)
 }
 
-/// What the API server will never accept is for the plan to answer; anything else is tried again.
+/// How often something is tried that the API server could not do, before the plan is told: a hiccup is over by then, and nothing
+/// may wait without saying so.
+const SILENT_TRIES: u32 = 3;
+
+/// What the API server will never accept is for the plan to answer, and so is what it could not do several times in a row;
+/// anything else is tried again.
 fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcome, ReconcileError> {
     let forbidden = || {
         status(&error)
             .filter(|status| status.code == 403)
             .map(in_its_words)
     };
-    match refusal(&error).or_else(forbidden) {
+    let stuck = || {
+        let lasting = |status: &&Status| matches!(status.code, 429 | 500..) && work.failures >= SILENT_TRIES;
+        status(&error).filter(lasting).map(in_its_words)
+    };
+    match refusal(&error).or_else(forbidden).or_else(stuck) {
         Some(refusal) => {
             work.learned.refusal = Some(refusal);
             Ok(Outcome::Refused)

@@ -273,10 +273,12 @@ async fn delivery(
         Ok(None) => DeliveryAnswer::Failed {
             message: format!("Secret {secret} with the key {key} is not there"),
             passing: true,
+            not_before: None,
         },
         Err(ReadError::Api { source, .. }) if is_forbidden(&source) => DeliveryAnswer::Failed {
             message: format!("the controllers may not read Secret {secret}: let them get it"),
             passing: false,
+            not_before: None,
         },
         Err(error) => return Err(error),
     };

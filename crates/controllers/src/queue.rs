@@ -2,9 +2,11 @@
 //!
 //! A key is in here once, however often it was woken, so the queue is never longer than there are objects. Nobody works on
 //! a key twice at the same time: one that is woken while it is worked on comes again afterwards.
+//!
+//! What has work under way goes before what is to begin: a step that follows does not wait behind a thousand new runs.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
@@ -21,6 +23,14 @@ const RETRY: Backoff = Backoff {
     most: Duration::from_secs(30),
 };
 
+/// How many turns in a row a key may have without coming to an end. A graph of a thousand steps that all end at once needs
+/// about four; what needs more than this is going round in circles.
+const BUSY_TURNS_MAX: u32 = 64;
+
+/// How many keys that are under way may overtake one that is not. Beginnings get a fair share of the work, and ends are not kept
+/// waiting behind them.
+const OVERTAKEN_MAX: u32 = 8;
+
 /// The longest nap between two looks at the time of day, so that a clock that was set is noticed.
 const NAP_MAX: Duration = Duration::from_mins(1);
 
@@ -28,18 +38,33 @@ const NAP_MAX: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub struct Queue {
     slots: BTreeMap<Key, Slot>,
-    /// Keys in stage [`Stage::Ready`], in the order they got there.
-    ready: VecDeque<Key>,
+    /// Keys in stage [`Stage::Ready`], in the order they got there, those that are under way first.
+    ready: BTreeMap<Place, Key>,
+    /// How many keys have become ready so far.
+    arrivals: u64,
+    /// How many keys in a row were taken because they are under way, while others waited.
+    overtaken: u32,
     /// Keys in stage [`Stage::Waiting`], by when they wake.
     waiting: BTreeSet<(Timestamp, Key)>,
     /// Keys in stage [`Stage::Resting`], by when they may go on.
     resting: BTreeSet<(Instant, Key)>,
 }
 
+/// How urgent it is to look at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Something that it has started went on, or ended.
+    UnderWay,
+    Ordinary,
+}
+
+/// Where a key stands among those that are ready.
+type Place = (Urgency, u64);
+
 #[derive(Debug)]
 struct Slot {
     stage: Stage,
-    /// How often in a row it failed.
+    /// How often in a row it failed, or was still busy when its turn was over.
     failures: u32,
 }
 
@@ -49,45 +74,71 @@ enum Stage {
     Waiting(Timestamp),
     /// It failed and rests. What happens meanwhile does not cut that short: an API server in trouble gets its rest.
     Resting,
-    Ready,
-    /// Somebody works on it.
+    Ready(Place),
+    /// Somebody works on it. It comes again if something happens meanwhile.
     Taken {
-        again: bool,
+        again: Option<Urgency>,
     },
 }
 
 impl Queue {
     /// Something happened to this key.
-    pub fn wake(&mut self, key: &Key) {
-        match self.slots.get_mut(key) {
-            None => self.line_up(key.clone(), 0),
-            Some(slot) => match slot.stage {
-                Stage::Ready | Stage::Resting => {}
-                Stage::Taken { ref mut again } => *again = true,
-                Stage::Waiting(at) => {
-                    let failures = slot.failures;
-                    self.waiting.remove(&(at, key.clone()));
-                    self.line_up(key.clone(), failures);
+    pub fn wake(&mut self, key: &Key, urgency: Urgency) {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return self.line_up(key.clone(), urgency, 0);
+        };
+        let failures = slot.failures;
+        match slot.stage {
+            Stage::Resting => {}
+            Stage::Taken { ref mut again } => {
+                *again = Some(again.map_or(urgency, |known| known.min(urgency)));
+            }
+            Stage::Ready(place) => {
+                if urgency < place.0 {
+                    self.ready.remove(&place);
+                    self.line_up(key.clone(), urgency, failures);
                 }
-            },
+            }
+            Stage::Waiting(at) => {
+                self.waiting.remove(&(at, key.clone()));
+                self.line_up(key.clone(), urgency, failures);
+            }
         }
     }
 
-    /// The next key to work on, in the order in which they were woken.
+    /// The next key to work on, in the order in which they were woken, those that are under way first. Others have their turn
+    /// too, however many are under way.
     pub fn take(&mut self, today: Timestamp, now: Instant) -> Option<Key> {
         self.rouse(today, now);
-        let key = self.ready.pop_front()?;
+        let ordinary = self.ready.range((Urgency::Ordinary, 0)..).next();
+        let ordinary = ordinary.map(|(place, _)| *place);
+        let first = *self.ready.first_key_value()?.0;
+        let place = match ordinary {
+            Some(ordinary) if self.overtaken >= OVERTAKEN_MAX => ordinary,
+            Some(_) | None => first,
+        };
+        self.overtaken = if ordinary.is_some_and(|waits| waits != place) {
+            self.overtaken + 1
+        } else {
+            0
+        };
+        let key = self.ready.remove(&place)?;
         if let Some(slot) = self.slots.get_mut(&key) {
-            slot.stage = Stage::Taken { again: false };
+            slot.stage = Stage::Taken { again: None };
         }
         Some(key)
+    }
+
+    /// How often in a row the work on a key has failed.
+    pub fn failures(&self, key: &Key) -> u32 {
+        self.slots.get(key).map_or(0, |slot| slot.failures)
     }
 
     /// The work on a taken key is done. It comes again at `wake_at`, or when something happens, or at once if something
     /// happened meanwhile.
     pub fn done(&mut self, key: Key, wake_at: Option<Timestamp>) {
         match (self.take_back(&key), wake_at) {
-            (Taken::Again(_), _) => self.line_up(key, 0),
+            (Taken::Again(urgency, _), _) => self.line_up(key, urgency, 0),
             (Taken::Quiet(_), Some(at)) => {
                 self.waiting.insert((at, key.clone()));
                 let stage = Stage::Waiting(at);
@@ -101,13 +152,26 @@ impl Queue {
     /// least as long as the API server asked for.
     pub fn failed(&mut self, key: Key, now: Instant, at_least: Option<Duration>) {
         let failures = match self.take_back(&key) {
-            Taken::Again(failures) | Taken::Quiet(failures) => failures.saturating_add(1),
+            Taken::Again(_, failures) | Taken::Quiet(failures) => failures.saturating_add(1),
             Taken::Not => return,
         };
         let until = now + RETRY.delay(failures).max(at_least.unwrap_or_default());
         self.resting.insert((until, key.clone()));
         let stage = Stage::Resting;
         self.slots.insert(key, Slot { stage, failures });
+    }
+
+    /// There is still something to do about a taken key, and others have their turn first. One that never comes to an end
+    /// rests as if it had failed: its plans do not see what they did.
+    pub fn busy(&mut self, key: Key, now: Instant) {
+        match self.slots.get(&key).map(|slot| slot.failures) {
+            Some(turns) if turns < BUSY_TURNS_MAX => {
+                if let Taken::Again(_, turns) | Taken::Quiet(turns) = self.take_back(&key) {
+                    self.line_up(key, Urgency::UnderWay, turns.saturating_add(1));
+                }
+            }
+            Some(_) | None => self.failed(key, now, None),
+        }
     }
 
     /// How long nothing will be ready, if nothing happens.
@@ -140,7 +204,7 @@ impl Queue {
                 break;
             };
             let failures = self.slots.get(&key).map_or(0, |slot| slot.failures);
-            self.line_up(key, failures);
+            self.line_up(key, Urgency::Ordinary, failures);
         }
         while let Some((at, _)) = self.waiting.first()
             && *at <= today
@@ -148,13 +212,15 @@ impl Queue {
             let Some((_, key)) = self.waiting.pop_first() else {
                 break;
             };
-            self.line_up(key, 0);
+            self.line_up(key, Urgency::Ordinary, 0);
         }
     }
 
-    fn line_up(&mut self, key: Key, failures: u32) {
-        self.ready.push_back(key.clone());
-        let stage = Stage::Ready;
+    fn line_up(&mut self, key: Key, urgency: Urgency, failures: u32) {
+        let place = (urgency, self.arrivals);
+        self.arrivals += 1;
+        self.ready.insert(place, key.clone());
+        let stage = Stage::Ready(place);
         self.slots.insert(key, Slot { stage, failures });
     }
 
@@ -164,10 +230,9 @@ impl Queue {
                 stage: Stage::Taken { again },
                 failures,
             }) => {
-                let taken = if *again {
-                    Taken::Again(*failures)
-                } else {
-                    Taken::Quiet(*failures)
+                let taken = match again {
+                    Some(urgency) => Taken::Again(*urgency, *failures),
+                    None => Taken::Quiet(*failures),
                 };
                 self.slots.remove(key);
                 taken
@@ -181,7 +246,7 @@ impl Queue {
 /// What became of a key while it was worked on, with its failures in a row so far.
 enum Taken {
     /// Something happened to it.
-    Again(u32),
+    Again(Urgency, u32),
     Quiet(u32),
     /// Nobody worked on it.
     Not,
@@ -230,7 +295,11 @@ mod tests {
         }
 
         fn wake(&mut self, name: &str) {
-            self.queue.wake(&key(name));
+            self.queue.wake(&key(name), Urgency::Ordinary);
+        }
+
+        fn hurry(&mut self, name: &str) {
+            self.queue.wake(&key(name), Urgency::UnderWay);
         }
 
         fn take(&mut self) -> Option<String> {
@@ -248,6 +317,11 @@ mod tests {
             self.queue.failed(key(name), now, None);
         }
 
+        fn busy(&mut self, name: &str) {
+            let now = self.instant();
+            self.queue.busy(key(name), now);
+        }
+
         fn nap(&self) -> Duration {
             self.queue.nap(self.today(), self.instant())
         }
@@ -263,6 +337,51 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| bench.take()).collect();
 
         assert_eq!(taken, ["b", "a", "c"]);
+    }
+
+    #[test]
+    fn what_is_under_way_goes_before_what_is_to_begin() {
+        let mut bench = Bench::new();
+        for name in ["new-1", "old-1", "new-2"] {
+            bench.wake(name);
+        }
+
+        bench.hurry("old-2");
+        bench.hurry("old-1");
+
+        let taken: Vec<_> = std::iter::from_fn(|| bench.take()).collect();
+        assert_eq!(taken, ["old-2", "old-1", "new-1", "new-2"]);
+    }
+
+    #[test]
+    fn what_is_to_begin_is_overtaken_so_many_times_and_no_more() {
+        let mut bench = Bench::new();
+        bench.wake("new");
+        let mut before = 0;
+        loop {
+            bench.hurry("old");
+            match bench.take().as_deref() {
+                Some("old") => before += 1,
+                other => break assert_eq!(other, Some("new")),
+            }
+            bench.done("old", None);
+        }
+
+        assert_eq!(before, OVERTAKEN_MAX);
+    }
+
+    #[test]
+    fn a_key_that_goes_on_while_it_is_worked_on_comes_again_before_others() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        bench.wake("b");
+        bench.hurry("a");
+        bench.wake("a");
+
+        bench.done("a", None);
+
+        assert_eq!(bench.take().as_deref(), Some("a"));
     }
 
     #[test]
@@ -288,6 +407,41 @@ mod tests {
 
         assert_eq!(bench.take().as_deref(), Some("b"));
         assert_eq!(bench.take().as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_key_that_is_still_busy_comes_again_behind_the_others_without_a_rest() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        bench.take();
+        bench.hurry("b");
+
+        bench.busy("a");
+
+        assert_eq!(bench.take().as_deref(), Some("b"));
+        assert_eq!(bench.take().as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_key_that_is_busy_without_end_rests_and_one_that_came_to_its_end_begins_anew() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        let mut turns = 0;
+        while bench.take().is_some() {
+            turns += 1;
+            bench.busy("a");
+        }
+        assert_eq!(turns, BUSY_TURNS_MAX + 1);
+        assert_eq!(bench.nap(), RETRY.most);
+
+        bench.pass(RETRY.most);
+        assert_eq!(bench.take().as_deref(), Some("a"));
+        bench.done("a", None);
+
+        bench.wake("a");
+        bench.take();
+        bench.busy("a");
+        assert_eq!(bench.nap(), Duration::ZERO);
     }
 
     #[test]

@@ -105,7 +105,7 @@ trait Held:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + fmt::Debug + DeserializeOwned
 {
     const WHAT: What;
-    const FINALIZER: &'static str;
+    const FINALIZERS: &'static [&'static str];
 
     /// Whether its work is over.
     fn has_ended(&self) -> bool;
@@ -114,13 +114,14 @@ trait Held:
     fn leaves(&self) -> Option<String>;
 
     fn is_held(&self) -> bool {
-        self.finalizers().iter().any(|name| name == Self::FINALIZER)
+        let mut finalizers = self.finalizers().iter();
+        finalizers.any(|name| Self::FINALIZERS.contains(&name.as_str()))
     }
 }
 
 impl Held for Job {
     const WHAT: What = What::Job;
-    const FINALIZER: &'static str = labels::JOB_STATUS_FINALIZER;
+    const FINALIZERS: &'static [&'static str] = &[labels::JOB_STATUS_FINALIZER];
 
     fn has_ended(&self) -> bool {
         has_ended(self)
@@ -135,7 +136,8 @@ impl Held for Job {
 macro_rules! held_run {
     ($what:ident) => {
         const WHAT: What = What::$what;
-        const FINALIZER: &'static str = labels::RUNTIME_CLEANUP_FINALIZER;
+        const FINALIZERS: &'static [&'static str] =
+            &[labels::RUNTIME_CLEANUP_FINALIZER, labels::ARCHIVE_FINALIZER];
 
         fn has_ended(&self) -> bool {
             let phase = self
@@ -275,7 +277,7 @@ async fn release<K: Held>(api: &Api<K>, seen: &K) -> Result<Fate, ReleaseError> 
     };
     let mut finalizers = seen.finalizers().to_vec();
     for _ in 0..TRIES_MAX {
-        let operations = effects::without(&id, K::FINALIZER, &finalizers);
+        let operations = effects::without(&id, K::FINALIZERS, &finalizers);
         let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::Array(operations))?);
         let params = effects::patching();
         let request = api.patch(&id.name, &params, &patch);

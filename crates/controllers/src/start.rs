@@ -40,6 +40,9 @@ const SERVED_BACKOFF: Backoff = Backoff {
 /// What the controllers are started with.
 pub struct Setup<'a> {
     pub client: Client,
+    /// For the Lease alone. It should share no connections with the other: after a network was silent all of them may be dead, and
+    /// each that a renewal is tried on costs time that the lease does not have.
+    pub lease_client: Client,
     pub settings: Arc<Settings>,
     pub clock: Arc<dyn Clock>,
     /// Tells this process from others that may lead. Unique for each start.
@@ -68,6 +71,8 @@ pub enum State {
     },
     /// Another process leads, or nobody does yet, or the caches are being filled.
     Standby,
+    /// A canary that has not looked at everything yet, so that it has no verdict.
+    Surveying,
     /// Another process leads, and this one is a canary that tells what it would do. It names the objects that the leader has
     /// accepted and this version cannot plan.
     Canary {
@@ -88,7 +93,7 @@ pub struct Controllers {
 
 /// Starts the controllers.
 pub fn start(setup: Setup<'_>) -> Controllers {
-    start_with(setup, Arc::new(Network))
+    start_with(setup, Arc::new(Network::default()))
 }
 
 /// Starts the controllers with something else that answers for forges.
@@ -105,6 +110,7 @@ pub fn start_with(setup: Setup<'_>, forges: Arc<dyn Forges>) -> Controllers {
     let (halter, halt) = halt();
     let office = Office {
         client: setup.client,
+        lease_client: setup.lease_client,
         settings: setup.settings,
         clock: setup.clock,
         identity: setup.identity,
@@ -163,6 +169,7 @@ fn stations(settings: &Settings, runs: Arc<dyn Station>) -> Vec<Arc<dyn Station>
 /// Where it is decided whether to lead.
 struct Office {
     client: Client,
+    lease_client: Client,
     settings: Arc<Settings>,
     clock: Arc<dyn Clock>,
     identity: Identity,
@@ -182,7 +189,7 @@ enum End {
 impl Office {
     async fn run(self) {
         let mut elector = Elector::new(
-            self.client.clone(),
+            self.lease_client.clone(),
             self.settings.lease.clone(),
             self.identity.clone(),
             Arc::clone(&self.clock),
@@ -206,11 +213,20 @@ impl Office {
 
     async fn await_leadership(&self, elector: &mut Elector) -> Leadership {
         self.await_kinds().await;
-        self.state.send_replace(State::Standby);
+        self.state.send_replace(self.standing().await);
         tokio::select! {
             biased;
             leadership = elector.lead() => leadership,
             never = self.stand_by() => match never {},
+        }
+    }
+
+    /// What this process is before it has looked at anything. A canary that were ready at once would be let through before it has planned
+    /// a single object.
+    async fn standing(&self) -> State {
+        match &self.settings.lease.role_file {
+            Some(file) if says_canary(file).await => State::Surveying,
+            Some(_) | None => State::Standby,
         }
     }
 
@@ -221,6 +237,7 @@ impl Office {
         };
         loop {
             if says_canary(file).await {
+                self.state.send_replace(State::Surveying);
                 self.be_canary(file).await;
                 self.state.send_replace(State::Standby);
             }
@@ -311,7 +328,6 @@ impl Office {
             reporter: Reporter::new(
                 self.client.clone(),
                 self.identity.clone(),
-                Arc::clone(&self.clock),
                 Arc::clone(&self.metrics),
             ),
             metrics: Arc::clone(&self.metrics),

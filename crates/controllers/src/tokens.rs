@@ -33,24 +33,33 @@ pub(crate) async fn mint(
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
     let name = new.secret.name_any();
-    let there = live::secret(context, namespace, &name).await?;
+    let there = match live::secret(context, namespace, &name).await {
+        Err(error) if error.is_forbidden() => return Ok(failed(work, name.clone(), unreadable(&name), None)),
+        found => found?,
+    };
     if let Some(there) = &there {
         if there.metadata.owner_references != new.secret.metadata.owner_references {
             let message = format!("there is a Secret {name} that does not belong to the run: delete it");
-            return Ok(failed(work, name, message));
+            return Ok(failed(work, name, message, None));
         }
         if let Some(expires_at) = expiry(there).filter(|expires_at| *expires_at > new.good_until) {
             work.learned.tokens.insert(name, TokenSight::Ready { expires_at });
             return Ok(Outcome::Already);
         }
     }
-    let Some(key) = live::value_of(context, namespace, &new.key_secret, &new.key).await? else {
+    let key = match live::value_of(context, namespace, &new.key_secret, &new.key).await {
+        Err(error) if error.is_forbidden() => {
+            return Ok(failed(work, name, unreadable(&new.key_secret), None));
+        }
+        found => found?,
+    };
+    let Some(key) = key else {
         let message = format!("Secret {} with the key {} is not there", new.key_secret, new.key);
-        return Ok(failed(work, name, message));
+        return Ok(failed(work, name, message, None));
     };
     let minted = match context.forges.mint(new, key, context.clock.now()).await {
         Ok(minted) => minted,
-        Err(Failure { message }) => return Ok(failed(work, name, message)),
+        Err(Failure { message, not_before }) => return Ok(failed(work, name, message, not_before)),
     };
     let expires_at = minted.expires_at.min(new.used_until);
     let kept = keep(
@@ -66,7 +75,7 @@ pub(crate) async fn mint(
         // Nobody will find it, so it is taken back.
         take_back(context, &new.api, minted.token).await;
         return match status(&error).filter(|status| status.code == 403) {
-            Some(refused) => Ok(failed(work, name, refused.message.clone())),
+            Some(refused) => Ok(failed(work, name, refused.message.clone(), None)),
             None => Err(ReconcileError::write("keep a token".to_owned(), error)),
         };
     }
@@ -75,9 +84,15 @@ pub(crate) async fn mint(
 }
 
 /// The token for this Secret could not be had.
-fn failed(work: &mut Work, secret: String, message: String) -> Outcome {
-    work.learned.tokens.insert(secret, TokenSight::Failed { message });
+fn failed(work: &mut Work, secret: String, message: String, not_before: Option<Timestamp>) -> Outcome {
+    let sight = TokenSight::Failed { message, not_before };
+    work.learned.tokens.insert(secret, sight);
     Outcome::Otherwise
+}
+
+/// An operator may keep Secrets from the controllers. Runs that need none of them do not notice.
+fn unreadable(secret: &str) -> String {
+    format!("the controllers may not read Secret {secret}: let them get it")
 }
 
 /// The UID of the run that a Secret belongs to.
@@ -161,7 +176,7 @@ pub(crate) async fn revoke(
 
 /// A forge that does not answer must not keep a Job from being let go: the token ends by itself within the hour.
 async fn take_back(context: &Context, api_base_url: &str, token: Credential) {
-    if let Err(Failure { message }) = context.forges.revoke(api_base_url, token).await {
+    if let Err(Failure { message, .. }) = context.forges.revoke(api_base_url, token).await {
         tracing::warn!(message, "a token of a GitHub App was not taken back");
     }
 }

@@ -52,7 +52,29 @@ impl Conditions {
         reason: Reason,
         message: impl Into<String>,
     ) {
-        let mut message: String = message.into();
+        self.put(type_, status, reason, message.into(), Since::Words);
+    }
+
+    /// Says something about one condition whose time tells for how long it has held: other words for the same reason do not
+    /// change it. Whoever waits for something gets no more time because the words about it changed.
+    pub fn set_since(
+        &mut self,
+        type_: ConditionType,
+        status: ConditionStatus,
+        reason: Reason,
+        message: impl Into<String>,
+    ) {
+        self.put(type_, status, reason, message.into(), Since::Reason);
+    }
+
+    fn put(
+        &mut self,
+        type_: ConditionType,
+        status: ConditionStatus,
+        reason: Reason,
+        mut message: String,
+        since: Since,
+    ) {
         if let Some((end, _)) = message.char_indices().nth(MESSAGE_MAX) {
             message.truncate(end);
         }
@@ -66,6 +88,13 @@ impl Conditions {
         };
         match self.list.iter_mut().find(|known| known.type_ == next.type_) {
             Some(known) if says_the_same(known, &next) => {}
+            Some(known) if since == Since::Reason && holds_the_same(known, &next) => {
+                let last_transition_time = known.last_transition_time.or(next.last_transition_time);
+                *known = Condition {
+                    last_transition_time,
+                    ..next
+                };
+            }
             Some(known) => *known = next,
             None => self.list.push(next),
         }
@@ -105,6 +134,20 @@ impl Conditions {
             updated_at: before.updated_at,
         }
     }
+}
+
+/// From when the time of a condition counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    /// From when it said so in these words.
+    Words,
+    /// From when it held for this reason.
+    Reason,
+}
+
+/// Whether two conditions of the same type hold for the same reason.
+fn holds_the_same(one: &Condition, other: &Condition) -> bool {
+    one.status == other.status && one.reason == other.reason
 }
 
 /// Whether two conditions of the same type differ in more than their time.
@@ -163,6 +206,30 @@ mod tests {
         assert!(second.conditions.contains(&foreign));
         let touched = touched(&first, second, |status| status, at(2)).expect("it changed");
         assert_eq!(touched.updated_at, Some(Timestamp(at(2))));
+    }
+
+    #[test]
+    fn a_wait_lasts_since_its_reason_whatever_its_words() {
+        let blocked = |second: i64, before: &CommonStatus, reason: Reason, message: &str| {
+            let mut conditions = Conditions::of(before, Some(1), at(second));
+            conditions.set_since(ConditionType::Blocked, ConditionStatus::True, reason, message);
+            conditions.into_status(before)
+        };
+        let first = blocked(
+            1,
+            &CommonStatus::default(),
+            Reason::VcsAuthUnavailable,
+            "no answer",
+        );
+        let second = blocked(2, &first, Reason::VcsAuthUnavailable, "503");
+        let told = second.condition(&ConditionType::Blocked).expect("set");
+        assert_eq!(
+            (told.message.as_str(), told.last_transition_time),
+            ("503", Some(Timestamp(at(1))))
+        );
+        let third = blocked(3, &second, Reason::MissingAgent, "503");
+        let told = third.condition(&ConditionType::Blocked).expect("set");
+        assert_eq!(told.last_transition_time, Some(Timestamp(at(3))));
     }
 
     #[test]

@@ -129,6 +129,8 @@ pub enum Question {
     Slot {
         /// The Job that is about to be made; absent where none executes the run.
         job: Option<String>,
+        /// The repository that it works on, in lower case, if it works on one.
+        repository: Option<String>,
     },
 }
 
@@ -180,6 +182,8 @@ pub enum DeliveryAnswer {
         message: String,
         /// Whether it may be answered later.
         passing: bool,
+        /// Until when the forge asks to be left alone.
+        not_before: Option<Timestamp>,
     },
 }
 
@@ -236,8 +240,9 @@ pub enum Effect {
         /// Absent: it is kept until somebody deletes it.
         ttl_seconds_after_finished: Option<u32>,
     },
-    /// Deletes a run that has been kept for long enough.
-    DeleteRun { run: ObjectId },
+    /// Deletes a run that has been kept for long enough, if it is still the version that was seen: somebody may have asked to
+    /// keep it since.
+    DeleteRun { run: ObjectId, version: String },
     /// Holds a run that has something outside of the cluster, or lets it go: its finalizers become these, if it is still the
     /// version that was seen.
     SetFinalizers {
@@ -340,9 +345,11 @@ pub enum TokenSight {
     Ready {
         expires_at: Timestamp,
     },
-    /// It could not be had; the words are the forge's, or about it.
+    /// It could not be had; the words are the forge's, or about it, and do not change with the time.
     Failed {
         message: String,
+        /// Until when the forge asks to be left alone.
+        not_before: Option<Timestamp>,
     },
 }
 
@@ -386,8 +393,8 @@ pub enum Severity {
 
 /// What is to be done about one object.
 ///
-/// Effects come first and in this order; then the status is written, once; then the notices go out. A plan that does
-/// nothing is complete: the object is looked at again when something changes, or at `wake_at`.
+/// Effects come first and in this order; then the status is written, once; the notices go out when there is nothing else left
+/// to do. A plan that does nothing is complete: the object is looked at again when something changes, or at `wake_at`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan<S> {
     pub effects: Vec<Effect>,

@@ -16,7 +16,7 @@
 //! - [`settings`]: what an operator can choose, and [`retention`]: how long things are kept;
 //! - [`waiting`]: why something waits, as a value and as a sentence, and [`explain`]: the answer for a person who asks;
 //! - [`conditions`]: how a status says what is true, and [`plain_status`]: what is left of one that is refused;
-//! - [`last_sight`]: what is known of an object that went away;
+//! - [`last_sight`]: what is known of an object that went away, and [`removal`]: what a run that is over may have outside;
 //! - [`template`]: texts with places for values, and [`as_given`]: parts of a pod as people wrote them.
 
 pub mod agent;
@@ -38,6 +38,7 @@ pub mod orchestration_run;
 pub mod parent;
 pub mod plain_status;
 pub mod queue;
+pub mod removal;
 pub mod retention;
 pub mod settings;
 pub mod signal;

@@ -1,20 +1,23 @@
-//! Why something waits, as a value: what holds it up, how many are ahead of it, and what would release it.
+//! Why something waits, as a value: what holds it up, and what would release it.
 //!
-//! Conditions are written from it, and whoever is asked "why is this waiting?" can answer with the same value, so that all
-//! say the same. The sentence names the remedy; a test does what it says and sees the wait end.
+//! Conditions are written from it, and where a limit is reached `status.waiting` as well, which whoever explains a run reads, so
+//! that all say the same. The sentence names the remedy; a test does what it says and sees the wait end.
 //!
 //! A sentence holds nothing that changes while the wait goes on. Positions and numbers in use do, all the time, and each
 //! change would be a write: they belong to the value alone.
 
 use std::{fmt, time::Duration};
 
-use jangar_api::reason::Reason;
+use jangar_api::{
+    agents::agent_run_status::{LimitScope, WaitingStatus},
+    reason::Reason,
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
     decision::{Owner, Rejection},
-    queue::{Lane, Scope},
+    queue::Scope,
     settings::limits::names,
 };
 
@@ -22,19 +25,13 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiting {
     pub gate: Gate,
-    /// Its place among those who wait for the same, counted from one, where there is an order and somebody counted.
-    pub position: Option<u32>,
     /// When the wait is over whatever happens, one way or the other.
     pub until: Option<Timestamp>,
 }
 
 impl Waiting {
     pub const fn at(gate: Gate) -> Self {
-        Self {
-            gate,
-            position: None,
-            until: None,
-        }
+        Self { gate, until: None }
     }
 
     #[must_use]
@@ -71,7 +68,7 @@ pub enum Gate {
         owner: Option<Owner>,
         retry: Duration,
     },
-    /// The API server does not let the Job in at the moment: a quota, or a right.
+    /// The API server does not let the Job in at the moment: a quota, a right, or a trouble of its own that lasts.
     Forbidden { words: String, retry: Duration },
     /// The Job has no pod.
     NoPod { job: String },
@@ -84,7 +81,8 @@ pub enum Gate {
         pod: String,
         cause: String,
         words: Option<String>,
-        /// The field that names it.
+        image: Option<String>,
+        /// The field or the setting that names it.
         field: &'static str,
     },
     /// A Secret, a ConfigMap or a volume cannot be had, or the container cannot be made as it is described.
@@ -185,10 +183,38 @@ const fn rate_variable(scope: &Scope) -> &'static str {
     }
 }
 
-/// What is counted, by the sentence that a run of this lane was told: a condition keeps nothing but the words.
-pub(crate) fn scope_told(message: &str, lane: &Lane) -> Option<Scope> {
-    lane.scopes()
-        .find(|scope| message.starts_with(&format!("as many runs of {scope} ")))
+/// The limit that holds a run up, as its status has it for programs; `repository` is the one whose slot the run would take.
+pub(crate) fn limit_status(gate: &Gate, repository: Option<String>) -> Option<WaitingStatus> {
+    let (Gate::Concurrency(full) | Gate::Queue(full) | Gate::Rate { full, .. }) = gate else {
+        return None;
+    };
+    let (scope, name) = match &full.scope {
+        Scope::Agent { name, .. } => (LimitScope::Agent, Some(name.clone())),
+        Scope::Repository(name) => (LimitScope::Repository, Some(name.clone())),
+        Scope::Namespace(name) => (LimitScope::Namespace, Some(name.clone())),
+        Scope::Cluster => (LimitScope::Cluster, None),
+    };
+    Some(WaitingStatus {
+        scope,
+        name,
+        limit: i32::try_from(full.limit).unwrap_or(i32::MAX).into(),
+        repository,
+    })
+}
+
+/// What is counted by the limit that holds up a run of this namespace.
+pub(crate) fn scope_told(told: &WaitingStatus, namespace: &str) -> Option<Scope> {
+    match (&told.scope, &told.name) {
+        (LimitScope::Agent, Some(name)) => Some(Scope::Agent {
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+        }),
+        (LimitScope::Repository, Some(name)) => Some(Scope::Repository(name.clone())),
+        (LimitScope::Namespace, Some(name)) => Some(Scope::Namespace(name.clone())),
+        (LimitScope::Cluster, _) => Some(Scope::Cluster),
+        (LimitScope::Agent | LimitScope::Repository | LimitScope::Namespace, None)
+        | (LimitScope::Other(_), _) => None,
+    }
 }
 
 /// The sentence: what holds it up, and what would release it.
@@ -255,7 +281,8 @@ impl fmt::Display for Gate {
             }
             Self::Forbidden { words, retry } => write!(
                 f,
-                "the API server does not let the Job of the run in: {words}; it is tried again every {} s",
+                "the API server does not let the Job of the run in: {words}; it is tried again every {} s: give the right or the \
+                 room in the quota, or mend the webhook, that it speaks of",
                 retry.as_secs()
             ),
             Self::Endpoint { endpoint, words, due } => write!(
@@ -305,11 +332,14 @@ impl Gate {
                 pod,
                 cause,
                 words,
+                image,
                 field,
             } => write!(
                 f,
-                "pod {pod} cannot start ({cause}): {}; check {field}, and the Secrets that the image is pulled with",
-                words.as_deref().unwrap_or(unknown)
+                "pod {pod} cannot start ({cause}): {}; image {} cannot be had: check {field}, and the Secrets that the image is \
+                 pulled with",
+                words.as_deref().unwrap_or(unknown),
+                image.as_deref().unwrap_or("of its container")
             ),
             Self::Configuration {
                 pod,
@@ -329,9 +359,10 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::Lane;
 
     #[test]
-    fn the_words_of_the_queue_tell_what_is_counted() {
+    fn status_of_a_run_in_the_queue_tells_what_is_counted() {
         let lane = Lane {
             namespace: "agents".to_owned(),
             agent: "coder".to_owned(),
@@ -349,10 +380,11 @@ mod tests {
                 Gate::Queue(full.clone()),
                 Gate::Rate { full, window },
             ] {
-                let message = Waiting::at(gate).to_string();
-                assert_eq!(scope_told(&message, &lane), Some(scope.clone()), "{message}");
+                let told = limit_status(&gate, None).expect("a limit");
+                assert_eq!(scope_told(&told, "agents"), Some(scope.clone()), "{told:?}");
             }
         }
-        assert_eq!(scope_told("Job x is still there", &lane), None);
+        let job = "x".to_owned();
+        assert_eq!(limit_status(&Gate::PreviousJob { job }, None), None);
     }
 }

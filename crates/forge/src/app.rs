@@ -10,7 +10,7 @@ use ring::{
     signature::{RSA_PKCS1_SHA256, RsaKeyPair},
 };
 use rustls::pki_types::{PrivateKeyDer, pem::PemObject};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     error::ForgeError,
@@ -66,6 +66,9 @@ impl App {
     }
 
     /// Makes a token of an installation for one repository, with the rights that delivering work takes.
+    ///
+    /// An installation knows its repositories by their names alone, so that one of another owner has the same name as one of
+    /// its own. A token for anything else than the repository of this owner and name is taken back at once.
     pub async fn mint(
         &self,
         installation: &str,
@@ -89,10 +92,13 @@ impl App {
             path: path.clone(),
             problem: format!("/expires_at is {expires_at:?}, which is no time"),
         })?;
-        Ok(InstallationToken {
-            token: Token::new(answer.text("/token")?),
-            expires_at,
-        })
+        let token = Token::new(answer.text("/token")?);
+        if let Err(error) = only_for(repository, installation, &answer) {
+            // Whether or not that succeeds, nobody gets it; it ends by itself within the hour.
+            let _ = Self::revoke(&self.api, token, self.patience.clone()).await;
+            return Err(error);
+        }
+        Ok(InstallationToken { token, expires_at })
     }
 
     /// Takes a token back. One that is not good any more is taken back already.
@@ -133,12 +139,27 @@ impl App {
     }
 }
 
+/// Whether a token is for this repository and no other. Forges take upper and lower case for the same.
+fn only_for(repository: &str, installation: &str, answer: &Answer<'_>) -> Result<(), ForgeError> {
+    let names: Vec<&str> = answer
+        .list("/repositories")?
+        .iter()
+        .map(|one| one.get("full_name").and_then(Value::as_str).unwrap_or("no name"))
+        .collect();
+    match names.as_slice() {
+        [one] if one.eq_ignore_ascii_case(repository) => Ok(()),
+        others => Err(ForgeError::OtherRepository {
+            installation: installation.to_owned(),
+            asked: repository.to_owned(),
+            given: others.join(", "),
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
-    use serde_json::Value;
-
     use super::*;
+    use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 
     const KEY: &[u8] = include_bytes!("../tests/api/app-key.pem");
 

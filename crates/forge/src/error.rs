@@ -49,6 +49,15 @@ pub enum ForgeError {
     },
     #[error("{method} {path}: 404: there is none, or the token may not see it")]
     NotFound { method: String, path: String },
+    #[error(
+        "installation {installation} of the GitHub App gives tokens for {given:?}, and {asked:?} was asked for: install the App for \
+         the owner of the repository and name that installation, or correct the repository"
+    )]
+    OtherRepository {
+        installation: String,
+        asked: String,
+        given: String,
+    },
     #[error("{method} {path}: {status}, too many requests: the forge asks to wait {} s", retry_after.as_secs())]
     RateLimited {
         method: String,
@@ -89,6 +98,7 @@ impl ForgeError {
             | Self::Unauthorised { .. }
             | Self::Forbidden { .. }
             | Self::NotFound { .. }
+            | Self::OtherRepository { .. }
             | Self::RateLimited { .. } => false,
         }
     }

@@ -1,6 +1,6 @@
 //! One request to the API of a forge, with bounds on everything.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
@@ -12,6 +12,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use jiff::Timestamp;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 
 use crate::{error::ForgeError, token::Token};
@@ -85,16 +86,11 @@ impl Http {
         if !matches!(given, "https" | "http") || authority.as_str().contains('@') {
             return Err(wrong());
         }
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-            .map_err(|error| ForgeError::Unreachable {
-                method: "GET".to_owned(),
-                path: uri.path().to_owned(),
-                problem: format!("the certificates of this system cannot be read: {error}"),
-            })?
-            .https_or_http()
-            .enable_http1()
-            .build();
+        let connector = connector(given).map_err(|problem| ForgeError::Unreachable {
+            method: "GET".to_owned(),
+            path: uri.path().to_owned(),
+            problem,
+        })?;
         Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             origin: format!("{given}://{authority}"),
@@ -217,6 +213,30 @@ impl Http {
             .await
             .map_err(|error| unreachable(causes(&error)))
     }
+}
+
+/// What connects to a forge, by the authorities that this system trusts. Without any only plain HTTP can be spoken.
+fn connector(scheme: &str) -> Result<HttpsConnector<HttpConnector>, String> {
+    let provider = rustls::crypto::ring::default_provider();
+    let schemes = match HttpsConnectorBuilder::new().with_provider_and_native_roots(provider.clone()) {
+        Ok(trusting) => trusting.https_or_http(),
+        Err(error) if scheme == "https" => {
+            return Err(format!(
+                "no authority is trusted that could vouch for it: {error}; have SSL_CERT_FILE or SSL_CERT_DIR name certificates"
+            ));
+        }
+        Err(_) => {
+            let config = ClientConfig::builder_with_provider(Arc::new(provider))
+                .with_safe_default_protocol_versions()
+                .map_err(|error| error.to_string())?
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
+            HttpsConnectorBuilder::new()
+                .with_tls_config(config)
+                .https_or_http()
+        }
+    };
+    Ok(schemes.enable_http1().build())
 }
 
 /// The JSON of an answer, or what the forge said instead.

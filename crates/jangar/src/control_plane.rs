@@ -22,7 +22,7 @@ use jangar_server::{
 };
 use jangar_store::Store;
 use kube::Client;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 
 use crate::{
     BadInput, controllers, history,
@@ -37,8 +37,12 @@ pub(crate) const NOT_FILLED: &str =
     "the caches of the control plane are not filled yet; its own /ready says which";
 /// Where `jangar up` answers HTTP, if nobody else does.
 const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
-/// How often the database is asked whether it answers: what is told of it is no older than this.
-const DATABASE_ASKED_EVERY: Duration = Duration::from_secs(15);
+/// Nobody gives a pod more time than this to end.
+const LINGER_MAX_SECONDS: u64 = 3_600;
+/// What is missing once the program is told to end.
+const ENDING: &str = "the control plane is about to end";
+/// How long changes that are under way, and their records, have at the end.
+const SETTLING: Duration = Duration::from_secs(3);
 /// Whoever guesses a token has to guess at least this much.
 const TOKEN_MIN_CHARS: usize = 16;
 
@@ -50,6 +54,9 @@ pub(crate) struct Args {
     /// Where /healthz, /readyz and /metrics are served to whoever asks; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8082)))]
     probes_listen: SocketAddr,
+    /// How many seconds to go on answering after a request to stop, while /readyz says no: a cluster needs a moment to send callers elsewhere.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=LINGER_MAX_SECONDS))]
+    linger: u64,
     /// Run the controllers in this process as well.
     #[arg(long)]
     with_controllers: bool,
@@ -151,6 +158,17 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             Ok(())
         }
     };
+    instruments.readiness.missing(Part::Stay, ENDING);
+    if args.linger > 0 {
+        tracing::info!(
+            seconds = args.linger,
+            "about to stop: callers are answered while they are sent elsewhere"
+        );
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(args.linger)) => {}
+            () = stop.next() => tracing::warn!("stopping at the second request, though callers may still be sent here"),
+        }
+    }
     tracing::info!("stopping: requests under way end, and streams with them");
     tokio::select! {
         () = control_plane.stop() => {}
@@ -166,7 +184,6 @@ pub(crate) struct Running {
     plane: Arc<ControlPlane>,
     scheme: &'static str,
     _filling: Background,
-    _asking: Background,
     _certificate: Option<tls::Following>,
     _watches: Watches,
 }
@@ -208,6 +225,10 @@ impl Running {
             }
         };
         tokio::join!(http.stop(), grpc);
+        // What callers began who have hung up since, and the entries of the audit.
+        if timeout(SETTLING, plane.settled()).await.is_err() {
+            tracing::warn!("some changes were not recorded in the database in time: the log has them");
+        }
     }
 }
 
@@ -252,7 +273,6 @@ pub(crate) async fn start(
         grpc_address,
         certificate: certificate.clone(),
     });
-    let asking = Background(tokio::spawn(ask_database(Arc::clone(&plane))));
     let readiness = instruments.readiness.clone();
     let filling = Background(tokio::spawn(async move {
         world.complete().await;
@@ -280,17 +300,9 @@ pub(crate) async fn start(
         grpc,
         plane,
         _filling: filling,
-        _asking: asking,
         _certificate: certificate.map(|certificate| certificate.follow(tls::LOOK_EVERY)),
         _watches: watches,
     })
-}
-
-/// Asks the database from time to time, if there is one, so that the metric about it is true without anybody who asks for the status.
-async fn ask_database(plane: Arc<ControlPlane>) {
-    while plane.database().await.configured {
-        tokio::time::sleep(DATABASE_ASKED_EVERY).await;
-    }
 }
 
 /// What callers are shown, if anything is.

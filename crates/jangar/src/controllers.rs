@@ -74,6 +74,8 @@ impl Running {
         history::follow(&outside, instruments.readiness.clone());
         let controllers = jangar_controllers::start(Setup {
             client,
+            // Another client has connections of its own.
+            lease_client: self::client().await?,
             settings: Arc::new(settings),
             clock: Arc::new(SystemClock),
             identity,

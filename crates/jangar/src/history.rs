@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use jangar_controllers::{
     archive::{
-        Archive, ArchiveState,
+        Archive, ArchiveState, NotWritten,
         logs::{Source, Tail},
     },
     outside::Outside,
@@ -74,12 +74,15 @@ struct Shelf {
 }
 
 impl Archive for Shelf {
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>> {
+    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
         let (store, cluster) = (self.store.clone(), self.cluster.clone());
         Box::pin(async move {
-            let record = RunRecord::of(&run, &cluster).map_err(|error| error.to_string())?;
+            let record = RunRecord::of(&run, &cluster);
+            let record = record.map_err(|error| NotWritten::Refused(error.to_string()))?;
+            // Whatever the database finds fault with, somebody can mend it.
             let kept = store.record(&record, Timestamp::now()).await;
-            kept.map(drop).map_err(|error| error.to_string())
+            kept.map(drop)
+                .map_err(|error| NotWritten::Away(error.to_string()))
         })
     }
 
@@ -212,6 +215,9 @@ mod tests {
             .record(serde_json::json!({"kind": "Tool"}))
             .await
             .unwrap_err();
-        assert!(error.contains("only AgentRun"), "{error}");
+        assert!(
+            matches!(&error, NotWritten::Refused(why) if why.contains("only AgentRun")),
+            "{error}"
+        );
     }
 }

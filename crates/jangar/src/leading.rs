@@ -48,6 +48,9 @@ fn missing(state: &State, standby: Standby) -> Option<String> {
             "this canary cannot plan what the leader has accepted: {}",
             unplannable.join("; ")
         )),
+        (State::Surveying, _) => {
+            Some("this canary has not looked at everything yet, so that it has no verdict".to_owned())
+        }
         (State::Leading, _) | (State::Standby | State::Canary { .. }, Standby::Ready) => None,
         (State::Standby | State::Canary { .. }, Standby::NotReady) => Some(
             "the controllers do not lead yet: another process holds their Lease, or they are about to begin"
@@ -104,6 +107,7 @@ mod tests {
                 Standby::Ready,
                 Some("accepted: agents/a: spec.x: unknown"),
             ),
+            (State::Surveying, Standby::Ready, Some("has no verdict")),
             (State::Stopped, Standby::Ready, Some("stopped")),
         ] {
             let found = missing(&state, standby);

@@ -15,6 +15,8 @@ pub(crate) enum Part {
     Controllers,
     /// The caches that the control plane answers from, filled once.
     Caches,
+    /// That it stays. What ends is no place to send anybody to.
+    Stay,
 }
 
 /// Told by those who bring a part about, asked by probes and by whoever waits.

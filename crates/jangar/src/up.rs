@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Run pods as plain processes where the kernel refuses to keep them apart from this machine.
     #[arg(long)]
     unsandboxed: bool,
+    /// Directories and files of a hidden place, such as your home, that pods may see all the same, read-only.
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    expose: Vec<PathBuf>,
     /// How many pods may run at once; the rest wait.
     #[arg(long, value_name = "N", default_value_t = node::Config::default().pods, value_parser = clap::value_parser!(u32).range(1..=PODS_MAX))]
     pods: u32,
@@ -111,6 +114,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         } else {
             SandboxPolicy::Required
         },
+        exposed: args.expose,
         pods: args.pods,
         settings,
         manifests,

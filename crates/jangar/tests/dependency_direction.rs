@@ -32,7 +32,7 @@ const ROOMS: &[Room] = &[
     Room { name: "server", may_use: &["api", "engine", "store", "proto"], tests_may_use: &["kubelite", "testkit"] },
     Room { name: "kubelite", may_use: &[], tests_may_use: &[] },
     Room { name: "runner", may_use: &["forge"], tests_may_use: &["testkit"] },
-    Room { name: "agentctl", may_use: &["api", "engine", "proto"], tests_may_use: &["kubelite", "server", "testkit"] },
+    Room { name: "agentctl", may_use: &["api", "engine", "proto"], tests_may_use: &["kubelite", "server", "store", "testkit"] },
     Room {
         name: "jangar",
         may_use: &["api", "engine", "forge", "controllers", "temporal", "store", "proto", "server", "kubelite", "runner", "agentctl"],

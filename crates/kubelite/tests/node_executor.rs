@@ -16,6 +16,8 @@ mod cluster;
 mod containers;
 #[path = "node_executor/end.rs"]
 mod end;
+#[path = "node_executor/full_disk.rs"]
+mod full_disk;
 #[path = "node_executor/logs.rs"]
 mod logs;
 #[path = "node_executor/restart.rs"]

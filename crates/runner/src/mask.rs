@@ -2,6 +2,12 @@
 //!
 //! What the agent prints is the agent's own: it streams through unchanged.
 
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
 use serde_json::{Map, Value};
 
 use crate::environment::Environment;
@@ -13,7 +19,30 @@ pub(crate) const MASK: &str = "***";
 const SECRET_MIN_BYTES: usize = 6;
 
 /// A variable whose name is one of these, or ends in `_` and one of these, holds a secret.
-const SECRET_WORDS: [&str; 4] = ["TOKEN", "PASSWORD", "SECRET", "KEY"];
+const SECRET_WORDS: [&str; 9] = [
+    "TOKEN",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "SECRET",
+    "KEY",
+    "CREDENTIALS",
+    "DSN",
+    "COOKIE",
+];
+
+/// A text within a document of JSON counts as a secret from this length on: shorter ones are names and modes, and keys are longer.
+const SECRET_IN_JSON_MIN_BYTES: usize = 16;
+
+/// So many files are read at most: a Secret has fewer keys, and a pod fewer Secrets.
+const FILES_MAX: usize = 1_000;
+
+/// So much of a file is read at most: what all of a Secret may have.
+const FILE_MAX_BYTES: u64 = 1024 * 1024;
+
+/// So many lines and texts of one value count for themselves: more than keys and certificates have. Each costs a search of all that is
+/// written.
+const PARTS_MAX: usize = 1_000;
 
 /// Replaces secrets in text.
 #[derive(Clone, Default)]
@@ -32,14 +61,31 @@ impl std::fmt::Debug for Masker {
 impl Masker {
     /// Learns the secrets from the variables whose names look like it or are `listed`.
     pub(crate) fn new(environment: &Environment, listed: &[String]) -> Self {
-        let mut secrets: Vec<String> = environment
+        let mut masker = Self::default();
+        masker.learn_variables(environment, listed);
+        masker
+    }
+
+    /// Learns more secrets from variables. What it knew stays a secret.
+    pub(crate) fn learn_variables(&mut self, environment: &Environment, listed: &[String]) {
+        let secret = environment
             .iter()
-            .filter(|(name, _)| looks_secret(name) || listed.iter().any(|listed| listed == name))
-            .flat_map(|(_, value)| forms(value))
-            .collect();
-        secrets.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        secrets.dedup();
-        Self { secrets }
+            .filter(|(name, _)| looks_secret(name) || listed.iter().any(|listed| listed == name));
+        self.learn(secret.map(|(_, value)| value));
+    }
+
+    /// Learns more secrets from files and from directories of files. One that is not there, or is no text, holds none.
+    pub(crate) fn learn_files<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
+        let files = paths.flat_map(files_at).take(FILES_MAX);
+        let values: Vec<String> = files.filter_map(|file| content(&file)).collect();
+        self.learn(values.iter().map(String::as_str));
+    }
+
+    fn learn<'a>(&mut self, values: impl Iterator<Item = &'a str>) {
+        self.secrets.extend(values.flat_map(forms));
+        self.secrets
+            .sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        self.secrets.dedup();
     }
 
     pub(crate) fn text(&self, text: &str) -> String {
@@ -87,12 +133,65 @@ fn looks_secret(name: &str) -> bool {
     })
 }
 
-/// The value, and of a value of several lines, such as a private key, also each line: a tool may print one of them.
-fn forms(value: &str) -> impl Iterator<Item = String> + '_ {
-    std::iter::once(value.trim())
-        .chain(value.lines().map(str::trim))
-        .filter(|form| form.len() >= SECRET_MIN_BYTES)
+/// The value, and what a tool may print of it alone: each line of a private key, the password of a URL, the texts of a JSON document.
+/// A line with blanks in it is prose, and its words are no secret.
+fn forms(value: &str) -> Vec<String> {
+    let lines = value.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.contains(char::is_whitespace));
+    let mut texts = Vec::new();
+    if let Ok(document @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(value) {
+        texts_of(document, &mut texts);
+    }
+    let parts = lines
         .map(str::to_owned)
+        .chain(password_of(value.trim()).map(str::to_owned))
+        .filter(|form| form.len() >= SECRET_MIN_BYTES)
+        .chain(texts)
+        .take(PARTS_MAX);
+    let whole = value.trim();
+    let whole = (whole.len() >= SECRET_MIN_BYTES).then(|| whole.to_owned());
+    whole.into_iter().chain(parts).collect()
+}
+
+/// The password of a URL, as in `postgres://user:password@host`.
+fn password_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (user, _) = authority.rsplit_once('@')?;
+    user.split_once(':').map(|(_, password)| password)
+}
+
+/// The long texts of a document. The recursion is as deep as the parser lets it be: 128 levels.
+fn texts_of(document: Value, texts: &mut Vec<String>) {
+    match document {
+        Value::String(text) if text.len() >= SECRET_IN_JSON_MIN_BYTES => texts.push(text),
+        Value::Array(items) => items.into_iter().for_each(|item| texts_of(item, texts)),
+        Value::Object(fields) => fields.into_iter().for_each(|(_, item)| texts_of(item, texts)),
+        Value::String(_) | Value::Number(_) | Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// The file, or the files of the directory. Those that begin with two dots are how a kubelet keeps a volume up to date.
+fn files_at(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return vec![path.to_owned()];
+    };
+    let named = entries
+        .flatten()
+        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".."));
+    named.map(|entry| entry.path()).take(FILES_MAX).collect()
+}
+
+/// What a file holds, if it is a text.
+fn content(path: &Path) -> Option<String> {
+    let file = fs::File::open(path).ok()?;
+    // A named pipe would make us wait for ever for whoever writes to it.
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(FILE_MAX_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 #[cfg(test)]
@@ -172,6 +271,59 @@ mod tests {
 
         assert_eq!(masker.text("read second-line"), "read ***");
         assert_eq!(masker.text("the end"), "the end");
+    }
+
+    #[test]
+    fn the_words_of_a_text_that_is_kept_secret_are_none() {
+        let prompt = "You mend code.\nAnswer with one word.\n";
+        let masker = Masker::new(&Environment::from([("PROMPT_KEY", prompt)]), &[]);
+
+        assert_eq!(
+            masker.text("it said: Answer with one word."),
+            "it said: Answer with one word."
+        );
+        assert_eq!(masker.text(prompt.trim()), "***");
+    }
+
+    #[test]
+    fn the_password_of_a_url_is_a_secret_by_itself() {
+        let masker = Masker::new(
+            &Environment::from([("DATABASE_DSN", "postgres://me:hunter2-hunter2@db/app?x=1")]),
+            &[],
+        );
+
+        assert_eq!(
+            masker.text("logged in with hunter2-hunter2"),
+            "logged in with ***"
+        );
+        for (url, expected) in [
+            ("postgres://me@db", None),
+            ("https://host/a:b@c", None),
+            ("plain", None),
+            ("amqp://u:p:q@h", Some("p:q")),
+        ] {
+            assert_eq!(password_of(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_secret_files_is_masked_whatever_the_files_are_called() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir_all(path("env/..data")).unwrap();
+        fs::write(path("env/HANDLE"), "quite-private\n").unwrap();
+        fs::write(path("env/binary"), [0xff, 0xfe, 0xfd]).unwrap();
+        let auth = json!({"mode": "chatgpt", "tokens": {"access": "eyJhbGciOi.of.a.session"}});
+        fs::write(path("auth.json"), auth.to_string()).unwrap();
+        let mut masker = Masker::default();
+        let paths = [path("env"), path("auth.json"), path("absent")];
+
+        masker.learn_files(paths.iter().map(PathBuf::as_path));
+
+        assert_eq!(
+            masker.text("quite-private in chatgpt with eyJhbGciOi.of.a.session"),
+            "*** in chatgpt with ***"
+        );
     }
 
     #[test]

@@ -44,7 +44,8 @@ pub(crate) enum ProgramError {
     UnknownProvider { provider: String },
     #[error(
         "there is no program {binary} in this container; correct spec.binary of the AgentProvider {provider}, or use an \
-         image that has it"
+         image that has it; under jangar up, which pulls no images, install it on this machine, or show pods the directory it \
+         is in with --expose"
     )]
     NotFound { binary: String, provider: String },
     #[error(

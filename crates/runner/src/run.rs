@@ -221,6 +221,7 @@ impl Run {
             .map_err(|error| unwritable(&self.paths.status, &error))?;
         let ended = watch.run(command, Schedule::new(&spec.deadlines), &log, &self.console)?;
         self.exit = Some(ended.exit);
+        self.learn_files(&spec);
         self.collected = artifacts::collect(
             &run_spec.artifacts,
             &self.paths.workspace,
@@ -306,7 +307,22 @@ impl Run {
         if let Some(path) = &spec.artifacts.log_path {
             self.paths.log = self.root.place(path);
         }
-        self.console.masker = Masker::new(&self.environment, &spec.secret_env);
+        self.console
+            .masker
+            .learn_variables(&self.environment, &spec.secret_env);
+        self.learn_files(spec);
+    }
+
+    /// Learns what the files hold that are secret. Some are renewed while the agent works.
+    fn learn_files(&mut self, spec: &RunnerSpec) {
+        let paths: Vec<PathBuf> = spec
+            .secret_files
+            .iter()
+            .map(|path| self.root.place(path))
+            .collect();
+        self.console
+            .masker
+            .learn_files(paths.iter().map(PathBuf::as_path));
     }
 
     /// Makes `environment` what the agent will have, and learns the secrets among what the provider sets.
@@ -314,7 +330,9 @@ impl Run {
         for (name, value) in &program.env {
             self.environment.set(name, value);
         }
-        self.console.masker = Masker::new(&self.environment, &spec.secret_env);
+        self.console
+            .masker
+            .learn_variables(&self.environment, &spec.secret_env);
     }
 
     /// Opens the log and clears away what an earlier run in the same workspace reported.

@@ -124,6 +124,9 @@ pub(crate) struct RunnerSpec {
     /// Names of variables whose values are secrets, beside those whose names say so.
     #[serde(default)]
     pub(crate) secret_env: Vec<String>,
+    /// Files whose content is secret, and directories of such files.
+    #[serde(default)]
+    pub(crate) secret_files: Vec<PathBuf>,
 }
 
 /// How the agent is started. Without a binary it is the built-in provider.

@@ -99,6 +99,8 @@ struct Words {
     value: Option<String>,
     remedy: Option<String>,
     details: Option<Value>,
+    /// The caller may not: for whoever keeps the books, and never for the caller.
+    denied: bool,
 }
 
 impl Refusal {
@@ -152,6 +154,17 @@ impl Refusal {
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.words.remedy = Some(remedy.into());
         self
+    }
+
+    /// That the caller may not, whatever it looks like to them.
+    #[must_use]
+    pub fn denied(mut self) -> Self {
+        self.words.denied = true;
+        self
+    }
+
+    pub fn is_denial(&self) -> bool {
+        self.words.denied
     }
 
     #[must_use]

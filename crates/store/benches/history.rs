@@ -259,6 +259,24 @@ fn filters(runs: u32) -> Vec<Question> {
         kind: Some(RunKind::ToolRun),
         ..all()
     };
+    // What the control plane asks for.
+    let listed = RunFilter {
+        kind: Some(RunKind::AgentRun),
+        namespaces: only("team-3"),
+        ..all()
+    };
+    let failed_there = RunFilter {
+        phases: vec![RunPhase::Failed],
+        ..listed.clone()
+    };
+    let of_agent_there = RunFilter {
+        subject: Some("agent-7".to_owned()),
+        ..listed.clone()
+    };
+    let rare_there = RunFilter {
+        kind: Some(RunKind::ToolRun),
+        ..listed.clone()
+    };
     let day = RunFilter {
         since: time(runs / 3),
         until: time(runs / 3 + 86_400),
@@ -271,6 +289,10 @@ fn filters(runs: u32) -> Vec<Question> {
         Question::list("one agent, one kind", agent),
         Question::list("a kind that has none", none),
         Question::list("a day of them", day),
+        Question::list("one kind, one namespace", listed),
+        Question::list("one kind, one namespace, failed", failed_there),
+        Question::list("one kind, one namespace, one agent", of_agent_there),
+        Question::list("a kind that a namespace has none of", rare_there),
     ]
 }
 

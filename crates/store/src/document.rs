@@ -10,6 +10,8 @@ const MAX_BYTES: usize = 256 << 10;
 const FIRST_CUT: usize = 16 << 10;
 const LAST_CUT: usize = 64;
 const CUT: &str = " […]";
+/// Who has to give so many values anew writes a new run.
+const MAX_ALTERED: usize = 100;
 /// Parts of the metadata that tell who the run was. The rest is bookkeeping of the cluster.
 const METADATA: &[&str] = &[
     "name",
@@ -53,6 +55,37 @@ impl Document {
             text = value.to_string();
         }
         Self { value, text, cut }
+    }
+}
+
+/// JSON pointers of the values below `spec` that are not as they were in the cluster, because they looked like a secret or were too
+/// long: whoever wants to use them again has to know them from elsewhere. At most [`MAX_ALTERED`] of them.
+pub fn altered(document: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(spec) = document.get("spec") {
+        find_altered(spec, "/spec".to_owned(), &mut found);
+    }
+    found
+}
+
+fn find_altered(value: &Value, path: String, found: &mut Vec<String>) {
+    if found.len() == MAX_ALTERED {
+        return;
+    }
+    match value {
+        Value::String(text) if text.contains(redact::WITHHELD) || text.ends_with(CUT) => found.push(path),
+        Value::Array(items) => {
+            for (number, item) in items.iter().enumerate() {
+                find_altered(item, format!("{path}/{number}"), found);
+            }
+        }
+        Value::Object(map) => {
+            for (key, item) in map {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                find_altered(item, format!("{path}/{key}"), found);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -120,6 +153,25 @@ mod tests {
         assert_eq!(document.value["metadata"], json!({"name": "a"}));
         assert_eq!(document.value["spec"]["parameters"]["mode"], "fast");
         assert!(!document.text.contains("hunter2") && !document.cut);
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_is_named() {
+        let long = "x".repeat(400 << 10);
+        let object = json!({
+            "kind": "AgentRun",
+            "spec": {"parameters": {"API_KEY": "hunter2", "a/b_token": "x", "mode": "fast"}, "text": long},
+        });
+        let document = Document::of(&object).value;
+        assert_eq!(
+            altered(&document),
+            [
+                "/spec/parameters/API_KEY",
+                "/spec/parameters/a~1b_token",
+                "/spec/text"
+            ]
+        );
+        assert!(altered(&json!({"spec": {"mode": "fast"}})).is_empty());
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub use audit::{AuditEntry, AuditFilter, AuditOutcome};
 pub use config::{Config, TlsMode};
 pub use cursor::{Page, PageRequest};
 pub use deliveries::Delivery;
+pub use document::altered;
 pub use error::Error;
 pub use keys::{IdempotencyKey, Remembered};
 pub use logs::{LogTail, LogTailInfo, NewLogTail};

@@ -60,7 +60,9 @@ impl Store {
     /// Keeps the end of a log, without secrets that can be recognised. One that was kept for the same attempt is replaced.
     pub async fn record_log(&self, tail: &NewLogTail) -> Result<(), Error> {
         let database = self.prepared().await?;
-        let (end, shortened) = end_of(&tail.text, database.config().log_tail_bytes);
+        // In this order: what comes before the cut tells what a secret is after it.
+        let clean = withhold_text(&tail.text);
+        let (end, shortened) = end_of(&clean, database.config().log_tail_bytes);
         let sql = "INSERT INTO jangar_log_tails \
                    (run_uid, step, attempt, pod, container, text, cut, total_bytes, taken_at, expires_at) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
@@ -74,7 +76,7 @@ impl Store {
             tail.attempt,
             &tail.pod,
             &tail.container,
-            withhold_text(end).as_ref(),
+            end,
             tail.cut || shortened,
             tail.total_bytes,
             tail.taken_at,

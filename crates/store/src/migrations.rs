@@ -1,12 +1,13 @@
 //! How the schema gets to where this version needs it: forward only, one step at a time, each remembered in a ledger.
 //!
 //! The ledger is read before anything is touched. What it has must be what this version has, by name and by content: an entry
-//! that was changed, or one that only a later version knows, stops here with its name. All steps that are missing are taken in
+//! that was changed, or one that only a later version knows and that does not say that this version can go on, stops here with its
+//! name. All steps that are missing are taken in
 //! one transaction under a lock, so that of several processes one does it, the others find it done, and a crash leaves nothing
 //! half done.
 //!
-//! A step has to leave the schema usable for the version before it, which goes on running during a rolling upgrade: it adds
-//! tables, indexes and columns that may be empty, and takes nothing away.
+//! A step has to leave the schema usable for the version before it, which goes on running during a rolling upgrade, and may start
+//! anew in it: it adds tables, indexes and columns that may be empty, and takes nothing away. `usable_by` says so in the ledger.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -37,17 +38,31 @@ pub(crate) enum Mode {
 struct Migration {
     number: i64,
     name: &'static str,
+    /// The number of the last step that a version has to know in order to use the schema after this one.
+    usable_by: i64,
     postgres: &'static str,
     sqlite: &'static str,
 }
 
 /// All steps, in their order. What was released is never changed: the next step is a new entry.
-const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "history",
-    postgres: include_str!("../migrations/postgres/0001_history.sql"),
-    sqlite: include_str!("../migrations/sqlite/0001_history.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "history",
+        usable_by: 1,
+        postgres: include_str!("../migrations/postgres/0001_history.sql"),
+        sqlite: include_str!("../migrations/sqlite/0001_history.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "lists",
+        usable_by: 1,
+        postgres: include_str!("../migrations/postgres/0002_lists.sql"),
+        sqlite: include_str!("../migrations/sqlite/0002_lists.sql"),
+    },
+];
+/// From this step on the ledger has the column `usable_by`.
+const TELLS_WHO_CAN_USE_IT: i64 = 2;
 
 impl Migration {
     fn script(&self, dialect: Dialect) -> &'static str {
@@ -64,6 +79,8 @@ struct Entry {
     number: i64,
     name: String,
     checksum: String,
+    /// Absent: nobody said.
+    usable_by: Option<i64>,
 }
 
 /// Brings the schema to where this version needs it, or says why not. Returns the number of the last step.
@@ -122,12 +139,17 @@ async fn take(tx: &mut Tx<'_>, dialect: Dialect, entry: &Entry) -> Result<(), Er
     if let Some(migration) = script {
         tx.run_script(migration.script(dialect)).await?;
     }
-    tx.execute(
-        "INSERT INTO jangar_migrations (number, name, checksum, applied_at) VALUES ($1, $2, $3, $4)",
-        args![entry.number, &entry.name, &entry.checksum, Timestamp::now()],
-    )
-    .await
-    .map(drop)
+    let now = Timestamp::now();
+    if entry.number < TELLS_WHO_CAN_USE_IT {
+        let sql =
+            "INSERT INTO jangar_migrations (number, name, checksum, applied_at) VALUES ($1, $2, $3, $4)";
+        let args = args![entry.number, &entry.name, &entry.checksum, now];
+        return tx.execute(sql, args).await.map(drop);
+    }
+    let sql = "INSERT INTO jangar_migrations (number, name, checksum, applied_at, usable_by) \
+               VALUES ($1, $2, $3, $4, $5)";
+    let args = args![entry.number, &entry.name, &entry.checksum, now, entry.usable_by];
+    tx.execute(sql, args).await.map(drop)
 }
 
 /// What this version has, with the checksums of the words that are used on this database.
@@ -136,6 +158,7 @@ fn known(dialect: Dialect) -> Vec<Entry> {
         number: migration.number,
         name: migration.name.to_owned(),
         checksum: checksum(migration.script(dialect)),
+        usable_by: Some(migration.usable_by),
     };
     MIGRATIONS.iter().map(entry).collect()
 }
@@ -172,11 +195,12 @@ fn missing(known: &[Entry], found: &[Entry], mode: Mode) -> Result<Vec<Entry>, S
                     short(&ours.checksum),
                 ));
             }
-            // A step leaves the schema usable for the version before it, and whoever says skip vouches for the schema.
+            // A later version says that this one can go on, or whoever says skip vouches for it.
+            None if entry.number > last && entry.usable_by.is_some_and(|step| step <= last) => {}
             None if mode == Mode::Skip && entry.number > last => {}
             None => {
                 return Err(format!(
-                    "a later version has taken step {} ({}), which this one does not know: run that version, or let this one \
+                    "a later version has taken step {} ({}), which this one does not know and cannot work with: run that version, or let this one \
                      use the schema as it is with JANGAR_MIGRATIONS=skip",
                     entry.number, entry.name
                 ));
@@ -211,6 +235,14 @@ fn named(entries: &[Entry]) -> String {
 }
 
 const ENTRIES: &str = "SELECT number, name, checksum FROM jangar_migrations ORDER BY number";
+/// The same, with the column that came later.
+const ENTRIES_WITH_USERS: &str =
+    "SELECT number, name, checksum, usable_by FROM jangar_migrations ORDER BY number";
+
+/// Whether the ledger has that column, as far as the steps tell that it has.
+fn tells_who_can_use_it(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| entry.number >= TELLS_WHO_CAN_USE_IT)
+}
 
 /// Whether there is a ledger. Nothing is made by asking.
 fn ledger_exists(dialect: Dialect) -> &'static str {
@@ -230,22 +262,36 @@ async fn read_ledger(database: &Database) -> Result<Vec<Entry>, Error> {
     {
         return Ok(Vec::new());
     }
-    entries(&database.rows(DOING, LEDGER, ENTRIES, args![]).await?)
+    let found = entries(&database.rows(DOING, LEDGER, ENTRIES, args![]).await?, false)?;
+    if !tells_who_can_use_it(&found) {
+        return Ok(found);
+    }
+    let rows = database.rows(DOING, LEDGER, ENTRIES_WITH_USERS, args![]).await?;
+    entries(&rows, true)
 }
 
 async fn read_ledger_within(tx: &mut Tx<'_>, dialect: Dialect) -> Result<Vec<Entry>, Error> {
     if tx.rows(LEDGER, ledger_exists(dialect), args![]).await?.is_empty() {
         return Ok(Vec::new());
     }
-    entries(&tx.rows(LEDGER, ENTRIES, args![]).await?)
+    let found = entries(&tx.rows(LEDGER, ENTRIES, args![]).await?, false)?;
+    if !tells_who_can_use_it(&found) {
+        return Ok(found);
+    }
+    entries(&tx.rows(LEDGER, ENTRIES_WITH_USERS, args![]).await?, true)
 }
 
-fn entries(rows: &[Row]) -> Result<Vec<Entry>, Error> {
+fn entries(rows: &[Row], with_users: bool) -> Result<Vec<Entry>, Error> {
     let entry = |row: &Row| {
         Ok(Entry {
             number: row.int("number")?,
             name: row.text("name")?,
             checksum: row.text("checksum")?,
+            usable_by: if with_users {
+                row.int_if_any("usable_by")?
+            } else {
+                None
+            },
         })
     };
     rows.iter().map(entry).collect()
@@ -260,6 +306,7 @@ mod tests {
             number,
             name: format!("step-{number}"),
             checksum: checksum.to_owned(),
+            usable_by: None,
         }
     }
 
@@ -308,6 +355,26 @@ mod tests {
             "{error}"
         );
         assert_eq!(missing(&known, &found, Mode::Skip), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_entry_of_a_later_version_that_says_so_stops_nobody() {
+        let later = |usable_by| Entry {
+            usable_by: Some(usable_by),
+            ..entry(3, "c")
+        };
+        let known = [entry(1, "a"), entry(2, "b")];
+        let found = |usable_by| [entry(1, "a"), entry(2, "b"), later(usable_by)];
+        assert_eq!(missing(&known, &found(2), Mode::Auto), Ok(vec![]));
+        assert_eq!(missing(&known, &found(1), Mode::Auto), Ok(vec![]));
+        assert!(missing(&known, &found(3), Mode::Auto).is_err());
+    }
+
+    #[test]
+    fn a_step_never_asks_for_more_than_the_version_before_it_knows() {
+        for migration in MIGRATIONS.iter().skip(1) {
+            assert!(migration.usable_by < migration.number, "{}", migration.name);
+        }
     }
 
     #[test]

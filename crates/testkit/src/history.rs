@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use jangar_controllers::archive::{Archive, logs::Tail};
+use jangar_controllers::archive::{Archive, NotWritten, logs::Tail};
 use jangar_engine::decision::Uid;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -46,12 +46,12 @@ pub struct Desk {
 }
 
 impl Archive for Desk {
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>> {
+    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
         let (history, process) = (Arc::clone(&self.history), Arc::clone(&self.process));
         Box::pin(async move {
             // The dead write nothing.
             if Instant::now() < history.back_at || process.is_dead() {
-                return Err("nobody answers".to_owned());
+                return Err(NotWritten::Away("nobody answers".to_owned()));
             }
             let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str);
             let ended = matches!(text("/status/phase"), Some("Succeeded" | "Failed" | "Cancelled"));

@@ -85,6 +85,7 @@ impl Program for Shipped {
             ..self.settings.as_ref().clone()
         };
         let setup = Setup {
+            lease_client: surroundings.client.clone(),
             client: surroundings.client,
             settings: Arc::new(settings),
             clock: surroundings.wall,

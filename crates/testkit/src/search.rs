@@ -16,7 +16,7 @@ use rand::{SeedableRng, rngs::StdRng};
 
 use crate::{
     check::end::EndState,
-    faults::{Plan, Trouble},
+    faults::{Fault, Plan, Trouble},
     program::Program,
     scenario::Scenario,
     simulation::{Report, Simulation, play},
@@ -122,34 +122,51 @@ pub fn disturbed(
     judge(program, &simulation, Some(&clean.end))
 }
 
-/// Plays every scenario with each of some troubles at each of its writes. Where there are more writes than `long`, that many of
-/// them, evenly spread, have one trouble each, in turn. Returns how many simulations that took.
+/// Plays every scenario with each of some troubles at each of its writes. Returns how many simulations that took.
 pub fn at_every_write(
     program: &dyn Program,
-    cleans: &[Clean],
+    cleans: &[&Clean],
     troubles: &[Trouble],
-    long: u32,
-) -> (usize, Vec<Box<Failure>>) {
-    let mut all = Vec::new();
-    for clean in cleans {
-        if clean.writes > long {
-            let writes = (0..long).map(|number| number * (clean.writes / long.max(1)));
-            let each = writes.zip(troubles.iter().cycle());
-            all.extend(each.map(|(write, trouble)| (clean, Plan(vec![trouble.at(write)]))));
-            continue;
-        }
-        for write in 0..clean.writes {
-            all.extend(
-                troubles
-                    .iter()
-                    .map(|trouble| (clean, Plan(vec![trouble.at(write)]))),
-            );
-        }
-    }
-    let results = in_parallel(&all, |(clean, plan)| {
-        disturbed(program, clean, 0, plan.clone()).err()
+) -> (usize, Vec<Failure>) {
+    let each = cleans.iter().flat_map(|clean| {
+        (0..clean.writes)
+            .flat_map(move |write| troubles.iter().map(move |trouble| (*clean, trouble.at(write))))
     });
-    (all.len(), results.into_iter().flatten().collect())
+    all(program, each)
+}
+
+/// Plays every scenario with one trouble at each of `most` of its writes, the first and the last among them. Troubles come in
+/// turn, and begin with another one in each scenario. Returns how many simulations that took.
+pub fn at_some_writes(
+    program: &dyn Program,
+    cleans: &[&Clean],
+    troubles: &[Trouble],
+    most: u32,
+) -> (usize, Vec<Failure>) {
+    let each = cleans.iter().enumerate().flat_map(|(number, clean)| {
+        let troubles = troubles.iter().cycle().skip(number % troubles.len().max(1));
+        let writes = spread(clean.writes, most).into_iter().zip(troubles);
+        writes.map(move |(write, trouble)| (*clean, trouble.at(write)))
+    });
+    all(program, each)
+}
+
+/// So many of the numbers below `writes`, as evenly as can be, from the first to the last; all of them if there are no more.
+fn spread(writes: u32, most: u32) -> Vec<u32> {
+    let count = most.min(writes);
+    let (last, gaps) = (writes.saturating_sub(1), count.saturating_sub(1));
+    (0..count).map(|number| number * last / gaps.max(1)).collect()
+}
+
+fn all<'a>(program: &dyn Program, each: impl Iterator<Item = (&'a Clean, Fault)>) -> (usize, Vec<Failure>) {
+    let all: Vec<(&Clean, Fault)> = each.collect();
+    let results = in_parallel(&all, |(clean, fault)| {
+        disturbed(program, clean, 0, Plan(vec![*fault])).err()
+    });
+    (
+        all.len(),
+        results.into_iter().flatten().map(|failure| *failure).collect(),
+    )
 }
 
 /// What a seed stands for: a scenario, and what goes wrong in it.
@@ -162,13 +179,13 @@ pub fn drawn(cleans: &[Clean], seed: u64) -> (&Clean, Plan) {
 }
 
 /// Plays what some seeds stand for.
-pub fn seeds(program: &dyn Program, cleans: &[Clean], seeds: std::ops::Range<u64>) -> Vec<Box<Failure>> {
+pub fn seeds(program: &dyn Program, cleans: &[Clean], seeds: std::ops::Range<u64>) -> Vec<Failure> {
     let all: Vec<u64> = seeds.collect();
     let results = in_parallel(&all, |seed| {
         let (clean, plan) = drawn(cleans, *seed);
         disturbed(program, clean, *seed, plan).err()
     });
-    results.into_iter().flatten().collect()
+    results.into_iter().flatten().map(|failure| *failure).collect()
 }
 
 /// Plays a simulation and says what is wrong about it.
@@ -227,4 +244,28 @@ pub fn in_parallel<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> R + Sync) 
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_writes_are_evenly_spread_from_the_first_to_the_last() {
+        for writes in 0..60 {
+            for most in 2..20 {
+                let chosen = spread(writes, most);
+                assert_eq!(chosen.len(), usize::try_from(writes.min(most)).unwrap());
+                if writes > 1 {
+                    assert_eq!(chosen.first(), Some(&0), "{writes} {most}");
+                    assert_eq!(chosen.last(), Some(&(writes - 1)), "{writes} {most}");
+                }
+                let gaps: Vec<u32> = chosen.windows(2).map(|pair| pair[1] - pair[0]).collect();
+                let (least, greatest) = (gaps.iter().min(), gaps.iter().max());
+                if let (Some(least), Some(greatest)) = (least, greatest) {
+                    assert!(*least > 0 && greatest - least <= 1, "{writes} {most}: {chosen:?}");
+                }
+            }
+        }
+    }
 }

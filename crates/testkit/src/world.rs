@@ -154,6 +154,14 @@ pub fn secrets() -> Collection {
     Collection::new("", "secrets")
 }
 
+pub fn config_maps() -> Collection {
+    Collection::new("", "configmaps")
+}
+
+pub fn events() -> Collection {
+    Collection::new("events.k8s.io", "events")
+}
+
 pub fn pods() -> Collection {
     Collection::new("", "pods")
 }

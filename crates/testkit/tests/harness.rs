@@ -42,7 +42,7 @@ fn clean(program: &Tiny, name: &str) -> Result<Clean, Box<Failure>> {
     search::clean(program, &scenario(name))
 }
 
-fn print(failures: &[Box<Failure>]) -> String {
+fn print(failures: &[Failure]) -> String {
     failures.iter().take(3).map(ToString::to_string).collect()
 }
 
@@ -84,7 +84,8 @@ fn a_right_controller_survives_every_trouble_at_every_write() {
         .iter()
         .map(|name| clean(&program, name).unwrap_or_else(|failure| panic!("{failure}")))
         .collect();
-    let (count, failures) = search::at_every_write(&program, &cleans, &AT_EVERY_WRITE, u32::MAX);
+    let cleans: Vec<&Clean> = cleans.iter().collect();
+    let (count, failures) = search::at_every_write(&program, &cleans, &AT_EVERY_WRITE);
     assert!(count > 80, "{count} simulations");
     assert!(failures.is_empty(), "{}", print(&failures));
 }

@@ -4,7 +4,7 @@
 //! | variable | what it does |
 //! |---|---|
 //! | `JANGAR_SIM_SEEDS` | how many seeds are played |
-//! | `JANGAR_SIM_LONG` | with how many writes a scenario gets every trouble at each of them; of one with more, that many get one |
+//! | `JANGAR_SIM_THOROUGH` | plays every crash at every write of all scenarios, of those too that have some of them otherwise |
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
 //! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer` or `one-caller` |
@@ -14,25 +14,43 @@
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 
-use std::{collections::BTreeSet, sync::OnceLock, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+    thread,
+    time::Duration,
+};
 
+use jangar_api::reason::Reason;
 use jangar_engine::settings::Safeguards;
 use jangar_testkit::{
-    faults::{Plan, Trouble},
+    faults::{Plan, Trouble, Watched},
     program::Shipped,
     scenario::{self, Scenario},
     search::{self, Clean, Failure},
     simulation::{Simulation, play},
 };
 
-/// How many seeds are played unless somebody says otherwise: about half a minute on two cores.
-const SEEDS: u64 = 120;
-/// Of scenarios with more writes than this, only so many have a trouble, unless somebody says otherwise. All troubles at every
-/// write of the largest graphs would be most of the time that all tests take.
-const LONG: u32 = 14;
-/// Scenarios whose writes have their troubles in `make simulate` only, where `JANGAR_SIM_LONG` is set, by the beginning of their
-/// names: tests have little time. Seeds bring trouble to them always, and graphs have tests of their own.
-const SEEDS_ONLY: [&str; 3] = ["orchestration-", "temporal-", "tool-"];
+/// How many seeds are played for each scenario, unless somebody says how many in all.
+const SEEDS_PER_SCENARIO: u64 = 3;
+/// Scenarios, by the beginning of their names, that have a crash at some of their writes only, unless `JANGAR_SIM_THOROUGH` is
+/// set: tests have little time. Seeds bring trouble to them as to all, and graphs have tests of their own.
+const IN_PART: [&str; 3] = ["orchestration", "temporal-", "tool-"];
+/// At how many of its writes such a scenario has a crash.
+const SOME_WRITES: u32 = 6;
+/// What may happen to a process at a write.
+const CRASHES: [Trouble; 3] = [Trouble::CrashBefore, Trouble::CrashAfter, Trouble::LostAnswer];
+/// What else may happen to a write, or around it. Longer than a lease is for a takeover, and than the barrier waits for a freeze.
+const OTHER_TROUBLES: [Trouble; 6] = [
+    Trouble::Conflict,
+    Trouble::Busy,
+    Trouble::Broken,
+    Trouble::NoAnswer,
+    Trouble::Takeover(Duration::from_secs(70)),
+    Trouble::Freeze(Watched::All, Duration::from_secs(40)),
+];
+/// Scenarios that have all of that at each of their writes: between them a run starts, ends, is stopped and is let go.
+const CORE: [&str; 3] = ["succeeds", "cancelled", "deleted"];
 /// How many failures are told in full; the others are only named.
 const TOLD_MAX: usize = 3;
 /// With how many seeds a missing safeguard has its chance to show: which rule is broken first is a matter of moments, and every
@@ -79,9 +97,9 @@ fn cleans() -> &'static [Clean] {
     })
 }
 
-fn assert_none(simulations: usize, failures: &[Box<Failure>]) {
+fn assert_none(simulations: usize, failures: &[Failure]) {
     let told: String = failures.iter().take(TOLD_MAX).map(ToString::to_string).collect();
-    let named: Vec<String> = failures.iter().map(|failure| failure.headline()).collect();
+    let named: Vec<String> = failures.iter().map(Failure::headline).collect();
     let named = named.join("\n");
     let count = failures.len();
     assert!(
@@ -103,20 +121,37 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn crash_or_lost_answer_at_any_write_changes_nothing() {
-    let troubles = [Trouble::CrashBefore, Trouble::CrashAfter, Trouble::LostAnswer];
-    let asked = number("JANGAR_SIM_LONG");
-    let long = asked.map_or(LONG, |long| u32::try_from(long).unwrap_or(u32::MAX));
-    let left_out = |clean: &&Clean| {
+    let thorough = variable("JANGAR_SIM_THOROUGH").is_some();
+    let (whole, _) = by_coverage(thorough);
+    let (simulations, failures) = search::at_every_write(&shipped(), &whole, &CRASHES);
+    assert!(simulations > 1500, "only {simulations} simulations");
+    assert_none(simulations, &failures);
+}
+
+#[test]
+fn crash_or_lost_answer_at_some_writes_of_graphs_tools_and_temporal_changes_nothing() {
+    let (_, part) = by_coverage(false);
+    let (simulations, failures) = search::at_some_writes(&shipped(), &part, &CRASHES, SOME_WRITES);
+    assert!(simulations > 100, "only {simulations} simulations");
+    assert_none(simulations, &failures);
+}
+
+/// The scenarios that have crashes at every write, and those that have them at some.
+fn by_coverage(thorough: bool) -> (Vec<&'static Clean>, Vec<&'static Clean>) {
+    cleans().iter().partition(|clean| {
         let name = clean.scenario.name;
-        asked.is_none() && SEEDS_ONLY.iter().any(|beginning| name.starts_with(beginning))
-    };
-    let played: Vec<Clean> = cleans()
+        thorough || !IN_PART.iter().any(|beginning| name.starts_with(beginning))
+    })
+}
+
+#[test]
+fn refusal_silence_takeover_or_stale_watch_at_any_write_of_a_run_changes_nothing() {
+    let core: Vec<&Clean> = cleans()
         .iter()
-        .filter(|clean| !left_out(clean))
-        .cloned()
+        .filter(|clean| CORE.contains(&clean.scenario.name))
         .collect();
-    let (simulations, failures) = search::at_every_write(&shipped(), &played, &troubles, long);
-    assert!(simulations > 300, "only {simulations} simulations");
+    assert_eq!(core.len(), CORE.len());
+    let (simulations, failures) = search::at_every_write(&shipped(), &core, &OTHER_TROUBLES);
     assert_none(simulations, &failures);
 }
 
@@ -141,7 +176,7 @@ fn seeds() {
     }
     let range = match seed {
         Some(seed) => seed..seed + 1,
-        None => 0..number("JANGAR_SIM_SEEDS").unwrap_or(SEEDS),
+        None => 0..number("JANGAR_SIM_SEEDS").unwrap_or_else(budget),
     };
     let simulations = usize::try_from(range.end - range.start).unwrap();
     assert!(
@@ -153,17 +188,173 @@ fn seeds() {
     assert_none(simulations, &failures);
 }
 
-/// What the seeds that are always played bring, all together.
+/// The reasons with which AgentRuns end in no scenario, by what keeps them out of a simulation, or by what else plays them. Each has a
+/// test beside the code that decides, in `agent_run/tests` or `job/tests` of the engine.
+const ENDS_ELSEWHERE: [(&str, &[&str]); 6] = [
+    (
+        "the controllers of a simulation have no policies and no other settings than limits",
+        &[
+            "CancelDisabled",
+            "ImageBlocked",
+            "ImageNotAllowed",
+            "LabelBlocked",
+            "LabelNotAllowed",
+            "MissingRequiredLabels",
+            "MissingTemporalConfig",
+            "PodSecurityNotAllowed",
+            "PriorityClassNotAllowed",
+            "SecretBlocked",
+            "SecretNotAllowed",
+            "ServiceAccountNotAllowed",
+            "VcsDisabled",
+            "VcsPolicyDenied",
+            "VcsProvidersDisabled",
+        ],
+    ),
+    (
+        "one look at the spec decides, as with MissingRequiredMetadata, which is played",
+        &[
+            "EndpointNotAllowed",
+            "InputsTooLarge",
+            "InvalidBranch",
+            "InvalidContract",
+            "InvalidRuntimeConfig",
+            "InvalidSpec",
+            "InvalidSystemPromptRef",
+            "InvalidTemplate",
+            "InvalidVolume",
+            "MissingEndpoint",
+            "MissingProviderRef",
+            "MissingRepository",
+            "MissingWorkflowSteps",
+            "MissingWorkloadImage",
+            "ParameterValueTooLarge",
+            "ParametersTooLarge",
+            "SystemPromptTooLong",
+            "UnsupportedRuntime",
+            "VcsCapabilityDenied",
+            "VcsUnavailable",
+            "WorkflowStepDuplicate",
+            "WorkflowStepMissingName",
+        ],
+    ),
+    (
+        "it is waited for like the Agent and the Secret that are missing, which are played",
+        &[
+            "ConfigMapKeyMissing",
+            "ConfigMapNotFound",
+            "MissingImplementation",
+            "MissingMemory",
+            "MissingProvider",
+            "MissingSystemPromptRef",
+            "MissingVcsAuth",
+            "SecretKeyMissing",
+            "UnreadableReference",
+            "UnsupportedVcsAuth",
+            "VcsAuthUnavailable",
+        ],
+    ),
+    (
+        "nobody in a simulation changes a spec, takes a name, forbids a Job or takes our finalizer from one",
+        &[
+            "JobMissing",
+            "JobRejected",
+            "NameTaken",
+            "SpecImmutableViolation",
+            "WorkflowJobMissing",
+        ],
+    ),
+    (
+        "trouble brings it, and no scenario by itself",
+        &["SubmitUnknown", "WorkflowJobDeleted"],
+    ),
+    (
+        "the other side of a simulation does not do it: the suites of Temporal and of endpoints play it",
+        &[
+            "CancelTimedOut",
+            "Failed",
+            "TemporalError",
+            "Terminated",
+            "TimedOut",
+        ],
+    ),
+];
+
+/// The reasons with which AgentRuns end where nothing goes wrong.
+const ENDS_PLAYED: [&str; 16] = [
+    "Cancelled",
+    "Completed",
+    "Duplicate",
+    "ImageUnavailable",
+    "JobFailed",
+    "MissingAgent",
+    "MissingRequiredMetadata",
+    "MissingVcsProvider",
+    "NodeLost",
+    "SecretNotFound",
+    "SubmitFailed",
+    "WorkflowStepFailed",
+    "WorkflowStepRetriesExhausted",
+    "WorkflowStepTimedOut",
+    "BackoffLimitExceeded",
+    "EndpointFailed",
+];
+
 #[test]
-fn budget_of_seeds_brings_every_trouble_to_every_scenario() {
-    let drawn: Vec<(&Clean, Plan)> = (0..SEEDS).map(|seed| search::drawn(cleans(), seed)).collect();
-    let troubles: BTreeSet<&str> = drawn
-        .iter()
-        .flat_map(|(_, plan)| plan.0.iter().map(|fault| fault.trouble.word()))
-        .collect();
-    let scenarios: BTreeSet<&str> = drawn.iter().map(|(clean, _)| clean.scenario.name).collect();
-    assert_eq!(troubles, Trouble::WORDS.into());
+fn every_reason_for_the_end_of_a_run_is_played_or_it_is_said_why_not() {
+    let mut played = BTreeSet::new();
+    for clean in cleans() {
+        for (name, object) in clean.end.objects() {
+            if !name.starts_with("agentruns") {
+                continue;
+            }
+            let conditions = &object["status"]["conditions"];
+            let ends = ["Failed", "Cancelled", "Succeeded"].map(|type_| &conditions[type_]);
+            let reason = ends
+                .iter()
+                .find(|end| end["status"] == "True")
+                .map(|end| end["reason"].clone());
+            played.extend(reason.and_then(|reason| reason.as_str().map(str::to_owned)));
+        }
+    }
+    let played: BTreeSet<&str> = played.iter().map(String::as_str).collect();
+    assert_eq!(played, ENDS_PLAYED.into());
+    for (why, reasons) in ENDS_ELSEWHERE {
+        for reason in reasons {
+            assert!(!played.contains(reason), "{reason} is played, although {why}");
+            assert!(
+                Reason::KNOWN.iter().any(|known| known.as_str() == *reason),
+                "there is no reason {reason}"
+            );
+        }
+    }
+}
+
+/// How many seeds are always played.
+fn budget() -> u64 {
+    let scenarios = u64::try_from(scenario::all().len()).unwrap_or(u64::MAX);
+    scenarios.saturating_mul(SEEDS_PER_SCENARIO)
+}
+
+/// What the seeds that are always played bring, all together: not each trouble to each scenario, which is what more seeds are for.
+#[test]
+fn budget_of_seeds_brings_every_trouble_and_comes_to_each_scenario_as_often() {
+    let drawn: Vec<(&Clean, Plan)> = (0..budget()).map(|seed| search::drawn(cleans(), seed)).collect();
+    let mut troubles = BTreeMap::<&str, u32>::new();
+    for fault in drawn.iter().flat_map(|(_, plan)| &plan.0) {
+        *troubles.entry(fault.trouble.word()).or_default() += 1;
+    }
+    assert!(
+        troubles.keys().eq(&BTreeSet::from(Trouble::WORDS)),
+        "{troubles:?}"
+    );
+    assert!(troubles.values().all(|times| *times >= 5), "{troubles:?}");
+    let mut scenarios = BTreeMap::<&str, u64>::new();
+    for (clean, _) in &drawn {
+        *scenarios.entry(clean.scenario.name).or_default() += 1;
+    }
     assert_eq!(scenarios.len(), scenario::all().len());
+    assert!(scenarios.values().all(|times| *times == SEEDS_PER_SCENARIO));
 }
 
 #[test]

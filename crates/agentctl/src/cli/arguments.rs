@@ -152,6 +152,15 @@ pub struct ListArgs {
     pub kind: Option<String>,
     #[command(flatten)]
     pub selection: Selection,
+    /// Of runs: those that the history has, the latest first, also if they are gone from the cluster; with --grpc.
+    #[arg(long, conflicts_with_all = ["selector", "runtime"])]
+    pub archived: bool,
+    /// Of the history: only runs that have these words in their name, labels, prompt, reason or message.
+    #[arg(long, value_name = "WORDS", requires = "archived")]
+    pub search: Option<String>,
+    /// Of the history: at most so many. Default: 100.
+    #[arg(long, value_name = "NUMBER", requires = "archived", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
 }
 
 #[derive(Args, Debug)]
@@ -346,6 +355,65 @@ pub enum CreateKind {
 }
 
 #[derive(Args, Debug)]
+pub struct InitArgs {
+    #[command(subcommand)]
+    pub kind: InitKind,
+}
+
+/// What can be begun with.
+#[derive(Debug, Subcommand)]
+pub enum InitKind {
+    /// An ImplementationSpec.
+    Impl {
+        /// Its name.
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// What is to be done: a text, @FILE, or - for standard input.
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
+        /// One line about it.
+        #[arg(long, value_name = "TEXT")]
+        summary: Option<String>,
+        #[command(flatten)]
+        target: InitTarget,
+    },
+    /// A run of an agent.
+    Run {
+        /// Its name. Default: that of the ImplementationSpec, and a number.
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// The Agent that does the work.
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// The ImplementationSpec that describes the work.
+        #[arg(long = "impl", value_name = "NAME")]
+        implementation: Option<String>,
+        /// What executes the run: job, workflow, temporal or custom.
+        #[arg(long, value_name = "TYPE", default_value = "job")]
+        runtime: String,
+        #[command(flatten)]
+        target: InitTarget,
+        /// Wait for the end of the run; the exit code tells the outcome.
+        #[arg(long)]
+        wait: bool,
+        /// The longest wait.
+        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+        timeout: Option<Duration>,
+    },
+}
+
+/// Where a manifest goes: to standard output unless told.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InitTarget {
+    /// Write it to this file.
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Apply it.
+    #[arg(long)]
+    pub apply: bool,
+}
+
+#[derive(Args, Debug)]
 pub struct FilesArgs {
     /// Files, folders, or - for standard input.
     #[arg(value_name = "FILE", required_unless_present = "filename")]
@@ -440,9 +508,22 @@ pub enum AuthVerb {
 
 #[derive(Args, Debug)]
 pub struct CompletionArgs {
+    #[command(subcommand)]
+    pub verb: Option<CompletionVerb>,
     /// The shell.
-    #[arg(value_name = "SHELL")]
-    pub shell: Shell,
+    #[arg(value_name = "SHELL", required = true)]
+    pub shell: Option<Shell>,
+}
+
+/// What can be done with the completion besides printing it.
+#[derive(Debug, Subcommand)]
+pub enum CompletionVerb {
+    /// Write it where the shell looks for completions of yours.
+    Install {
+        /// The shell: bash, zsh or fish. Default: that of the variable SHELL.
+        #[arg(value_name = "SHELL")]
+        shell: Option<Shell>,
+    },
 }
 
 #[derive(Args, Debug)]

@@ -5,11 +5,11 @@ mod arguments;
 use clap::{Args, Parser, Subcommand};
 
 pub use self::arguments::{
-    ApplyArgs, ApprovalsArgs, AuthArgs, AuthVerb, CompleteArgs, CompletionArgs, ConfigArgs, ConfigKey,
-    ConfigVerb, CreateArgs, CreateKind, DecisionArgs, DeleteArgs, DescribeArgs, DoctorArgs, DryRun,
-    ExamplesArgs, ExplainArgs, FilesArgs, Following, GetArgs, GraphArgs, ListArgs, LogArgs, ManArgs,
-    OneRunArgs, Pair, PlanArgs, ResubmitArgs, RunArgs, RunVerb, Selection, SubmitArgs, TopArgs, VersionArgs,
-    WaitArgs,
+    ApplyArgs, ApprovalsArgs, AuthArgs, AuthVerb, CompleteArgs, CompletionArgs, CompletionVerb, ConfigArgs,
+    ConfigKey, ConfigVerb, CreateArgs, CreateKind, DecisionArgs, DeleteArgs, DescribeArgs, DoctorArgs,
+    DryRun, ExamplesArgs, ExplainArgs, FilesArgs, Following, GetArgs, GraphArgs, InitArgs, InitKind,
+    InitTarget, ListArgs, LogArgs, ManArgs, OneRunArgs, Pair, PlanArgs, ResubmitArgs, RunArgs, RunVerb,
+    Selection, SubmitArgs, TopArgs, VersionArgs, WaitArgs,
 };
 use crate::output::Format;
 
@@ -119,7 +119,8 @@ Examples:
   agentctl list
   agentctl list orchestrationruns -A
   agentctl list runs --phase Running -l team=web -o wide
-  agentctl list runs -o jsonpath='{.items[*].metadata.name}'")]
+  agentctl list runs -o jsonpath='{.items[*].metadata.name}'
+  agentctl --grpc list runs --archived --phase Failed --search 'login timeout'")]
     List(ListArgs),
     /// Show objects of a kind, or one by its name; `get kinds` lists the kinds.
     #[command(after_help = "\
@@ -232,6 +233,13 @@ Examples:
   agentctl create impl --name fix-login --text @task.md --source provider=github,externalId=example/adder#42
   cat task.md | agentctl create impl --text -")]
     Create(CreateArgs),
+    /// Write the first manifest: an ImplementationSpec, or a run of an agent.
+    #[command(after_help = "\
+Examples:
+  agentctl init impl --name fix-login --text @task.md --file fix-login.yaml
+  agentctl init run --agent coder --impl fix-login > run.yaml
+  agentctl init run --agent coder --impl fix-login --apply --wait")]
+    Init(InitArgs),
     /// Check manifests without a cluster, by the rules of the API server and of the controllers.
     #[command(after_help = "\
 Examples:
@@ -281,12 +289,17 @@ Examples:
   agentctl auth login --with-token < token.txt
   agentctl auth logout")]
     Auth(AuthArgs),
-    /// Print the completion for a shell, which offers live names.
-    #[command(after_help = "\
+    /// Print the completion for a shell, which offers live names; `install` writes it where the shell looks.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true,
+        after_help = "\
 Examples:
+  agentctl completion install
   agentctl completion bash > /etc/bash_completion.d/agentctl
   source <(agentctl completion zsh)
-  agentctl completion fish > ~/.config/fish/completions/agentctl.fish")]
+  agentctl completion fish > ~/.config/fish/completions/agentctl.fish"
+    )]
     Completion(CompletionArgs),
     /// Print the version, and that of the API server or the control plane.
     #[command(after_help = "\
@@ -294,6 +307,11 @@ Examples:
   agentctl version
   agentctl version --client")]
     Version(VersionArgs),
+    /// Print the way from nothing to a run that has ended.
+    #[command(after_help = "\
+Examples:
+  agentctl quickstart")]
+    Quickstart,
     /// Print examples of one verb or of all.
     #[command(after_help = "\
 Examples:

@@ -22,7 +22,7 @@ pub(super) async fn clocks(kube: &Kube) -> Finding {
     let before = Timestamp::now();
     let theirs = match kube.time().await {
         Ok(Some(theirs)) => theirs,
-        Ok(None) => return Finding::ok("clock", "the API server does not say what time it is"),
+        Ok(None) => return Finding::skip("clock", "the API server does not say what time it is"),
         Err(error) => return unread("clock", &error),
     };
     skew(before, theirs, Timestamp::now(), "the API server")
@@ -58,7 +58,7 @@ pub(super) async fn namespace_exists(kube: &Kube, namespace: &str) -> Finding {
             format!("kubectl create namespace {namespace}   # or name another one with -n"),
         ),
         Err(error) if error.is_forbidden() => {
-            Finding::ok("namespace", format!("{namespace}, which you may not read"))
+            Finding::skip("namespace", format!("{namespace}, which you may not read"))
         }
         Err(error) => unread("namespace", &error),
     }
@@ -66,7 +66,8 @@ pub(super) async fn namespace_exists(kube: &Kube, namespace: &str) -> Finding {
 
 /// Whether our kinds are served, and with the fields that this version knows.
 pub(super) async fn kinds(kube: &Kube) -> Result<Vec<Finding>, Error> {
-    let fix = "kubectl apply --server-side -f charts/agents/crds   # of the release that you run";
+    let fix =
+        "kubectl apply --server-side --force-conflicts -f charts/agents/crds   # of the release that you run";
     let (served, missing) = served_kinds(kube).await?;
     if !missing.is_empty() {
         return Ok(vec![Finding::fail(
@@ -98,7 +99,15 @@ pub(super) async fn kinds(kube: &Kube) -> Result<Vec<Finding>, Error> {
                 }
             }
             // That they are served is known; more may only be read by those who run the cluster.
-            Err(_) => return Ok(vec![Finding::ok("kinds", format!("{served} served"))]),
+            Err(_) => {
+                return Ok(vec![
+                    Finding::ok("kinds", format!("{served} served")),
+                    Finding::skip(
+                        "fields",
+                        "whether they have all fields of this version only those see who may read definitions",
+                    ),
+                ]);
+            }
         }
     }
     if old.is_empty() {

@@ -28,6 +28,8 @@ const NAMED_MAX: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Ok,
+    /// Nobody looked.
+    Skip,
     Warn,
     Fail,
 }
@@ -36,6 +38,7 @@ impl Level {
     const fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::Skip => "skip",
             Self::Warn => "warn",
             Self::Fail => "fail",
         }
@@ -58,6 +61,14 @@ impl Finding {
             subject,
             message: message.into(),
             fix: None,
+        }
+    }
+
+    /// What was not looked at, and where it would be.
+    fn skip(subject: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            level: Level::Skip,
+            ..Self::ok(subject, message)
         }
     }
 
@@ -110,7 +121,7 @@ pub async fn doctor(session: &mut Session, arguments: &DoctorArgs) -> Result<(),
         }
         Transport::Grpc(_) => {
             findings.push(work::stuck(&runs, &[], session.clock));
-            findings.push(Finding::ok(
+            findings.push(Finding::skip(
                 "jobs",
                 "only Kubernetes shows them: agentctl --kube doctor",
             ));
@@ -132,7 +143,7 @@ async fn look(kube: &Kube, namespace: &str, clock: Clock) -> Result<Vec<Finding>
     findings.extend(cluster::kinds(kube).await?);
     findings.extend(cluster::rights(kube, namespace).await);
     findings.push(cluster::leader(kube, namespace, clock).await);
-    findings.push(Finding::ok(
+    findings.push(Finding::skip(
         "database",
         "only the control plane knows: agentctl --grpc doctor",
     ));
@@ -141,10 +152,8 @@ async fn look(kube: &Kube, namespace: &str, clock: Clock) -> Result<Vec<Finding>
 
 fn show(session: &mut Session, findings: &[Finding]) -> Result<(), Error> {
     let format = session.format();
-    let failed = findings
-        .iter()
-        .filter(|finding| finding.level == Level::Fail)
-        .count();
+    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    let failed = count(Level::Fail);
     if output::is_for_programs(&format) {
         let all: Vec<Value> = findings
             .iter()
@@ -168,13 +177,13 @@ fn show(session: &mut Session, findings: &[Finding]) -> Result<(), Error> {
                 session.console.line(&format!("      {:<10} fix: {fix}", ""))?;
             }
         }
-        let warned = findings
-            .iter()
-            .filter(|finding| finding.level == Level::Warn)
-            .count();
-        session.console.note(&match (failed, warned) {
-            (0, 0) => "Everything that was looked at is well.".to_owned(),
-            _ => format!("{failed} to mend, {warned} to look at"),
+        let unseen = match count(Level::Skip) {
+            0 => String::new(),
+            unseen => format!("; {unseen} not looked at"),
+        };
+        session.console.note(&match (failed, count(Level::Warn)) {
+            (0, 0) => format!("Everything that was looked at is well{unseen}."),
+            (_, warned) => format!("{failed} to mend, {warned} to look at{unseen}"),
         })?;
     }
     if failed > 0 {

@@ -19,11 +19,11 @@ pub(super) async fn look(grpc: &Grpc, namespace: &str, clock: Clock) -> Result<V
     )];
     findings.push(match status.generated_at.parse::<Timestamp>() {
         Ok(theirs) => skew(before, theirs, after, "the control plane"),
-        Err(_) => Finding::ok("clock", "the control plane does not say what time it is"),
+        Err(_) => Finding::skip("clock", "the control plane does not say what time it is"),
     });
     findings.push(Finding::ok("namespace", namespace));
     findings.push(kinds(&status));
-    findings.push(Finding::ok(
+    findings.push(Finding::skip(
         "rights",
         format!(
             "you are {}; what you may do is for Kubernetes to say: agentctl --kube doctor",
@@ -52,13 +52,13 @@ fn kinds(status: &GetControlPlaneStatusResponse) -> Finding {
             "not served, or not readable by the control plane: {}",
             some(&missing)
         ),
-        "kubectl apply --server-side -f charts/agents/crds   # of the release that you run",
+        "kubectl apply --server-side --force-conflicts -f charts/agents/crds   # of the release that you run",
     )
 }
 
 fn leader(status: &GetControlPlaneStatusResponse) -> Finding {
     let Some(leader) = &status.leader_election else {
-        return Finding::ok("leader", "the control plane does not say who leads");
+        return Finding::skip("leader", "the control plane does not say who leads");
     };
     let unreadable = status.controllers.iter().any(|row| row.status == "unknown");
     match leading(leader, status) {
@@ -84,7 +84,7 @@ fn leader(status: &GetControlPlaneStatusResponse) -> Finding {
 
 fn database(database: Option<&DatabaseStatus>) -> Finding {
     match database {
-        None => Finding::ok("database", "the control plane says nothing about one"),
+        None => Finding::skip("database", "the control plane says nothing about one"),
         Some(known) if !known.configured => Finding::ok("database", known.message.clone()),
         Some(known) if known.connected => Finding::ok(
             "database",
@@ -116,6 +116,7 @@ mod tests {
             database(Some(&known)).level
         };
         assert_eq!(state(false, false), Level::Ok);
+        assert_eq!(database(None).level, Level::Skip);
         assert_eq!(state(true, true), Level::Ok);
         assert_eq!(state(true, false), Level::Fail);
     }

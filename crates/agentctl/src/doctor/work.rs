@@ -150,16 +150,21 @@ pub(super) fn uncaptured(jobs: &[Object], clock: Clock) -> Finding {
 
 pub(super) async fn gates(transport: &Transport, namespace: Option<&str>) -> Finding {
     match approvals::pending(transport, namespace).await {
-        Ok(pending) => match pending.first() {
-            None => Finding::ok("approvals", "no gate waits"),
-            Some(first) => Finding::warn(
+        Ok(waiting) => match (waiting.gates.first(), waiting.unreadable.first()) {
+            (None, None) => Finding::ok("approvals", "no gate waits"),
+            (Some(first), _) => Finding::warn(
                 "approvals",
                 format!(
                     "gates that wait for a decision: {}; {} waits longest",
-                    pending.len(),
+                    waiting.gates.len(),
                     first.run
                 ),
                 "agentctl approvals",
+            ),
+            (None, Some(words)) => Finding::warn(
+                "approvals",
+                format!("gates cannot be looked at: {words}"),
+                "mend the field that is named, or delete the run",
             ),
         },
         Err(error) => unread("approvals", &error),

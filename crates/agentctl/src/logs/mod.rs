@@ -1,6 +1,7 @@
 //! `logs`: what runs write. `tail` reads one run, pod after pod, and what is kept of those that are gone; here its lines are put
 //! together and shown.
 
+mod place;
 mod tail;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -9,11 +10,12 @@ use futures::StreamExt as _;
 use jangar_api::Kind;
 use serde_json::Value;
 use tokio::{
-    sync::mpsc::{Receiver, channel},
-    task::JoinSet,
+    sync::mpsc::{Receiver, Sender, channel},
+    task::{JoinHandle, JoinSet},
 };
 
-use self::tail::{Tail, Told};
+use self::tail::Tail;
+pub use self::tail::Told;
 use crate::{
     cli::LogArgs,
     error::{self, Error},
@@ -51,58 +53,39 @@ pub async fn logs(session: &mut Session, arguments: &LogArgs) -> Result<(), Erro
     show(session, &transport, kind, &object, wanted).await
 }
 
-/// Follows a run that was just made, to its end.
-pub async fn follow(
-    session: &mut Session,
-    transport: &Transport,
-    kind: Kind,
-    object: &Object,
-) -> Result<(), Error> {
-    let wanted = Wanted {
-        follow: true,
-        ..Wanted::default()
-    };
-    show(session, transport, kind, object, wanted).await
-}
-
 async fn show(
     session: &mut Session,
     transport: &Transport,
     kind: Kind,
     object: &Object,
-    wanted: Wanted,
+    mut wanted: Wanted,
 ) -> Result<(), Error> {
-    if kind == Kind::OrchestrationRun {
-        return orchestration(session, transport, object, wanted).await;
+    // What is gone writes nothing more.
+    wanted.follow &= object.remembered().is_none();
+    // An orchestration may have had nothing but gates.
+    let may_be_silent = kind == Kind::OrchestrationRun && wanted.follow;
+    let mut reading = Reading::begin(transport, kind, object, wanted);
+    loop {
+        let told = tokio::select! {
+            told = reading.next() => told,
+            _ = tokio::signal::ctrl_c() => return Err(Error::Silent(error::INTERRUPTED)),
+        };
+        match told {
+            Some(told) => told.show(session)?,
+            None => break,
+        }
     }
-    let (sender, mut receiver) = channel(LINES_WAITING_MAX);
-    let tail = Tail {
-        transport: transport.clone(),
-        run: RunRef {
-            kind,
-            namespace: object.namespace().to_owned(),
-            name: object.name().to_owned(),
-        },
-        wanted: Arc::new(wanted),
-        prefix: String::new(),
-        told: sender,
-    };
-    let reading = tokio::spawn(tail.read());
-    printed(session, &mut receiver).await?;
-    let read = reading
-        .await
-        .map_err(|error| Error::Unknown(format!("the reader of the log failed: {error}")))??;
-    if read == 0 {
-        return Err(nothing_left(session, transport, kind, object));
+    if reading.finish().await? == 0 && !may_be_silent {
+        return Err(transport.trouble(nothing_left(transport, kind, object)));
     }
     Ok(())
 }
 
 /// Why there is nothing to read, and where there may be.
-fn nothing_left(session: &Session, transport: &Transport, kind: Kind, object: &Object) -> Error {
-    let (name, namespace) = (object.name(), session.namespace());
+fn nothing_left(transport: &Transport, kind: Kind, object: &Object) -> String {
+    let (name, namespace) = (object.name(), object.namespace());
     let word = word(kind);
-    transport.trouble(if object.has_ended() {
+    if object.has_ended() || object.remembered().is_some() {
         let elsewhere = match transport {
             Transport::Kube(_) => format!(
                 "The control plane has what was kept of it: agentctl --grpc logs {word} {name} -n {namespace}"
@@ -119,65 +102,67 @@ fn nothing_left(session: &Session, transport: &Transport, kind: Kind, object: &O
             "{word} {name} has no pod to read yet: give -f to wait for it. Why it has none: agentctl explain {word} {name} -n \
              {namespace}"
         )
-    })
+    }
 }
 
-/// Shows lines until there are no more, or somebody has seen enough.
-async fn printed(session: &mut Session, receiver: &mut Receiver<Told>) -> Result<(), Error> {
-    loop {
-        let told = tokio::select! {
-            told = receiver.recv() => told,
-            _ = tokio::signal::ctrl_c() => return Err(Error::Silent(error::INTERRUPTED)),
+/// Logs that are being read.
+#[derive(Debug)]
+pub struct Reading {
+    told: Receiver<Told>,
+    reader: JoinHandle<Result<usize, Error>>,
+}
+
+impl Reading {
+    /// Follows a run that was just made, to its end.
+    pub fn follow(transport: &Transport, kind: Kind, object: &Object) -> Self {
+        let wanted = Wanted {
+            follow: true,
+            ..Wanted::default()
         };
-        match told {
-            Some(Told::Line(line)) => session.console.line(&line)?,
-            Some(Told::Note(words)) => session.console.note(&words)?,
-            None => return Ok(()),
+        Self::begin(transport, kind, object, wanted)
+    }
+
+    fn begin(transport: &Transport, kind: Kind, object: &Object, wanted: Wanted) -> Self {
+        let (sender, told) = channel(LINES_WAITING_MAX);
+        let reader = if kind == Kind::OrchestrationRun {
+            Steps::begin_reading(transport, object, wanted, sender)
+        } else {
+            let tail = Tail {
+                transport: transport.clone(),
+                run: RunRef {
+                    kind,
+                    namespace: object.namespace().to_owned(),
+                    name: object.name().to_owned(),
+                },
+                wanted: Arc::new(wanted),
+                prefix: String::new(),
+                told: sender,
+            };
+            tokio::spawn(tail.read())
+        };
+        Self { told, reader }
+    }
+
+    /// What is to be shown next; absent when all was read.
+    pub async fn next(&mut self) -> Option<Told> {
+        self.told.recv().await
+    }
+
+    /// How many logs there were.
+    pub async fn finish(self) -> Result<usize, Error> {
+        self.reader
+            .await
+            .map_err(|error| Error::Unknown(format!("the reader of the log failed: {error}")))?
+    }
+}
+
+impl Told {
+    pub fn show(&self, session: &mut Session) -> Result<(), Error> {
+        match self {
+            Self::Line(line) => session.console.line(line),
+            Self::Note(words) => session.console.note(words),
         }
     }
-}
-
-/// The logs of all steps, each line with the step before it.
-async fn orchestration(
-    session: &mut Session,
-    transport: &Transport,
-    object: &Object,
-    wanted: Wanted,
-) -> Result<(), Error> {
-    let (sender, mut receiver) = channel(LINES_WAITING_MAX);
-    let steps = Steps {
-        transport: transport.clone(),
-        namespace: object.namespace().to_owned(),
-        only: wanted.step.clone(),
-        // What was the name of a step of the orchestration is none of a step of a workflow.
-        wanted: Arc::new(Wanted { step: None, ..wanted }),
-        told: sender,
-        begun: BTreeSet::new(),
-        readers: JoinSet::new(),
-    };
-    if !steps.wanted.follow {
-        let reading = tokio::spawn(steps.read(children(object)));
-        printed(session, &mut receiver).await?;
-        let begun = reading
-            .await
-            .map_err(|error| Error::Unknown(format!("the reader of the logs failed: {error}")))??;
-        return if begun == 0 {
-            Err(nothing_left(session, transport, Kind::OrchestrationRun, object))
-        } else {
-            Ok(())
-        };
-    }
-    let changes = transport.watch(
-        Kind::OrchestrationRun,
-        Some(object.namespace()),
-        Some(object.name()),
-        None,
-    );
-    let reading = tokio::spawn(steps.follow(changes));
-    printed(session, &mut receiver).await?;
-    reading
-        .await
-        .map_err(|error| Error::Unknown(format!("the reader of the logs failed: {error}")))?
 }
 
 /// A run that does the work of a step.
@@ -212,14 +197,45 @@ fn children(object: &Object) -> Vec<Child> {
 struct Steps {
     transport: Transport,
     namespace: String,
+    run: String,
     only: Option<String>,
     wanted: Arc<Wanted>,
-    told: tokio::sync::mpsc::Sender<Told>,
+    told: Sender<Told>,
     begun: BTreeSet<Child>,
     readers: JoinSet<Result<usize, Error>>,
 }
 
 impl Steps {
+    /// Reads the logs of all steps, each line with the step before it.
+    fn begin_reading(
+        transport: &Transport,
+        object: &Object,
+        wanted: Wanted,
+        told: Sender<Told>,
+    ) -> JoinHandle<Result<usize, Error>> {
+        let steps = Self {
+            transport: transport.clone(),
+            namespace: object.namespace().to_owned(),
+            run: object.name().to_owned(),
+            only: wanted.step.clone(),
+            // What was the name of a step of the orchestration is none of a step of a workflow.
+            wanted: Arc::new(Wanted { step: None, ..wanted }),
+            told,
+            begun: BTreeSet::new(),
+            readers: JoinSet::new(),
+        };
+        if !steps.wanted.follow {
+            return tokio::spawn(steps.read(children(object)));
+        }
+        let changes = transport.watch(
+            Kind::OrchestrationRun,
+            Some(object.namespace()),
+            Some(object.name()),
+            None,
+        );
+        tokio::spawn(steps.follow(changes))
+    }
+
     /// Begins to read a step, once.
     fn begin(&mut self, child: Child) {
         let other = self.only.as_ref().is_some_and(|only| *only != child.step);
@@ -267,10 +283,12 @@ impl Steps {
     }
 
     /// Begins with each step when it starts, until the run has ended.
-    async fn follow(mut self, mut changes: Changes) -> Result<(), Error> {
+    async fn follow(mut self, mut changes: Changes) -> Result<usize, Error> {
+        let mut seen = true;
         while let Some(change) = changes.next().await {
             match change {
                 Change::Seen(object) => {
+                    seen = true;
                     for child in children(&object) {
                         self.begin(child);
                     }
@@ -283,10 +301,21 @@ impl Steps {
                     words,
                     hopeless: true,
                 } => return Err(self.transport.trouble(words)),
-                Change::Trouble { .. } | Change::Relisting | Change::Listed => {}
+                Change::Relisting => seen = false,
+                Change::Listed if !seen => {
+                    if self
+                        .transport
+                        .is_gone(Kind::OrchestrationRun, &self.namespace, &self.run)
+                        .await
+                    {
+                        break;
+                    }
+                }
+                Change::Trouble { .. } | Change::Listed => {}
             }
         }
-        self.finish().await
+        self.finish().await?;
+        Ok(self.begun.len())
     }
 }
 

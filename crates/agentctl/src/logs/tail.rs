@@ -2,21 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     sync::Arc,
     time::Duration,
 };
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::{sync::mpsc::Sender, time::sleep};
 
-use super::Wanted;
+use super::{Wanted, place::Place};
 use crate::{
     error::Error,
     object::Object,
     resource::word,
-    transport::{Change, Lines, LogPart, LogTrouble, RunRef, Transport},
+    transport::{Change, KeptLine, KeptPart, Lines, LogPart, LogTrouble, RunRef, Transport},
 };
 
 /// How often a log that breaks off is asked for again without a new line of it.
@@ -26,7 +27,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a reader has to say.
 #[derive(Debug)]
-pub(super) enum Told {
+pub enum Told {
     Line(String),
     Note(String),
 }
@@ -44,36 +45,23 @@ pub(super) struct Tail {
 impl Tail {
     /// Reads all there is, or follows until the run has ended. The number of logs that were read.
     pub(super) async fn read(self) -> Result<usize, Error> {
-        let read = if self.wanted.follow {
-            self.follow().await?
-        } else {
-            let mut read = 0;
-            for pod in self.pods().await? {
-                if has_started(&pod) && self.stream(&pod).await? {
-                    read += 1;
-                }
-            }
-            read
-        };
-        if read > 0 {
+        let there = self.pods().await?;
+        let mut known: BTreeSet<String> = there.iter().map(|pod| pod.name().to_owned()).collect();
+        // Pods that are gone wrote before those that are there.
+        let is_all = there.is_empty() && !self.wanted.follow;
+        let mut read = self.kept_logs(&mut known, is_all).await?;
+        if self.wanted.follow {
+            read += self.follow(&mut known).await?;
+            // Some came and went without having been seen.
+            read += self.kept_logs(&mut known, read == 0).await?;
             return Ok(read);
         }
-        self.archived().await
-    }
-
-    /// What is kept of a run whose pods are gone. Whether something is.
-    async fn archived(&self) -> Result<usize, Error> {
-        let Some(lines) = self.transport.archived_log(&self.run, self.wanted.tail).await? else {
-            return Ok(0);
-        };
-        self.note(format!(
-            "the pods of {} {} are gone: this is what was kept of the last one",
-            word(self.run.kind),
-            self.run.name
-        ))
-        .await?;
-        self.lines(lines, &mut None).await?;
-        Ok(1)
+        for pod in &there {
+            if has_started(pod) && self.stream(pod).await? {
+                read += 1;
+            }
+        }
+        Ok(read)
     }
 
     fn step(&self) -> Option<&str> {
@@ -82,12 +70,81 @@ impl Tail {
 
     /// The pods of the run, the oldest first.
     async fn pods(&self) -> Result<Vec<Object>, Error> {
-        let mut pods = self.transport.pods(&self.run, self.step()).await?;
+        let mut pods = match self.transport.pods(&self.run, self.step()).await {
+            // The run is gone, and its pods with it.
+            Err(error) if error.is_not_found() => Vec::new(),
+            other => other?,
+        };
         pods.sort_by_key(age);
         Ok(pods)
     }
 
-    async fn follow(&self) -> Result<usize, Error> {
+    /// Shows what is kept of the logs of pods other than those that are known. How many there are. If that is not all there can be, it
+    /// must not stand in the way of the rest.
+    async fn kept_logs(&self, known: &mut BTreeSet<String>, is_all: bool) -> Result<usize, Error> {
+        match self.kept_logs_of_others(known).await {
+            Err(error) if !is_all && !matches!(error, Error::BrokenPipe) => {
+                self.note(format!(
+                    "what was kept of pods that are gone cannot be read: {error}"
+                ))
+                .await?;
+                Ok(0)
+            }
+            other => other,
+        }
+    }
+
+    async fn kept_logs_of_others(&self, known: &mut BTreeSet<String>) -> Result<usize, Error> {
+        let part = KeptPart {
+            pod: None,
+            step: self.step(),
+            tail: self.wanted.tail,
+        };
+        let Some(mut lines) = self.transport.kept_log(&self.run, &part).await? else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        let mut current: Option<String> = None;
+        while let Some(line) = lines.next().await {
+            let line = line?;
+            let goes_on = current.as_deref() == Some(line.pod.as_str());
+            if self.is_of_another_container(&line) || (!goes_on && known.contains(&line.pod)) {
+                continue;
+            }
+            if !goes_on {
+                count += 1;
+                known.insert(line.pod.clone());
+                self.note(self.about_kept(&line)).await?;
+            }
+            self.show(&line.text).await?;
+            current = Some(line.pod);
+        }
+        Ok(count)
+    }
+
+    fn is_of_another_container(&self, line: &KeptLine) -> bool {
+        let wanted = self.wanted.container.as_ref();
+        wanted.is_some_and(|wanted| *wanted != line.container)
+    }
+
+    /// What is to be known of a log that is kept before its first line is read.
+    fn about_kept(&self, first: &KeptLine) -> String {
+        let mut words = format!("pod {}", first.pod);
+        if !first.step.is_empty() {
+            // Writing to a String cannot fail, here and below.
+            let _ = write!(words, " of step {}", first.step);
+        }
+        words.push_str(" is gone: this is what was kept of its log");
+        if first.cut && self.wanted.tail.is_none() {
+            words.push_str(", without its beginning");
+        }
+        if self.wanted.timestamps || self.wanted.since.is_some() {
+            words.push_str("; its lines have no times, so that --since and --timestamps do nothing");
+        }
+        words
+    }
+
+    async fn follow(&self, known: &mut BTreeSet<String>) -> Result<usize, Error> {
         let RunRef {
             kind,
             namespace,
@@ -95,18 +152,20 @@ impl Tail {
         } = &self.run;
         let mut pods = self.transport.watch_pods(&self.run, self.step());
         let mut runs = self.transport.watch(*kind, Some(namespace), Some(name), None);
-        let mut known: BTreeMap<String, Object> = BTreeMap::new();
+        let mut there: BTreeMap<String, Object> = BTreeMap::new();
         let mut read: BTreeSet<String> = BTreeSet::new();
         let mut count = 0;
         let mut told = false;
+        let mut seen = true;
         loop {
-            let next = known
+            let next = there
                 .values()
                 .filter(|pod| has_started(pod) && !read.contains(pod.uid()))
                 .min_by_key(|pod| age(pod))
                 .cloned();
             if let Some(pod) = next {
                 read.insert(pod.uid().to_owned());
+                known.insert(pod.name().to_owned());
                 if self.stream(&pod).await? {
                     count += 1;
                 }
@@ -119,22 +178,31 @@ impl Tail {
             }
             tokio::select! {
                 change = pods.next() => match change {
-                    Some(Change::Seen(pod)) => { known.insert(pod.uid().to_owned(), pod); }
-                    Some(Change::Gone(pod)) => { known.remove(pod.uid()); }
+                    Some(Change::Seen(pod)) => { there.insert(pod.uid().to_owned(), pod); }
+                    Some(Change::Gone(pod)) => { there.remove(pod.uid()); }
                     other => self.disturbed(other).await?,
                 },
                 change = runs.next() => match change {
                     Some(Change::Seen(run)) if run.has_ended() => break,
                     Some(Change::Gone(_)) => break,
-                    Some(Change::Seen(_)) => {}
+                    Some(Change::Seen(_)) => seen = true,
+                    Some(Change::Relisting) => seen = false,
+                    Some(Change::Listed) if !seen => {
+                        if self.transport.is_gone(*kind, namespace, name).await {
+                            break;
+                        }
+                    }
                     other => self.disturbed(other).await?,
                 },
             }
         }
         // The two watches are not in step: the run may be known to have ended before its last pod is known to have started.
         for pod in self.pods().await? {
-            if has_started(&pod) && !read.contains(pod.uid()) && self.stream(&pod).await? {
-                count += 1;
+            if has_started(&pod) && !read.contains(pod.uid()) {
+                known.insert(pod.name().to_owned());
+                if self.stream(&pod).await? {
+                    count += 1;
+                }
             }
         }
         Ok(count)
@@ -160,21 +228,33 @@ impl Tail {
 
     /// Shows the log of one pod to its end. Whether there was one to read.
     async fn stream(&self, pod: &Object) -> Result<bool, Error> {
-        let mut last: Option<Timestamp> = None;
+        let mut place = Place::default();
         let mut failures = 0;
         loop {
-            let part = self.part(pod, last);
-            let progressed = match self.transport.log(&self.run, pod.name(), &part).await {
-                Ok(lines) => self.lines(lines, &mut last).await?,
+            place.begin_again();
+            let shown = place.shown();
+            let part = self.part(pod, place.since());
+            let is_whole = match self.transport.log(&self.run, pod.name(), &part).await {
+                Ok(lines) => self.lines(lines, &mut place).await?,
                 // It was removed meanwhile.
-                Err(LogTrouble::Gone) => return Ok(last.is_some()),
+                Err(LogTrouble::Gone) => return self.rest(pod, &place, true).await,
                 Err(LogTrouble::Refused(error)) => return Err(error),
                 Err(LogTrouble::Broken) => false,
             };
-            if !self.wanted.follow || self.has_stopped(pod).await? {
-                return Ok(true);
+            if is_whole {
+                if !self.wanted.follow {
+                    return Ok(true);
+                }
+                match self.now(pod).await? {
+                    Some(now) if has_ended(&now) => return Ok(true),
+                    Some(_) => {}
+                    None => {
+                        self.rest(pod, &place, false).await?;
+                        return Ok(true);
+                    }
+                }
             }
-            failures = if progressed { 0 } else { failures + 1 };
+            failures = if place.shown() == shown { failures + 1 } else { 0 };
             if failures > RECONNECTS_MAX {
                 self.note(format!(
                     "the log of pod {} breaks off, and is given up",
@@ -187,7 +267,7 @@ impl Tail {
         }
     }
 
-    /// What is still to be read: by their times the lines are known that were shown before.
+    /// What is still to be read.
     fn part(&self, pod: &Object, last: Option<Timestamp>) -> LogPart {
         let wanted = &self.wanted;
         LogPart {
@@ -202,32 +282,78 @@ impl Tail {
         }
     }
 
-    /// Whether a line was new.
-    async fn lines(&self, mut lines: Lines, last: &mut Option<Timestamp>) -> Result<bool, Error> {
-        let mut progressed = false;
+    /// Whether the log ended by itself, and did not break off.
+    async fn lines(&self, mut lines: Lines, place: &mut Place) -> Result<bool, Error> {
         while let Some(line) = lines.next().await {
+            let Ok(line) = line else {
+                return Ok(false);
+            };
             let (time, text) = split_time(&line);
-            if let (Some(time), Some(shown)) = (time, *last)
-                && time <= shown
-            {
+            if !place.is_new(time, text) {
                 continue;
             }
-            *last = time.or(*last);
-            progressed = true;
             let shown = if self.wanted.timestamps {
                 line.as_str()
             } else {
                 text
             };
-            self.tell(Told::Line(format!("{}{shown}", self.prefix))).await?;
+            self.show(shown).await?;
         }
-        Ok(progressed)
+        Ok(true)
     }
 
-    /// Whether the container will write nothing more.
-    async fn has_stopped(&self, pod: &Object) -> Result<bool, Error> {
+    /// Goes on with what is kept of a pod that is gone, from where its log ended or, if it `broke`, may have gone on. Whether there was
+    /// a log at all.
+    async fn rest(&self, pod: &Object, place: &Place, broke: bool) -> Result<bool, Error> {
+        let nothing_shown = place.shown() == 0;
+        let part = KeptPart {
+            pod: Some(pod.name()),
+            step: None,
+            tail: self.wanted.tail.filter(|_| nothing_shown),
+        };
+        let kept: Result<Vec<KeptLine>, Error> = match self.transport.kept_log(&self.run, &part).await {
+            Ok(Some(lines)) => lines.try_collect().await,
+            Ok(None) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        let mut kept = kept.unwrap_or_default();
+        kept.retain(|line| line.pod == pod.name() && !self.is_of_another_container(line));
+        let Some(first) = kept.first() else {
+            if broke && !nothing_shown {
+                self.note(format!(
+                    "pod {} is gone, and nothing of its log was kept: the end may be missing",
+                    pod.name()
+                ))
+                .await?;
+            }
+            return Ok(!nothing_shown);
+        };
+        let texts: Vec<&str> = kept.iter().map(|line| line.text.as_str()).collect();
+        let counts = !first.cut && self.wanted.tail.is_none() && self.wanted.since.is_none();
+        let from = place.next_in(&texts, counts);
+        let rest = texts.get(from.unwrap_or(0)..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(true);
+        }
+        let words = match from {
+            Some(0) | None => self.about_kept(first),
+            Some(_) => format!("pod {} is gone: the rest is what was kept of its log", pod.name()),
+        };
+        self.note(words).await?;
+        for text in rest {
+            self.show(text).await?;
+        }
+        Ok(true)
+    }
+
+    /// The pod as it is now, unless it is gone.
+    async fn now(&self, pod: &Object) -> Result<Option<Object>, Error> {
         let now = self.transport.find_pod(&self.run, pod).await?;
-        Ok(now.is_none_or(|now| now.uid() != pod.uid() || has_ended(&now)))
+        Ok(now.filter(|now| now.uid() == pod.uid()))
+    }
+
+    async fn show(&self, text: &str) -> Result<(), Error> {
+        self.tell(Told::Line(format!("{}{text}", self.prefix))).await
     }
 
     async fn note(&self, words: String) -> Result<(), Error> {

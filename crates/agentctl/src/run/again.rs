@@ -24,6 +24,9 @@ const NOT_COPIED: &[&str] = &[
     "deliveryId",
 ];
 
+/// Where parameters stand, as JSON pointers name it.
+const PARAMETERS: &str = "/spec/parameters/";
+
 /// Does the work of a run again that failed or was cancelled. Asking twice makes one run: as long as the first retry has not ended,
 /// it is that one.
 pub async fn retry(session: &mut Session, arguments: &ResubmitArgs) -> Result<(), Error> {
@@ -62,6 +65,7 @@ async fn again(
     arguments: &ResubmitArgs,
     suffix: &str,
 ) -> Result<(), Error> {
+    as_it_was(object, arguments)?;
     let namespace = object.namespace().to_owned();
     let what = format!("created, for the work of {}", object.name());
     if let Some(name) = &arguments.name {
@@ -92,6 +96,70 @@ async fn again(
     Err(Error::Validation(format!(
         "the work of {root} was done again {NUMBER_MAX} times: give the next run a --name"
     )))
+}
+
+/// Refuses the work of a run that is gone if what was kept of it is not what it was: a secret that was left out, or the beginning of
+/// a long text, would be taken for the real thing. What `--param` gives anew is as good as kept.
+fn as_it_was(object: &Object, arguments: &ResubmitArgs) -> Result<(), Error> {
+    let Some(remembered) = object.remembered() else {
+        return Ok(());
+    };
+    let (name, kind) = (object.name(), word(resource::kind(object.kind())?));
+    let spec = object.value().get("spec").and_then(Value::as_object);
+    if remembered.cut && spec.is_none_or(Map::is_empty) {
+        return Err(Error::Validation(format!(
+            "{kind} {name} is gone from the cluster, and what it had to do was too long to be kept: submit the work anew"
+        )));
+    }
+    let given: Vec<String> = arguments
+        .param
+        .iter()
+        .map(|(key, _)| format!("{PARAMETERS}{}", pointer_part(key)))
+        .collect();
+    let lacking: Vec<&str> = remembered
+        .altered
+        .iter()
+        .map(String::as_str)
+        .filter(|pointer| !given.iter().any(|given| given == pointer) && is_copied(pointer))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let fields: Vec<String> = lacking.iter().map(|pointer| field(pointer)).collect();
+    let remedy = if lacking.iter().all(|pointer| pointer.starts_with(PARAMETERS)) {
+        "give each with --param KEY=VALUE"
+    } else {
+        "submit the work anew, and refer to Secrets by their names"
+    };
+    Err(Error::Validation(format!(
+        "{kind} {name} is gone from the cluster, and the history has not the whole of it: {} {} a secret, or too long to be kept; \
+         {remedy}",
+        fields.join(", "),
+        if fields.len() == 1 { "was" } else { "were" },
+    )))
+}
+
+/// A key as a part of a JSON pointer.
+fn pointer_part(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// Whether a value is part of the new run.
+fn is_copied(pointer: &str) -> bool {
+    let first = pointer
+        .strip_prefix("/spec/")
+        .and_then(|rest| rest.split('/').next());
+    first.is_none_or(|first| !NOT_COPIED.contains(&first))
+}
+
+/// A JSON pointer as people write fields.
+fn field(pointer: &str) -> String {
+    let parts: Vec<String> = pointer
+        .split('/')
+        .skip(1)
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+        .collect();
+    parts.join(".")
 }
 
 /// The name that numbers are added to: a retry of a retry is the next retry of the first run.
@@ -165,6 +233,7 @@ fn renewed(object: &Object, name: &str, arguments: &ResubmitArgs) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Remembered;
 
     #[test]
     fn a_retry_of_a_retry_is_the_next_one_of_the_first_run() {
@@ -173,6 +242,56 @@ mod tests {
         assert_eq!(root("coder-again-1"), "coder");
         assert_eq!(root("coder-retry-me"), "coder-retry-me");
         assert_eq!(root("-retry-1"), "-retry-1");
+    }
+
+    fn arguments(param: &[(&str, &str)]) -> ResubmitArgs {
+        ResubmitArgs {
+            what: Vec::new(),
+            param: param
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+            name: None,
+            following: crate::cli::Following::default(),
+        }
+    }
+
+    #[test]
+    fn what_the_history_has_not_the_whole_of_is_not_done_again() {
+        let kept = |altered: &[&str], cut: bool, spec: Value| {
+            Object::from_history(
+                json!({"kind": "AgentRun", "metadata": {"name": "old"}, "spec": spec}),
+                Remembered {
+                    cut,
+                    altered: altered.iter().map(|pointer| (*pointer).to_owned()).collect(),
+                },
+            )
+        };
+        let spec = || json!({"agentRef": {"name": "coder"}});
+        let told = |object: &Object, param: &[(&str, &str)]| match as_it_was(object, &arguments(param)) {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        let token = kept(&["/spec/parameters/api~1token"], false, spec());
+        let refused = told(&token, &[]);
+        assert!(refused.contains("spec.parameters.api/token was"), "{refused}");
+        assert!(refused.contains("--param KEY=VALUE"), "{refused}");
+        assert_eq!(told(&token, &[("api/token", "new")]), "");
+        let two = kept(
+            &["/spec/parameters/token", "/spec/implementation/inline/text"],
+            true,
+            spec(),
+        );
+        let refused = told(&two, &[("token", "new")]);
+        assert!(
+            refused.contains(": spec.implementation.inline.text was"),
+            "{refused}"
+        );
+        assert!(refused.contains("submit the work anew"), "{refused}");
+        assert_eq!(told(&kept(&["/spec/idempotencyKey"], false, spec()), &[]), "");
+        assert_eq!(told(&kept(&[], true, spec()), &[]), "");
+        assert!(told(&kept(&[], true, json!({})), &[]).contains("too long to be kept"));
+        assert_eq!(told(&Object::from_value(spec()), &[]), "");
     }
 
     #[test]
@@ -184,14 +303,8 @@ mod tests {
             "spec": {"agentRef": {"name": "coder"}, "cancel": true, "idempotencyKey": "k", "parameters": {"a": "1", "b": "2"}},
             "status": {"phase": "Failed"},
         }));
-        let arguments = ResubmitArgs {
-            what: Vec::new(),
-            param: vec![("b".to_owned(), "3".to_owned())],
-            name: None,
-            following: crate::cli::Following::default(),
-        };
         assert_eq!(
-            renewed(&old, "new", &arguments),
+            renewed(&old, "new", &arguments(&[("b", "3")])),
             json!({
                 "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
                 "metadata": {"name": "new", "namespace": "team", "labels": {"team": "web"},

@@ -29,7 +29,7 @@ pub async fn cancel(session: &mut Session, arguments: &OneRunArgs) -> Result<(),
         ));
     }
     session.console.note(&format!("{shown} is asked to stop"))?;
-    match wait::until_complete(session, &transport, kind, cancelled, arguments.timeout).await {
+    match wait::until_complete(session, &transport, kind, cancelled, arguments.timeout, None).await {
         // That is what was wanted.
         Err(Error::Silent(error::RUN_CANCELLED)) => Ok(()),
         other => other,

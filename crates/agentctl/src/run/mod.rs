@@ -10,7 +10,7 @@ use jangar_api::Kind;
 use crate::{
     cli::{Following, RunArgs, RunVerb},
     error::Error,
-    logs,
+    logs::{self, Reading},
     object::Object,
     output::{self, Format},
     resource::word,
@@ -54,11 +54,6 @@ async fn made(
         };
     }
     session.console.note(&words)?;
-    if following.logs {
-        logs::follow(session, transport, kind, &object).await?;
-        let (namespace, name) = (object.namespace().to_owned(), object.name().to_owned());
-        let object = transport.get(kind, &namespace, &name).await?;
-        return wait::until_complete(session, transport, kind, object, following.timeout).await;
-    }
-    wait::until_complete(session, transport, kind, object, following.timeout).await
+    let logs = following.logs.then(|| Reading::follow(transport, kind, &object));
+    wait::until_complete(session, transport, kind, object, following.timeout, logs).await
 }

@@ -4,29 +4,36 @@ mod connection;
 mod request;
 mod watching;
 
-use futures::StreamExt as _;
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt as _, stream};
 use jangar_api::{Kind, orchestration::orchestration_run::ApprovalDecision};
 use jangar_proto::{
     ANSWER_MAX_BYTES, ByKind,
     v1::{
-        ApplyRequest, CancelRequest, CreateObjectRequest, DecideRequest, DeleteRequest,
-        GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest, GetRequest,
-        GetServerInfoRequest, GetServerInfoResponse, ListEventsRequest, ListRequest, ListRunPodsRequest,
-        StreamAgentRunLogsRequest, WatchObjectsRequest, agentctl_service_client::AgentctlServiceClient,
+        ApplyRequest, CancelRequest, CreateObjectRequest, DecideRequest, DeleteRequest, ExplainRequest,
+        ExplainResponse, GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest,
+        GetRequest, GetServerInfoRequest, GetServerInfoResponse, ListEventsRequest, ListRequest,
+        ListRunPodsRequest, StreamAgentRunLogsRequest, StreamAgentRunLogsResponse, WatchObjectsRequest,
+        agentctl_service_client::AgentctlServiceClient,
     },
 };
 use serde_json::Value;
 use tonic::{
-    Code, Request, Response, Status,
+    Code, Request, Response, Status, Streaming,
     metadata::{Ascii, MetadataValue},
     transport::Channel,
 };
 
 use super::{
-    Applied, ApplyOptions, Changes, Identity, Lines, LogPart, LogTrouble, RunRef, Submission, Submitted,
-    whole_lines,
+    Applied, ApplyOptions, BreaksOff, Changes, Identity, KeptLine, KeptLines, KeptPart, Lines, Listed,
+    LogPart, LogTrouble, RunRef, Submission, Submitted, Wish,
 };
-use crate::{config::Choices, error::Error, object::Object};
+use crate::{
+    config::Choices,
+    error::Error,
+    object::{Object, Remembered},
+};
 
 /// How many objects are asked for at once.
 const PAGE: u32 = 500;
@@ -36,6 +43,8 @@ const LIST_MAX: usize = 100_000;
 const ALL_NAMESPACES: &str = "*";
 /// How many Events of an object are asked for.
 const EVENTS: u32 = 50;
+/// The longest line of a log that is put together; the rest of a longer one stands in lines of its own.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 /// A client of the control plane.
 #[derive(Clone)]
@@ -100,34 +109,59 @@ impl Grpc {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<Object>, Error> {
-        let plural = &kind.info().plural;
-        let mut request = ListRequest {
+        let request = ListRequest {
             namespace: namespace.unwrap_or(ALL_NAMESPACES).to_owned(),
             label_selector: selector.unwrap_or_default().to_owned(),
-            limit: PAGE,
             ..ListRequest::default()
         };
+        let plural = &kind.info().plural;
+        let listed = self.pages(kind, request, LIST_MAX).await?;
+        if listed.more {
+            return Err(Error::Validation(format!(
+                "there are more than {LIST_MAX} {plural}: name a namespace with -n, or labels with -l"
+            )));
+        }
+        let mut objects = listed.objects;
+        // The order in which Kubernetes lists them.
+        objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
+        Ok(objects)
+    }
+
+    /// The runs that the history has, the latest first.
+    pub async fn list_history(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        wish: &Wish<'_>,
+    ) -> Result<Listed, Error> {
+        let request = ListRequest {
+            namespace: namespace.unwrap_or(ALL_NAMESPACES).to_owned(),
+            phase: wish.phase.unwrap_or_default().to_owned(),
+            search: wish.search.unwrap_or_default().to_owned(),
+            archived: true,
+            ..ListRequest::default()
+        };
+        self.pages(kind, request, wish.limit.min(LIST_MAX)).await
+    }
+
+    /// Pages, one after the other, until there are so many objects.
+    async fn pages(&self, kind: Kind, mut request: ListRequest, most: usize) -> Result<Listed, Error> {
         let mut objects = Vec::new();
         loop {
-            let doing = format!("{plural} cannot be listed at {}", self.address);
+            let left = most.saturating_sub(objects.len());
+            request.limit = u32::try_from(left).unwrap_or(PAGE).clamp(1, PAGE);
+            let doing = format!("{} cannot be listed at {}", kind.info().plural, self.address);
             let page = self.by_kind(kind, request.clone()).await;
             let page = page.map_err(self.failed(doing))?;
             let document = self.read(&page.json)?;
             let items = document.get("items").and_then(Value::as_array);
             objects.extend(items.into_iter().flatten().cloned().map(Object::from_value));
-            if page.next_cursor.is_empty() {
-                break;
-            }
-            if objects.len() >= LIST_MAX {
-                return Err(Error::Validation(format!(
-                    "there are more than {LIST_MAX} {plural}: name a namespace with -n, or labels with -l"
-                )));
+            let more = !page.next_cursor.is_empty();
+            if !more || objects.len() >= most {
+                return Ok(Listed { objects, more });
             }
             request.cursor = page.next_cursor;
         }
-        // The order in which Kubernetes lists them.
-        objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
-        Ok(objects)
     }
 
     pub async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Object, Error> {
@@ -153,7 +187,16 @@ impl Grpc {
         };
         let doing = format!("{} {name} cannot be read", kind.info().kind);
         let answer = self.by_kind(kind, request).await.map_err(self.failed(doing))?;
-        self.object(&answer.json)
+        let object = self.read(&answer.json)?;
+        Ok(if answer.archived {
+            let remembered = Remembered {
+                cut: answer.cut,
+                altered: answer.altered,
+            };
+            Object::from_history(object, remembered)
+        } else {
+            Object::from_value(object)
+        })
     }
 
     pub async fn create(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Option<Object>, Error> {
@@ -349,37 +392,99 @@ impl Grpc {
         watching::pods(self.clone(), run.clone(), step.map(str::to_owned))
     }
 
-    /// What a pod of a run writes; without a pod, what the history has of a run whose pods are gone.
-    pub async fn log(&self, run: &RunRef, pod: Option<&str>, part: &LogPart) -> Result<Lines, LogTrouble> {
-        let request = self.asked(StreamAgentRunLogsRequest {
+    /// What a pod of a run writes.
+    pub async fn log(&self, run: &RunRef, pod: &str, part: &LogPart) -> Result<Lines, LogTrouble> {
+        let request = StreamAgentRunLogsRequest {
             namespace: run.namespace.clone(),
             name: run.name.clone(),
             follow: part.follow,
             tail_lines: part.tail.unwrap_or_default(),
-            pod: pod.unwrap_or_default().to_owned(),
+            pod: pod.to_owned(),
             container: part.container.clone().unwrap_or_default(),
             timestamps: true,
             since_seconds: part.since_seconds.unwrap_or_default(),
             since_time: part.since_time.map(|time| time.to_string()).unwrap_or_default(),
+            ..StreamAgentRunLogsRequest::default()
+        };
+        let lines = match self.log_stream(run, request).await {
+            Ok(lines) => lines,
+            Err(status) => {
+                return Err(match status.code() {
+                    Code::NotFound => LogTrouble::Gone,
+                    Code::Unavailable | Code::Unknown | Code::Internal => LogTrouble::Broken,
+                    _ => LogTrouble::Refused(self.failed(unreadable(run))(status)),
+                });
+            }
+        };
+        let mut lines = lines.boxed().peekable();
+        // What the history has of a pod that is gone has no times, by which lines are known: it is asked for by itself.
+        if let Some(Ok(first)) = Pin::new(&mut lines).peek().await
+            && first.archived
+        {
+            return Err(LogTrouble::Gone);
+        }
+        Ok(lines
+            .map(|line| line.map(|line| line.message).map_err(|_| BreaksOff))
+            .boxed())
+    }
+
+    /// What the history has of what the pods of a run wrote.
+    pub async fn kept_log(&self, run: &RunRef, part: &KeptPart<'_>) -> Result<Option<KeptLines>, Error> {
+        let request = StreamAgentRunLogsRequest {
+            namespace: run.namespace.clone(),
+            name: run.name.clone(),
+            tail_lines: part.tail.unwrap_or_default(),
+            pod: part.pod.unwrap_or_default().to_owned(),
+            step: part.step.unwrap_or_default().to_owned(),
+            archived: true,
+            ..StreamAgentRunLogsRequest::default()
+        };
+        let lines = match self.log_stream(run, request).await {
+            Ok(lines) => lines,
+            Err(status) if status.code() == Code::NotFound => return Ok(None),
+            Err(status) => return Err(self.failed(unreadable(run))(status)),
+        };
+        let (this, doing) = (self.clone(), unreadable(run));
+        let lines = lines.map(move |line| match line {
+            Ok(line) => Ok(KeptLine {
+                text: line.message,
+                pod: line.pod,
+                container: line.container,
+                step: line.step,
+                cut: line.cut,
+            }),
+            Err(status) => Err(this.failed(doing.clone())(status)),
         });
+        Ok(Some(lines.boxed()))
+    }
+
+    async fn log_stream(
+        &self,
+        run: &RunRef,
+        request: StreamAgentRunLogsRequest,
+    ) -> Result<impl Stream<Item = Result<StreamAgentRunLogsResponse, Status>> + Send + use<>, Status> {
+        let request = self.asked(request);
         let mut client = self.client();
         let answer = match run.kind {
             Kind::ToolRun => client.stream_tool_run_logs(request).await,
             _ => client.stream_agent_run_logs(request).await,
         };
-        match answer {
-            Ok(lines) => Ok(whole_lines(
-                lines.into_inner().map(|line| line.map(|line| line.message)),
-            )),
-            Err(status) => Err(match status.code() {
-                Code::NotFound => LogTrouble::Gone,
-                Code::Unavailable | Code::Unknown | Code::Internal => LogTrouble::Broken,
-                _ => {
-                    let doing = format!("the log of {} {} cannot be read", run.kind.info().kind, run.name);
-                    LogTrouble::Refused(self.failed(doing)(status))
-                }
-            }),
-        }
+        Ok(joined(answer?.into_inner()))
+    }
+
+    /// Why a run waits, or how it ended. Whether it is gone comes with it.
+    pub async fn explain(&self, kind: Kind, namespace: &str, name: &str) -> Result<ExplainResponse, Error> {
+        let request = self.asked(ExplainRequest {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        });
+        let mut client = self.client();
+        let answer = match kind {
+            Kind::OrchestrationRun => client.explain_orchestration_run(request).await,
+            _ => client.explain_agent_run(request).await,
+        };
+        let doing = format!("{} {name} cannot be explained", kind.info().kind);
+        answer.map(Response::into_inner).map_err(self.failed(doing))
     }
 
     /// Decides a gate, as the caller. What does not fit what is there is for them to look at.
@@ -437,4 +542,27 @@ impl Grpc {
         };
         Ok(all.into_iter().map(Object::from_value).collect())
     }
+}
+
+fn unreadable(run: &RunRef) -> String {
+    format!("the log of {} {} cannot be read", run.kind.info().kind, run.name)
+}
+
+/// Whole lines: one that is longer than a message comes in several.
+fn joined(
+    parts: Streaming<StreamAgentRunLogsResponse>,
+) -> impl Stream<Item = Result<StreamAgentRunLogsResponse, Status>> + Send {
+    stream::try_unfold(parts, |mut parts| async move {
+        let Some(mut line) = parts.message().await? else {
+            return Ok(None);
+        };
+        while line.partial && line.message.len() < LINE_BYTES_MAX {
+            let Some(next) = parts.message().await? else {
+                break;
+            };
+            line.message.push_str(&next.message);
+            line.partial = next.partial;
+        }
+        Ok::<_, Status>(Some((line, parts)))
+    })
 }

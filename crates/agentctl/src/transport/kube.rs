@@ -2,8 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use futures::{AsyncBufReadExt as _, StreamExt as _};
-use jangar_api::Kind;
+use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _};
+use jangar_api::{Kind, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use kube::{
-    Api, Client, Config,
+    Api, Client, Config, ResourceExt as _,
     api::{
         ApiResource, DeleteParams, DynamicObject, ListParams, LogParams, Patch, PatchParams, PostParams,
         ValidationDirective,
@@ -22,9 +22,9 @@ use kube::{
     discovery::{Scope, pinned_kind},
     runtime::{WatchStreamExt as _, watcher},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Applied, ApplyOptions, Change, Changes, Identity, Lines, LogPart, LogTrouble, whole_lines};
+use super::{Applied, ApplyOptions, BreaksOff, Change, Changes, Identity, Lines, LogPart, LogTrouble};
 use crate::{
     config::Choices,
     error::{Error, status_code},
@@ -149,7 +149,11 @@ impl Kube {
 
     pub async fn create(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Option<Object>, Error> {
         let resource = resource(kind);
-        let new: DynamicObject = serde_json::from_value(object.clone())?;
+        let mut object = object.clone();
+        if kind.is_run() {
+            sign(&mut object, self.creator().await.as_deref());
+        }
+        let new: DynamicObject = serde_json::from_value(object)?;
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
@@ -229,13 +233,22 @@ impl Kube {
         let api = self.api(&resource, namespace);
         let doing = || format!("{kind} {name} cannot be applied");
         let before = api.get_opt(name).await.map_err(Error::kube(doing()))?;
+        let mut object = object.clone();
+        if is_run(&resource) {
+            let creator = match &before {
+                None => self.creator().await,
+                // What is left out of what one manager applies would be taken away.
+                Some(before) => before.annotations().get(labels::CREATED_BY).cloned(),
+            };
+            sign(&mut object, creator.as_deref());
+        }
         let params = PatchParams {
             dry_run: options.dry_run,
             force: options.force,
             field_manager: Some(FIELD_MANAGER.to_owned()),
             field_validation: Some(ValidationDirective::Strict),
         };
-        let after = match api.patch(name, &params, &Patch::Apply(object)).await {
+        let after = match api.patch(name, &params, &Patch::Apply(&object)).await {
             Ok(after) => after,
             Err(error) if status_code(&error) == Some(409) => {
                 return Err(Error::Validation(format!(
@@ -337,6 +350,12 @@ impl Kube {
         })
     }
 
+    /// Who a run that is made now is made by. A cluster that does not tell has runs that nobody made.
+    async fn creator(&self) -> Option<String> {
+        let identity = self.identity().await.ok()?;
+        Some(identity.user).filter(|user| !user.is_empty())
+    }
+
     /// Whether the caller may do this.
     pub async fn may(&self, attributes: ResourceAttributes) -> Result<bool, Error> {
         let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
@@ -367,7 +386,7 @@ impl Kube {
             ..LogParams::default()
         };
         match pods.log_stream(pod, &params).await {
-            Ok(log) => Ok(whole_lines(log.lines())),
+            Ok(log) => Ok(log.lines().map_err(|_| BreaksOff).boxed()),
             Err(error) => Err(match status_code(&error) {
                 Some(404) => LogTrouble::Gone,
                 Some(500) | None => LogTrouble::Broken,
@@ -403,6 +422,27 @@ impl Kube {
             .and_then(|value| value.to_str().ok())
             .and_then(|text| jiff::fmt::rfc2822::parse(text).ok());
         Ok(parsed.map(|zoned| zoned.timestamp()))
+    }
+}
+
+fn is_run(resource: &ApiResource) -> bool {
+    Kind::ALL
+        .iter()
+        .any(|kind| kind.is_run() && kind.info().kind == resource.kind && kind.info().group == resource.group)
+}
+
+/// Who makes a run may not let it pass its gates, so that it says who that is, whatever they wrote.
+fn sign(object: &mut Value, creator: Option<&str>) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    // Whatever else was written there is for the API server to refuse.
+    if let Some(annotations) = annotations.as_object_mut() {
+        match creator {
+            Some(creator) => annotations.insert(labels::CREATED_BY.to_owned(), json!(creator)),
+            None => annotations.remove(labels::CREATED_BY),
+        };
     }
 }
 
@@ -506,5 +546,35 @@ fn trouble(error: &watcher::Error) -> Change {
             words: other.to_string(),
             hopeless: false,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_says_who_made_it_whatever_they_wrote() {
+        let mut run = json!({"metadata": {"annotations": {labels::CREATED_BY: "somebody else", "a": "b"}}});
+        sign(&mut run, Some("ada"));
+        assert_eq!(
+            run,
+            json!({"metadata": {"annotations": {labels::CREATED_BY: "ada", "a": "b"}}})
+        );
+        sign(&mut run, None);
+        assert_eq!(run, json!({"metadata": {"annotations": {"a": "b"}}}));
+        let mut bare = json!({"metadata": {}});
+        sign(&mut bare, Some("ada"));
+        assert_eq!(
+            bare,
+            json!({"metadata": {"annotations": {labels::CREATED_BY: "ada"}}})
+        );
+    }
+
+    #[test]
+    fn only_runs_are_signed() {
+        assert!(is_run(&resource(Kind::OrchestrationRun)));
+        assert!(!is_run(&resource(Kind::Agent)));
+        assert!(!is_run(&builtin("", "v1", "Pod", "pods")));
     }
 }

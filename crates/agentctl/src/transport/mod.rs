@@ -5,7 +5,7 @@ pub mod grpc;
 pub mod kube;
 mod submission;
 
-use futures::{StreamExt as _, stream::BoxStream};
+use futures::stream::BoxStream;
 use jangar_api::{Kind, labels, names::label_value};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -71,6 +71,24 @@ pub struct ApplyOptions {
     pub force: bool,
 }
 
+/// Which runs of the history are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish<'a> {
+    pub phase: Option<&'a str>,
+    /// Words that have to stand in it.
+    pub search: Option<&'a str>,
+    /// So many at most.
+    pub limit: usize,
+}
+
+/// The first of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    pub objects: Vec<Object>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
 /// A run that has pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRef {
@@ -102,8 +120,37 @@ pub struct LogPart {
     pub since_time: Option<Timestamp>,
 }
 
-/// Lines of a log as they come, until it ends or breaks off.
-pub type Lines = BoxStream<'static, String>;
+/// Lines of a log as they come, until it ends.
+pub type Lines = BoxStream<'static, Result<String, BreaksOff>>;
+
+/// That a log goes on, and cannot be read further for the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreaksOff;
+
+/// Which part is read of what the history has of the logs of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptPart<'a> {
+    /// Absent: all that there are.
+    pub pod: Option<&'a str>,
+    pub step: Option<&'a str>,
+    /// So many lines of each pod.
+    pub tail: Option<u32>,
+}
+
+/// A line that the history has. No time stands before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptLine {
+    pub text: String,
+    pub pod: String,
+    pub container: String,
+    /// Of a workflow; empty elsewhere.
+    pub step: String,
+    /// Lines before it are missing.
+    pub cut: bool,
+}
+
+/// Such lines, one pod after the other.
+pub type KeptLines = BoxStream<'static, Result<KeptLine, Error>>;
 
 /// Why a log cannot be read.
 #[derive(Debug)]
@@ -154,6 +201,21 @@ impl Transport {
         }
     }
 
+    /// The runs that the history has, the latest first, whether or not they are in the cluster any more.
+    pub async fn list_history(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        wish: &Wish<'_>,
+    ) -> Result<Listed, Error> {
+        match self {
+            Self::Kube(_) => Err(Error::Validation(
+                "the history is the control plane's: give --grpc with --archived".to_owned(),
+            )),
+            Self::Grpc(grpc) => grpc.list_history(kind, namespace, wish).await,
+        }
+    }
+
     /// One object, which has to be there.
     pub async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Object, Error> {
         match self {
@@ -165,6 +227,11 @@ impl Transport {
     /// One object, if it is there.
     pub async fn find(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Object>, Error> {
         found(self.get(kind, namespace, name).await)
+    }
+
+    /// Whether an object is gone that a list did not show: what answers lists may be a moment behind what was just made.
+    pub async fn is_gone(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        matches!(self.find(kind, namespace, name).await, Ok(None))
     }
 
     /// A run that is gone from the cluster, if somebody remembers it: the control plane may.
@@ -305,10 +372,12 @@ impl Transport {
                 kube.get_any(&pod_resource(), Some(&run.namespace), pod.name())
                     .await,
             ),
-            Self::Grpc(grpc) => {
-                let pods = grpc.pods(run, None).await?;
-                Ok(pods.into_iter().find(|known| known.name() == pod.name()))
-            }
+            Self::Grpc(grpc) => match grpc.pods(run, None).await {
+                Ok(pods) => Ok(pods.into_iter().find(|known| known.name() == pod.name())),
+                // The run is gone, and its pods with it.
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error),
+            },
         }
     }
 
@@ -316,28 +385,15 @@ impl Transport {
     pub async fn log(&self, run: &RunRef, pod: &str, part: &LogPart) -> Result<Lines, LogTrouble> {
         match self {
             Self::Kube(kube) => kube.log(&run.namespace, pod, part).await,
-            Self::Grpc(grpc) => grpc.log(run, Some(pod), part).await,
+            Self::Grpc(grpc) => grpc.log(run, pod, part).await,
         }
     }
 
-    /// What is kept of what a run wrote whose pods are gone, if something is.
-    pub async fn archived_log(&self, run: &RunRef, tail: Option<u32>) -> Result<Option<Lines>, Error> {
+    /// What the history has of what the pods of a run wrote, if it has something.
+    pub async fn kept_log(&self, run: &RunRef, part: &KeptPart<'_>) -> Result<Option<KeptLines>, Error> {
         match self {
             Self::Kube(_) => Ok(None),
-            Self::Grpc(grpc) => {
-                let part = LogPart {
-                    tail,
-                    ..LogPart::default()
-                };
-                match grpc.log(run, None, &part).await {
-                    Ok(lines) => Ok(Some(lines)),
-                    Err(LogTrouble::Gone) => Ok(None),
-                    Err(LogTrouble::Broken) => {
-                        Err(self.trouble("what was kept of the log breaks off: try again"))
-                    }
-                    Err(LogTrouble::Refused(error)) => Err(error),
-                }
-            }
+            Self::Grpc(grpc) => grpc.kept_log(run, part).await,
         }
     }
 }
@@ -352,14 +408,4 @@ fn found(object: Result<Object, Error>) -> Result<Option<Object>, Error> {
 
 fn pod_resource() -> ::kube::api::ApiResource {
     builtin("", "v1", "Pod", "pods")
-}
-
-/// The lines of a log up to where it ends, or cannot be read any more.
-fn whole_lines<E: Send + 'static>(
-    lines: impl futures::Stream<Item = Result<String, E>> + Send + 'static,
-) -> Lines {
-    lines
-        .take_while(|line| std::future::ready(line.is_ok()))
-        .filter_map(|line| std::future::ready(line.ok()))
-        .boxed()
 }

@@ -6,11 +6,11 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{
     modes::in_both,
-    support::{Cluster, NAMESPACE, agent_run, begun, orchestration_run},
+    support::{BREAKS_OFF, Cluster, NAMESPACE, agent_run, begun, orchestration_run},
 };
 
 /// A pod of a run that has ended, or has not started.
-fn pod(name: &str, run: &str, has_ended: bool) -> Value {
+pub(crate) fn pod(name: &str, run: &str, has_ended: bool) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"agents.proompteng.ai/agent-run": run}},
@@ -22,6 +22,16 @@ fn pod(name: &str, run: &str, has_ended: bool) -> Value {
             "state": {"terminated": {"exitCode": 0}},
         }]});
     }
+    pod
+}
+
+/// A pod of a run that works.
+pub(crate) fn running_pod(name: &str, run: &str) -> Value {
+    let mut pod = pod(name, run, false);
+    pod["status"] = json!({"phase": "Running", "containerStatuses": [{
+        "name": "agent-runner", "image": "agent:1", "imageID": "", "ready": true, "restartCount": 0,
+        "state": {"running": {}},
+    }]});
     pod
 }
 
@@ -72,6 +82,28 @@ async fn following_waits_for_the_pod_and_goes_on_with_the_one_that_replaces_it()
                 assert_eq!(line, format!("line {number} of {name} in agent-runner"));
             }
         }
+        cluster
+            .status(&agent_run("one", json!({"phase": "Succeeded"})))
+            .await;
+        assert_eq!(lines.next_line().await.unwrap(), None);
+        assert_eq!(child.wait().await.unwrap().code(), Some(0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_breaks_off_within_lines_of_one_time_goes_on_with_the_next_of_them() {
+    for cluster in Cluster::both(["sp0042", "sg0042"]).await {
+        let running = running_pod(BREAKS_OFF, "one");
+        cluster.have(agent_run("one", json!({"phase": "Running"}))).await;
+        cluster.have(running).await;
+        cluster.caught_up().await;
+        let mut child = begun(cluster.command(&["logs", "-f", "one"]), "").await;
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for number in 1..=3 {
+            let line = lines.next_line().await.unwrap().unwrap();
+            assert_eq!(line, format!("line {number} of {BREAKS_OFF} in agent-runner"));
+        }
+        cluster.status(&pod(BREAKS_OFF, "one", true)).await;
         cluster
             .status(&agent_run("one", json!({"phase": "Succeeded"})))
             .await;

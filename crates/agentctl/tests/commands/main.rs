@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod control_plane;
+mod history;
 mod insight;
 mod logs;
 mod manifests;
@@ -16,4 +17,5 @@ mod own;
 mod plane;
 mod runs;
 mod support;
+mod tls;
 mod waiting;

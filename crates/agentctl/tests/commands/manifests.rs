@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use insta::assert_snapshot;
 
-use crate::support::{Cluster, bare, masked, references, transcript};
+use crate::{
+    modes::in_both,
+    support::{Cluster, bare, masked, references, transcript},
+};
 
 const GOOD: &str = "\
 apiVersion: agents.proompteng.ai/v1alpha1
@@ -165,4 +168,65 @@ async fn a_plan_takes_what_the_files_lack_from_the_cluster() {
             .await;
         assert!(text.contains("would start\n"), "{text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_manifest_is_written_and_not_over_another() {
+    let file: &[&str] = &[
+        "init",
+        "impl",
+        "--name",
+        "fix",
+        "--text",
+        "Fix it.",
+        "--summary",
+        "fix",
+        "--file",
+        "fix.yaml",
+    ];
+    let commands: &[&[&str]] = &[
+        file,
+        file,
+        &["lint", "fix.yaml"],
+        &["init", "run", "--agent", "coder", "--impl", "fix"],
+        &[
+            "init",
+            "run",
+            "--agent",
+            "coder",
+            "--impl",
+            "fix",
+            "--runtime",
+            "lambda",
+        ],
+        &["init", "run", "--agent", "coder"],
+        &["init", "run", "--agent", "coder", "--impl", "fix", "--wait"],
+    ];
+    assert_snapshot!(offline(&[], commands).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_manifest_is_applied() {
+    let played = in_both(["sp0044", "sg0044"], async |cluster| {
+        for object in references() {
+            cluster.have(object).await;
+        }
+        let commands: &[&[&str]] = &[
+            &[
+                "init",
+                "impl",
+                "--name",
+                "login",
+                "--text",
+                "Fix the login.",
+                "--apply",
+            ],
+            &["init", "run", "--agent", "coder", "--impl", "login", "--apply"],
+            &["get", "run", "login-1", "-o", "jsonpath={.spec}"],
+        ];
+        cluster.session(commands).await
+    })
+    .await;
+    played.is_the_same();
+    assert_snapshot!(played.kube);
 }

@@ -81,6 +81,31 @@ async fn completion_offers_live_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn completion_is_put_where_the_shell_looks() {
+    let home = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    for (arguments, shell) in [
+        (&["completion", "install"][..], "/usr/bin/fish"),
+        (&["completion", "install", "bash"], ""),
+        (&["completion", "install"], "/usr/bin/elvish"),
+        (&["completion", "install"], "/usr/bin/unheard-of"),
+        (&["completion"], ""),
+    ] {
+        let mut command = bare(home.path(), arguments);
+        command.env("SHELL", shell);
+        text.push_str(&transcript(command, arguments, "").await);
+    }
+    for file in [
+        ".config/fish/completions/agentctl.fish",
+        ".local/share/bash-completion/completions/agentctl",
+    ] {
+        let script = std::fs::read_to_string(home.path().join(file)).unwrap();
+        assert!(script.contains("agentctl __complete"), "{file}");
+    }
+    assert_snapshot!(masked(&text, home.path()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manual_pages_are_written_for_every_verb() {
     let home = tempfile::tempdir().unwrap();
     let arguments = ["man", "--dir", "man/man1"];

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
     time::Duration,
 };
@@ -11,21 +12,60 @@ use jangar_engine::settings::{Namespaces, Settings};
 use jangar_server::{
     access::{Connection, Gatekeeper},
     grpc,
+    history::{Database, History},
     metrics::Metrics,
     plane::{About, ControlPlane, Parts},
     world::{self, Filter, Watches, World},
 };
+use jangar_store::Store;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
     core::GroupVersionKind,
 };
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 
 use crate::support::NOW;
 
 /// Everything happens in this process. More means that something hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What a control plane has besides a cluster.
+#[derive(Default)]
+pub(crate) struct Having {
+    /// Where runs are remembered.
+    pub(crate) history: Option<Store>,
+    /// How it encrypts.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+}
+
+/// Callers who speak TLS. Those who do not get no further.
+struct Encrypted {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl axum::serve::Listener for Encrypted {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, from) = self.listener.accept().await.unwrap();
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, from);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
 
 /// A control plane that answers.
 pub(crate) struct Plane {
@@ -42,7 +82,7 @@ impl Drop for Plane {
 }
 
 impl Plane {
-    pub(crate) async fn start(own: &Client, anonymous: Client, namespace: &str) -> Self {
+    pub(crate) async fn start(own: &Client, anonymous: Client, namespace: &str, having: Having) -> Self {
         let mut settings = Settings {
             namespaces: Namespaces::These(BTreeSet::from([namespace.to_owned()])),
             ..Settings::default()
@@ -67,7 +107,9 @@ impl Plane {
                 build_sha: String::new(),
                 build_time: String::new(),
             },
-            history: None,
+            history: having
+                .history
+                .map(|store| Arc::new(Database(store)) as Arc<dyn History>),
             metrics,
             clock: Arc::new(|| NOW.parse().unwrap()),
             grpc_address: Some(address.clone()),
@@ -75,10 +117,18 @@ impl Plane {
         });
         tokio::time::timeout(PATIENCE, world.complete()).await.unwrap();
         let router = grpc::router(plane).await.unwrap();
+        let serving = match having.tls {
+            None => tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }),
+            Some(config) => {
+                let acceptor = TlsAcceptor::from(config);
+                let listener = Encrypted { listener, acceptor };
+                tokio::spawn(async move { axum::serve(listener, router).await.unwrap() })
+            }
+        };
         Self {
             address,
             world,
-            serving: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }),
+            serving,
             _watches: watches,
         }
     }

@@ -1,12 +1,12 @@
 //! Runs: submit, cancel, retry, resubmit, and the gates of orchestrations.
 
 use insta::assert_snapshot;
-use jangar_api::Kind;
+use jangar_api::{Kind, labels};
 use serde_json::json;
 
 use crate::{
     modes::in_both,
-    support::{Cluster, orchestration_run, policy, references, runs},
+    support::{Cluster, agent_run, orchestration_run, policy, references, runs},
 };
 
 async fn have_references(cluster: &Cluster) {
@@ -106,11 +106,55 @@ async fn a_run_with_a_name_or_labels_of_its_own_is_created_as_it_was_written() {
         let run = cluster.get(Kind::AgentRun, "mine").await;
         assert_eq!(run["metadata"]["labels"]["team"], "web");
         assert_eq!(run["spec"]["implementation"]["inline"]["text"], "do it");
+        assert_eq!(run["metadata"]["annotations"][labels::CREATED_BY], "ada");
         text
     })
     .await;
     played.is_the_same();
     assert_snapshot!(played.kube);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_applied_says_who_made_it_however_often() {
+    let cluster = Cluster::start("sp0035").await;
+    let mut run = agent_run("mine", json!(null));
+    run["metadata"] = json!({"name": "mine", "annotations": {labels::CREATED_BY: "somebody else"}});
+    let file = cluster.file("run.yaml", &run.to_string());
+    for outcome in ["created", "unchanged"] {
+        let text = cluster.transcript(&["apply", "-f", &file]).await;
+        assert!(text.contains(&format!("agentrun/mine {outcome}")), "{text}");
+        let run = cluster.get(Kind::AgentRun, "mine").await;
+        assert_eq!(run["metadata"]["annotations"][labels::CREATED_BY], "ada");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_made_a_run_does_not_approve_it() {
+    let played = in_both(["sp0036", "sg0036"], async |cluster| {
+        let mut run = orchestration_run();
+        run["metadata"]["annotations"] = json!({labels::CREATED_BY: "ada"});
+        cluster.have(run).await;
+        cluster.have(policy(json!({}))).await;
+        cluster.transcript(&["approve", "release-1"]).await
+    })
+    .await;
+    assert!(played.kube.contains("created"), "{}", played.kube);
+    assert!(played.kube.ends_with("= 2\n\n"), "{}", played.kube);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_be_read_hides_no_gates_of_others() {
+    let cluster = Cluster::start("sp0037").await;
+    cluster.have(orchestration_run()).await;
+    cluster.have(policy(json!({}))).await;
+    let mut odd = orchestration_run();
+    odd["metadata"]["name"] = json!("odd");
+    odd["status"]["stepStatuses"][0]["startedAt"] = json!("yesterday");
+    cluster.have(odd).await;
+    let text = cluster.transcript(&["approvals"]).await;
+    assert!(text.contains("release-1"), "{text}");
+    assert!(text.contains("! its gates are not listed: "), "{text}");
+    assert!(text.ends_with("= 0\n\n"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,14 @@
 //! An API server in the test's own process, served on this machine, and the program that talks to it, by itself or through a
 //! control plane.
 
-use std::{fmt::Write as _, future::IntoFuture as _, path::Path, process::Stdio, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    future::IntoFuture as _,
+    path::Path,
+    process::Stdio,
+    sync::{Arc, Mutex},
+};
 
 use axum::body::Body;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -12,7 +19,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
     runtime::wait::{await_condition, conditions::is_crd_established},
 };
@@ -31,7 +38,7 @@ use tokio::{
     sync::OnceCell,
 };
 
-use crate::plane::Plane;
+use crate::plane::{Having, Plane};
 
 /// When everything was made.
 pub(crate) const MADE: &str = "2026-03-01T12:00:00Z";
@@ -50,16 +57,31 @@ impl Clock for Stopped {
     }
 }
 
-/// Every pod has written the same three lines.
-#[derive(Debug)]
-struct Logs;
+/// The log of such a pod breaks off before its last line when it is read for the first time.
+pub(crate) const BREAKS_OFF: &str = "breaks-off";
+
+/// Every pod has written the same three lines, the last two of them at once.
+#[derive(Debug, Default)]
+struct Logs {
+    /// The pods whose log has broken off.
+    broken: Mutex<BTreeSet<String>>,
+}
 
 impl PodLogs for Logs {
     fn read(&self, request: LogRequest) -> BoxFuture<'_, Result<Body, ApiError>> {
+        let breaks = request.pod.starts_with(BREAKS_OFF)
+            && self
+                .broken
+                .lock()
+                .unwrap()
+                .insert(format!("{}/{}", request.namespace, request.pod));
         let mut text = String::new();
-        for number in 1..=3 {
+        for (number, second) in [(1, 1), (2, 2), (3, 2)] {
+            if breaks && number == 3 {
+                continue;
+            }
             if request.timestamps {
-                let _ = write!(text, "2026-03-01T12:00:0{number}Z ");
+                let _ = write!(text, "2026-03-01T12:00:0{second}Z ");
             }
             let _ = writeln!(text, "line {number} of {} in {}", request.pod, request.container);
         }
@@ -102,7 +124,7 @@ impl Shared {
             clock: Arc::new(Stopped),
             ids: Ids::seeded(7),
             tokens: vec![Token::new(SECRET, ada)],
-            logs: Some(Arc::new(Logs)),
+            logs: Some(Arc::new(Logs::default())),
             ..Config::new(Store::in_memory(Limits::default()))
         };
         let server = Server::start(config).await.unwrap();
@@ -184,10 +206,15 @@ impl Cluster {
 
     /// The same behind a control plane, which is what the program is called to talk to.
     pub(crate) async fn behind_control_plane(namespace: &'static str) -> Self {
+        Self::behind(namespace, Having::default()).await
+    }
+
+    /// Behind a control plane that has this.
+    pub(crate) async fn behind(namespace: &'static str, having: Having) -> Self {
         let mut this = Self::start(namespace).await;
         let shared = SHARED.get_or_init(Shared::start).await;
         let anonymous = Client::new(shared.anonymous.clone(), namespace);
-        this.plane = Some(Plane::start(&this.client, anonymous, namespace).await);
+        this.plane = Some(Plane::start(&this.client, anonymous, namespace, having).await);
         this
     }
 
@@ -243,6 +270,15 @@ impl Cluster {
         let new: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         api.create(&PostParams::default(), &new).await.unwrap();
         self.status(&object).await;
+    }
+
+    /// Deletes an object.
+    pub(crate) async fn lose(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        self.api(object)
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
     }
 
     /// Writes the status of an object, if it has one.
@@ -412,7 +448,7 @@ pub(crate) fn runs() -> Vec<Value> {
             json!({"phase": "Pending", "conditions": [
                 condition("Blocked", "True", "ConcurrencyLimit", "as many runs of Agent coder are under way as may be at once, which is 5"),
                 condition("Succeeded", "Unknown", "Submitted", ""),
-            ]}),
+            ], "waiting": {"scope": "agent", "name": "coder", "limit": 5}}),
         ),
         agent_run(
             "busy",

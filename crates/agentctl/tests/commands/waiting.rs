@@ -5,6 +5,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{
+    logs::pod,
     modes::in_both,
     support::{Cluster, NAMESPACE, agent_run, begun, condition, references, runs},
 };
@@ -52,7 +53,7 @@ async fn waiting(
     arguments: &[&str],
 ) -> (
     tokio::process::Child,
-    impl std::future::Future<Output = Vec<String>>,
+    impl std::future::Future<Output = Vec<String>> + use<>,
 ) {
     let namespace = cluster.namespace;
     cluster.caught_up().await;
@@ -88,6 +89,57 @@ async fn a_wait_ends_with_the_run() {
         let output = child.wait_with_output().await.unwrap();
         assert_eq!(output.status.code(), Some(10));
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "run/one Failed\n");
+    }
+}
+
+/// What makes a run of that name, and follows it.
+fn followed<'a>(name: &'a str, timeout: &'a str) -> [&'a str; 10] {
+    [
+        "run",
+        "--agent",
+        "coder",
+        "--impl",
+        "fix",
+        "--name",
+        name,
+        "--logs",
+        "--timeout",
+        timeout,
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_are_shown_while_a_run_is_waited_for_and_do_not_change_the_code() {
+    let failed =
+        json!({"phase": "Failed", "conditions": [condition("Failed", "True", "JobFailed", "code 7")]});
+    for cluster in Cluster::both(["sp0043", "sg0043"]).await {
+        for object in references() {
+            cluster.have(object).await;
+        }
+        let late = cluster.transcript(&followed("late", "0s")).await;
+        assert!(late.ends_with("= 12\n\n"), "{late}");
+
+        let (child, told) = waiting(&cluster, &followed("one", "60s")).await;
+        cluster.have(pod("one-a", "one", true)).await;
+        cluster.status(&agent_run("one", failed.clone())).await;
+        let told = told.await;
+        assert!(told.contains(&"run/one: Failed".to_owned()), "{told:?}");
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(10), "{told:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<String> = (1..=3)
+            .map(|number| format!("line {number} of one-a in agent-runner\n"))
+            .collect();
+        let expected = lines.concat();
+        assert_eq!(text, format!("{expected}run/one Failed\n"));
+
+        // One that never had a pod has an outcome all the same.
+        let (child, told) = waiting(&cluster, &followed("none", "60s")).await;
+        cluster.status(&agent_run("none", failed.clone())).await;
+        let told = told.await;
+        let silent = "run none has written nothing that can be shown".to_owned();
+        assert!(told.contains(&silent), "{told:?}");
+        assert_eq!(child.wait_with_output().await.unwrap().status.code(), Some(10));
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     phase::RunPhase,
     refs::ArtifactRef,
     step::StepProgress,
+    strings::string_enum,
     values::{AnyMap, FreeForm, Int32, Int64, Timestamp, if_legible},
 };
 
@@ -29,12 +30,16 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_at: Option<Timestamp>,
+    /// The limit for which the run waits for its turn. The condition Blocked says the same in words.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingStatus>,
     /// When the run ended.
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// What executes the run: for Jobs type, name, namespace and uid, in a workflow also stepName; for Temporal also
-    /// workflowId, runId and taskQueue; for an endpoint its address and answer.
+    /// workflowId, runId and taskQueue; for an endpoint its address and answer; and the repository of which it takes a slot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_ref: Option<AnyMap>,
     /// What the agent's run came to, as agent-runner reported it.
@@ -70,6 +75,33 @@ pub struct AgentRunStatus {
     /// changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<RetentionStatus>,
+}
+
+string_enum! {
+    /// What a limit counts the runs of.
+    closed enum LimitScope {
+        Agent = "agent",
+        Repository = "repository",
+        Namespace = "namespace",
+        Cluster = "cluster",
+    }
+}
+
+/// A limit that keeps a run from starting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingStatus {
+    /// What is counted: the runs of an `agent`, a `repository`, a `namespace` or the `cluster`.
+    pub scope: LimitScope,
+    /// Name of the Agent, the repository or the namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How many there may be.
+    #[serde(default)]
+    pub limit: Int32,
+    /// The repository of which the run takes a slot when it starts, in lower case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
 }
 
 /// How long what a run leaves is kept after its end, by the spec of the run and, where that is silent, by the settings of the

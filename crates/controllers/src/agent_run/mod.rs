@@ -119,9 +119,9 @@ impl Controller for AgentRuns {
         self.admissions.as_deref()
     }
 
-    fn ask(&self, key: &Key, run: &AgentRun, job: Option<&str>) -> Option<Answer> {
+    fn ask(&self, key: &Key, run: &AgentRun, job: Option<&str>, repository: Option<&str>) -> Option<Answer> {
         let admissions = self.admissions.as_deref()?;
-        Some(admissions.ask(key, run, job))
+        Some(admissions.ask(key, run, job, repository))
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
@@ -179,6 +179,7 @@ fn labelled(change: &Change) -> BTreeSet<String> {
         | Term::Branch(_)
         | Term::DefaultMemory
         | Term::OrchestrationRun(_)
+        | Term::ChildOf(_)
         | Term::Orchestration(_)
         | Term::ApprovalPolicy(_)
         | Term::DecidedUnder(_)

@@ -2,11 +2,14 @@
 //!
 //! The object is the outbox. A run that has ended is offered here whenever there is nothing left to do about it, and is written
 //! by a task of its own, so that no decision waits for a database. What is written is remembered by UID and version: as long
-//! as that is not so, a run is not deleted for its age, and somebody's own deletion of it waits for a while. A process that
-//! takes over knows nothing and offers all of them anew; what history has already costs it one question each.
+//! as that is not so, a run is not deleted for its age. One that is not written soon gets a finalizer, so that somebody's own deletion
+//! of it waits for a while; see `driver/archiving.rs`. A process that takes over knows nothing and offers all of them anew; what history
+//! has already costs it one question each.
 //!
-//! A run that goes without having been written, because somebody deleted it before its end or while history was away, is written as it
-//! was last seen, for as long as this process lives.
+//! A run that goes without having been written, because somebody deleted it before its end or for longer than that is waited for, is
+//! written as it was last seen, for as long as this process lives.
+//!
+//! What fails has its turn again after everything that has not been tried, so that one run that cannot be written holds up no other.
 //!
 //! [`logs`] does the same for the ends of logs, as well as it can. Without an archive none of this is there: nothing is kept,
 //! and nothing waits.
@@ -23,7 +26,12 @@ use std::{
 use futures::future::BoxFuture;
 use jangar_engine::decision::{Key, Uid};
 use serde_json::Value;
-use tokio::{sync::watch, task::JoinSet, time::sleep};
+use thiserror::Error;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use self::logs::{LogTails, Tail};
 use crate::{
@@ -37,17 +45,30 @@ use crate::{
 const WAITING_MAX: usize = 100_000;
 /// How many runs are remembered as written. One that is forgotten is offered once more, which changes nothing.
 const REMEMBERED_MAX: usize = 200_000;
+/// How many runs are remembered as refused. One that is forgotten is offered once more, and refused again.
+const REFUSED_MAX: usize = 10_000;
 /// A database that is away is away for a while.
 const BACKOFF: Backoff = Backoff {
     first: Duration::from_secs(1),
     most: Duration::from_mins(1),
 };
 
+/// Why a run was not written.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotWritten {
+    /// History is away, or does not do what it should: it is tried again.
+    #[error("{0}")]
+    Away(String),
+    /// History will not have this run, however often it is tried.
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// Where history is written.
 pub trait Archive: fmt::Debug + Send + Sync {
     /// Writes what is to be remembered of a run, given as the API server has it. When it is done, the run can go. It takes a
     /// bounded time; an error says why it was not possible, in words.
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>>;
+    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>>;
 
     /// How much of the end of a log is kept.
     fn log_bytes(&self) -> usize;
@@ -91,6 +112,10 @@ impl<K: Cached> Run for K {
 struct Waiting {
     key: Key,
     version: String,
+    /// Whether the run has ended.
+    ended: bool,
+    /// Since when this run waits, in whichever version.
+    since: Instant,
     run: Arc<dyn Run>,
 }
 
@@ -99,17 +124,36 @@ struct Next {
     uid: Uid,
     key: Key,
     version: String,
+    ended: bool,
     run: Arc<dyn Run>,
+}
+
+/// What is written of a run.
+struct Written {
+    version: String,
+    /// Whether its end is.
+    ended: bool,
+}
+
+/// A run that history will not have.
+struct RefusedRun {
+    version: String,
+    why: String,
 }
 
 #[derive(Default)]
 struct Books {
     /// The versions that are written, and their order of writing.
-    written: BTreeMap<Uid, String>,
+    written: BTreeMap<Uid, Written>,
     written_order: VecDeque<Uid>,
+    refused: BTreeMap<Uid, RefusedRun>,
     waiting: BTreeMap<Uid, Waiting>,
-    /// Whose turn it is. Each that waits is in it, but for the one that is being written; so may be some that no longer wait.
+    /// Whose turn it is: those that have not been tried, and then those that failed. Each that waits is in one of them, but for the one
+    /// that is being written; so may be some that no longer wait.
     turns: VecDeque<Uid>,
+    again: VecDeque<Uid>,
+    /// Since when we know of runs that somebody has deleted, and that are held.
+    leaving: BTreeMap<Uid, Instant>,
     /// Whether somebody is writing.
     at_work: bool,
     /// They end when this is dropped.
@@ -117,8 +161,8 @@ struct Books {
 }
 
 impl Books {
-    fn remember(&mut self, uid: Uid, version: String) {
-        if self.written.insert(uid.clone(), version).is_none() {
+    fn remember(&mut self, uid: Uid, written: Written) {
+        if self.written.insert(uid.clone(), written).is_none() {
             self.written_order.push_back(uid);
         }
         if self.written_order.len() > REMEMBERED_MAX
@@ -134,6 +178,8 @@ pub struct Archiver {
     archive: Arc<dyn Archive>,
     books: Mutex<Books>,
     state: watch::Sender<ArchiveState>,
+    /// Tells whoever writes, and waits because history is away, that there is something new.
+    offered: Arc<Notify>,
     metrics: OnceLock<Arc<Metrics>>,
     logs: Arc<LogTails>,
 }
@@ -153,6 +199,7 @@ impl Archiver {
             archive,
             books: Mutex::default(),
             state: watch::Sender::default(),
+            offered: Arc::default(),
             metrics: OnceLock::new(),
         }
     }
@@ -178,7 +225,33 @@ impl Archiver {
     pub(crate) fn has<K: Cached>(&self, run: &K) -> bool {
         let books = self.books();
         let written = books.written.get(&uid_of(run.meta()));
-        written.is_some_and(|version| *version == version_of(run))
+        written.is_some_and(|written| written.version == version_of(run))
+    }
+
+    /// Whether the end of a run is written, whatever has changed since, or will never be.
+    pub(crate) fn is_done_with(&self, run: &Uid) -> bool {
+        let books = self.books();
+        books.written.get(run).is_some_and(|written| written.ended) || books.refused.contains_key(run)
+    }
+
+    /// Why history will not have a run.
+    pub(crate) fn refusal(&self, run: &Uid) -> Option<String> {
+        self.books().refused.get(run).map(|refused| refused.why.clone())
+    }
+
+    /// For how long a run has waited; absent if it does not.
+    pub(crate) fn waits(&self, run: &Uid) -> Option<Duration> {
+        self.books()
+            .waiting
+            .get(run)
+            .map(|waiting| waiting.since.elapsed())
+    }
+
+    /// For how long we know that somebody has deleted a run that is held.
+    pub(crate) fn leaves(&self, run: &Uid) -> Duration {
+        let mut books = self.books();
+        let since = books.leaving.entry(run.clone()).or_insert_with(Instant::now);
+        since.elapsed()
     }
 
     /// Writes the run as it is now, soon.
@@ -187,12 +260,21 @@ impl Archiver {
             return;
         }
         let uid = uid_of(run.meta());
+        let mut books = self.books();
+        let refused = books.refused.get(&uid);
+        if refused.is_some_and(|refused| refused.version == version_of(run.as_ref())) {
+            return;
+        }
         let waiting = Waiting {
             key: key_of(run.meta()),
             version: version_of(run.as_ref()),
+            ended: run.run_facts().is_some_and(|facts| facts.ended),
+            since: books
+                .waiting
+                .get(&uid)
+                .map_or_else(Instant::now, |waiting| waiting.since),
             run: Arc::clone(run) as Arc<dyn Run>,
         };
-        let mut books = self.books();
         if books.waiting.len() >= WAITING_MAX && !books.waiting.contains_key(&uid) {
             drop(books);
             self.count(ArchiveResult::Overflow);
@@ -206,8 +288,9 @@ impl Archiver {
             // Those that have ended are forgotten.
             while books.workers.try_join_next().is_some() {}
             let this = Arc::downgrade(self);
-            books.workers.spawn(work(this));
+            books.workers.spawn(work(this, Arc::clone(&self.offered)));
         }
+        self.offered.notify_one();
         self.tell(books, |_| {});
     }
 
@@ -217,8 +300,11 @@ impl Archiver {
             return;
         };
         let uid = uid_of(run.meta());
-        let books = self.books();
-        let known = books.written.contains_key(&uid) || books.waiting.contains_key(&uid);
+        let mut books = self.books();
+        books.leaving.remove(&uid);
+        let known = books.written.contains_key(&uid)
+            || books.waiting.contains_key(&uid)
+            || books.refused.contains_key(&uid);
         drop(books);
         if !(facts.ended && known) {
             self.offer(&Arc::new(run.clone()));
@@ -228,11 +314,12 @@ impl Archiver {
     /// The next run to be written, which stays among those that wait. `None` ends the work.
     fn next(&self) -> Option<Next> {
         let mut books = self.books();
-        while let Some(uid) = books.turns.pop_front() {
+        while let Some(uid) = books.turns.pop_front().or_else(|| books.again.pop_front()) {
             if let Some(waiting) = books.waiting.get(&uid) {
                 return Some(Next {
                     key: waiting.key.clone(),
                     version: waiting.version.clone(),
+                    ended: waiting.ended,
                     run: Arc::clone(&waiting.run),
                     uid,
                 });
@@ -243,8 +330,11 @@ impl Archiver {
     }
 
     fn written(&self, next: Next) {
-        let Next { uid, version, .. } = next;
+        let Next {
+            uid, version, ended, ..
+        } = next;
         let mut books = self.books();
+        books.refused.remove(&uid);
         let waiting = books.waiting.get(&uid).map(|waiting| waiting.version == version);
         match waiting {
             Some(true) => drop(books.waiting.remove(&uid)),
@@ -252,7 +342,7 @@ impl Archiver {
             Some(false) => books.turns.push_back(uid.clone()),
             None => {}
         }
-        books.remember(uid, version);
+        books.remember(uid, Written { version, ended });
         self.count(ArchiveResult::Written);
         self.tell(books, |state| state.trouble = None);
     }
@@ -261,19 +351,32 @@ impl Archiver {
         tracing::warn!(run = %next.key, error = why, "a finished run was not written into history, so it is kept");
         self.count(ArchiveResult::Failed);
         let mut books = self.books();
-        books.turns.push_back(next.uid);
+        books.again.push_back(next.uid);
         self.tell(books, |state| state.trouble = Some(why));
     }
 
-    /// A run goes that is not written: it was waited for in vain.
-    pub(crate) fn given_up<K: Cached>(&self, run: &K) {
-        let uid = uid_of(run.meta());
+    fn refused(&self, next: Next, why: String) {
+        tracing::error!(run = %next.key, error = why, "history will not have a finished run, so it is not kept for it");
+        self.count(ArchiveResult::Refused);
+        let Next { uid, version, .. } = next;
         let mut books = self.books();
-        books.waiting.remove(&uid);
-        // No version of it is called so. That it goes is no news any more.
-        books.remember(uid, String::new());
-        self.count(ArchiveResult::GivenUp);
+        match books.waiting.get(&uid).map(|waiting| waiting.version == version) {
+            Some(true) => drop(books.waiting.remove(&uid)),
+            Some(false) => books.turns.push_back(uid.clone()),
+            None => {}
+        }
+        if books.refused.len() >= REFUSED_MAX {
+            books.refused.pop_first();
+        }
+        books.refused.insert(uid, RefusedRun { version, why });
         self.tell(books, |_| {});
+    }
+
+    /// A run goes that is not written: it was waited for in vain. It is still written if history comes back before this process ends.
+    pub(crate) fn given_up<K: Cached>(self: &Arc<Self>, run: &Arc<K>) {
+        self.books().leaving.remove(&uid_of(run.meta()));
+        self.count(ArchiveResult::GivenUp);
+        self.offer(run);
     }
 
     /// Why runs are not written, if they are not.
@@ -319,7 +422,7 @@ fn version_of<K: Cached>(run: &K) -> String {
 }
 
 /// Writes one run after the other until none is left. One that fails has its turn again after the others.
-async fn work(archiver: Weak<Archiver>) {
+async fn work(archiver: Weak<Archiver>, offered: Arc<Notify>) {
     let mut failures = 0;
     while let Some(this) = archiver.upgrade() {
         let Some(next) = this.next() else {
@@ -327,18 +430,26 @@ async fn work(archiver: Weak<Archiver>) {
         };
         let written = match next.run.to_json() {
             Ok(json) => this.archive.record(json).await,
-            Err(error) => Err(format!("it cannot be written as JSON: {error}")),
+            Err(error) => Err(NotWritten::Refused(format!(
+                "it cannot be written as JSON: {error}"
+            ))),
         };
         match written {
             Ok(()) => {
                 failures = 0;
                 this.written(next);
             }
-            Err(why) => {
+            Err(NotWritten::Refused(why)) => this.refused(next, why),
+            Err(NotWritten::Away(why)) => {
                 failures += 1;
                 this.failed(next, why);
                 drop(this);
-                sleep(BACKOFF.delay(failures)).await;
+                sleep(BACKOFF.first).await;
+                // It may be that run alone which fails, so that a new one is tried soon.
+                tokio::select! {
+                    () = sleep(BACKOFF.delay(failures).saturating_sub(BACKOFF.first)) => {}
+                    () = offered.notified() => {}
+                }
             }
         }
     }
@@ -355,16 +466,24 @@ mod tests {
     #[derive(Debug, Default)]
     struct Shelf {
         down: Mutex<bool>,
+        /// A run that it fails for, and one that it will not have.
+        fails: Option<&'static str>,
+        refuses: Option<&'static str>,
         given: Arc<Mutex<Vec<String>>>,
     }
 
     impl Archive for Shelf {
-        fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>> {
-            let down = *self.down.lock().unwrap();
+        fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
+            let name = run["metadata"]["name"].as_str();
+            let down = *self.down.lock().unwrap() || (name.is_some() && name == self.fails);
+            let refused = name.is_some() && name == self.refuses;
             let given = Arc::clone(&self.given);
             Box::pin(async move {
                 if down {
-                    return Err("nobody answers".to_owned());
+                    return Err(NotWritten::Away("nobody answers".to_owned()));
+                }
+                if refused {
+                    return Err(NotWritten::Refused("this is no run".to_owned()));
                 }
                 assert_eq!(run["kind"], "ToolRun");
                 let metadata = &run["metadata"];
@@ -441,13 +560,61 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_went_is_not_waited_for() {
+    async fn a_run_that_was_given_up_is_written_when_history_is_back() {
         let shelf = Arc::new(Shelf::default());
         *shelf.down.lock().unwrap() = true;
-        let archiver = Arc::new(Archiver::new(shelf as Arc<dyn Archive>));
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
         archiver.offer(&run("a", "1"));
-        archiver.given_up(run("a", "1").as_ref());
+        archiver.given_up(&run("a", "2"));
+        archiver.went(run("a", "2").as_ref());
+        *shelf.down.lock().unwrap() = false;
         idle(&archiver).await;
+        assert_eq!(*shelf.given.lock().unwrap(), ["a@2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_run_that_cannot_be_written_holds_up_no_other() {
+        let shelf = Arc::new(Shelf {
+            fails: Some("bad"),
+            ..Shelf::default()
+        });
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        archiver.offer(&run("bad", "1"));
+        // For so long that it is tried once a minute.
+        sleep(Duration::from_mins(10)).await;
+        for name in ["a", "b"] {
+            archiver.offer(&run(name, "1"));
+            let before = Instant::now();
+            let mut state = archiver.state();
+            state.wait_for(|state| state.waiting == 1).await.unwrap();
+            assert!(before.elapsed() <= BACKOFF.first, "{:?}", before.elapsed());
+        }
+        assert_eq!(*shelf.given.lock().unwrap(), ["a@1", "b@1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_history_will_not_have_is_not_waited_for_and_is_no_outage() {
+        let shelf = Arc::new(Shelf {
+            refuses: Some("bad"),
+            ..Shelf::default()
+        });
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        for _ in 0..2 {
+            archiver.offer(&run("bad", "1"));
+            idle(&archiver).await;
+        }
+        let uid = Uid("bad".to_owned());
+        assert!(archiver.is_done_with(&uid) && archiver.trouble().is_none());
+        assert_eq!(archiver.refusal(&uid).as_deref(), Some("this is no run"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_run_is_known_whatever_changes_after_it() {
+        let archiver = Arc::new(Archiver::new(Arc::new(Shelf::default()) as Arc<dyn Archive>));
+        archiver.offer(&run("a", "1"));
+        idle(&archiver).await;
+        assert!(archiver.is_done_with(&Uid("a".to_owned())));
+        assert!(!archiver.has(run("a", "2").as_ref()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -457,8 +624,6 @@ mod tests {
         archiver.went(run("a", "3").as_ref());
         idle(&archiver).await;
         archiver.went(run("a", "4").as_ref());
-        archiver.given_up(run("b", "1").as_ref());
-        archiver.went(run("b", "2").as_ref());
         idle(&archiver).await;
         assert_eq!(*shelf.given.lock().unwrap(), ["a@3"]);
     }

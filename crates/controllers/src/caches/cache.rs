@@ -203,6 +203,21 @@ impl<K: Cached> Cache<K> {
         applied
     }
 
+    /// What the list that is under way does not name, or has another object of that name in place of: gone, when it is complete.
+    pub(super) fn unlisted(&self, feed: &Feed) -> Vec<Arc<K>> {
+        let Some(stream) = self.streams.get(feed) else {
+            return Vec::new();
+        };
+        let gone = self.entries.iter().filter(|(key, entry)| {
+            let listed = stream.listing.get(key);
+            feed.scope.covers(key)
+                && entry.label == feed.label
+                && listed.is_none_or(|listed| listed.uid != entry.uid)
+        });
+        gone.filter_map(|(_, entry)| entry.object.as_ref().ok().cloned())
+            .collect()
+    }
+
     /// Takes in the answer of a live read.
     pub(super) fn learn(&mut self, object: Delivered<K>) -> Option<Change> {
         let (key, mut entry) = Entry::of(object);

@@ -14,6 +14,8 @@ pub enum Term {
     Tool(String),
     /// The OrchestrationRun that a run does the work of a step for, as its label says.
     OrchestrationRun(String),
+    /// The same, whether or not that has recorded its end.
+    ChildOf(String),
     Orchestration(String),
     ApprovalPolicy(String),
     /// The ApprovalPolicy under which somebody decided a gate of a run.

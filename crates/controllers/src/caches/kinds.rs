@@ -221,7 +221,7 @@ impl Cached for AgentRun {
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         if phase.is_some_and(RunPhase::is_terminal) {
-            return parent_in_label(self.meta()).into_iter().collect();
+            return parents(self.meta()).collect();
         }
         let spec = &self.spec;
         let memory = spec.memory_ref.as_ref();
@@ -232,7 +232,7 @@ impl Cached for AgentRun {
             .and_then(|status| branch(status.vcs.as_ref()?));
         [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
-            .chain(parent_in_label(self.meta()))
+            .chain(parents(self.meta()))
             .chain(implementation_names(spec).map(|name| Term::ImplementationSpec(name.to_owned())))
             .chain(memory.map(|reference| Term::Memory(name(reference))))
             .chain(spec.vcs_ref.as_ref().map(vcs))
@@ -313,7 +313,7 @@ impl Cached for ToolRun {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         let over = phase.is_some_and(RunPhase::is_terminal);
         let tool = (!over).then(|| Term::Tool(name(&self.spec.tool_ref)));
-        tool.into_iter().chain(parent_in_label(self.meta())).collect()
+        tool.into_iter().chain(parents(self.meta())).collect()
     }
 }
 
@@ -341,7 +341,7 @@ impl Cached for OrchestrationRun {
     /// The definition is named until the run has kept it, what its steps wait for as long as they do, and the policies under
     /// which somebody decided as long as there is a record of it.
     fn terms(&self) -> BTreeSet<Term> {
-        let mut terms: BTreeSet<Term> = parent_in_label(self.meta()).into_iter().collect();
+        let mut terms: BTreeSet<Term> = parents(self.meta()).collect();
         let status = self.status.as_ref();
         let decisions = status.into_iter().flat_map(|status| &status.approvals);
         terms.extend(decisions.filter_map(|decision| decision.policy.clone().map(Term::DecidedUnder)));
@@ -393,6 +393,14 @@ pub(crate) fn waited_for(waits_for: &WaitsFor) -> Option<Term> {
     let signal = waits_for.signal.clone().map(Term::Signal);
     let id = waits_for.delivery_id.clone().map(Term::DeliveryId);
     policy.or(signal).or(id)
+}
+
+/// The OrchestrationRun that a run belongs to, in both ways to ask for it.
+fn parents(metadata: &ObjectMeta) -> impl Iterator<Item = Term> {
+    let labels = metadata.labels.as_ref();
+    let parent = labels.and_then(|labels| labels.get(labels::ORCHESTRATION_RUN));
+    let child = parent.map(|parent| Term::ChildOf(parent.clone()));
+    parent_in_label(metadata).into_iter().chain(child)
 }
 
 /// The OrchestrationRun that a run belongs to, as long as that may not have recorded its end.

@@ -252,10 +252,19 @@ impl World {
 
     /// Takes in what a watch says, and returns what could not be read of it.
     fn apply<K: Cached>(&self, feed: &Feed, event: Event<Delivered<K>>) -> Vec<Unreadable> {
-        if let (Some(archiver), Event::Delete(Delivered(Ok(object)))) = (&self.archiver, &event) {
-            archiver.went(object);
-        }
         let mut caches = self.writable();
+        if let Some(archiver) = &self.archiver {
+            match &event {
+                Event::Delete(Delivered(Ok(object))) => archiver.went(object),
+                // What went while nobody watched.
+                Event::InitDone => {
+                    for object in K::cache(&caches).unlisted(feed) {
+                        archiver.went(object.as_ref());
+                    }
+                }
+                Event::Delete(_) | Event::Init | Event::InitApply(_) | Event::Apply(_) => {}
+            }
+        }
         let Applied { changes, unreadable } = caches.apply(feed, event);
         self.tell(&caches, &changes);
         drop(caches);

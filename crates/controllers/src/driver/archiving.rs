@@ -1,14 +1,18 @@
 //! What goes into history and when, and what waits for it: the deletion of runs whose time has come, and, for a while, that of
 //! runs which somebody deletes.
+//!
+//! Kubernetes asks nobody before it removes an object without a finalizer. So a run that has ended, and is not written although some
+//! seconds are over or history is known to be away, gets one: a write that is made only while history is away. It is taken back when the
+//! run is written, when somebody's deletion has waited for long enough, or when there is no history any more.
 
 use std::{sync::Arc, time::Duration};
 
 use jangar_api::{
-    labels::{self, RUNTIME_CLEANUP_FINALIZER},
+    labels::{self, ARCHIVE_FINALIZER, RUNTIME_CLEANUP_FINALIZER},
     reason::Reason,
 };
 use jangar_engine::{
-    decision::{Effect, Key, Notice, Severity, Uid},
+    decision::{Effect, Key, Notice, ObjectId, Severity, Uid},
     retention::Ladder,
 };
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
@@ -16,8 +20,8 @@ use kube::ResourceExt;
 
 use super::Context;
 use crate::{
-    archive::logs::Source,
-    caches::{Cached, Caches, RunFacts, key_of, uid_of},
+    archive::{Archiver, logs::Source},
+    caches::{Cache, Cached, Caches, RunFacts, Term, key_of, uid_of},
 };
 
 /// When a run is looked at again whose time has come and that is not written yet. Nobody waits for it.
@@ -26,6 +30,10 @@ const RETENTION_RETRY: Duration = Duration::from_secs(30);
 const DELETION_PATIENCE: Duration = Duration::from_mins(1);
 /// When such a run is looked at again. Somebody watches it.
 const DELETION_RETRY: Duration = Duration::from_secs(1);
+/// How long history has for a run before the run is held. It usually takes less than one.
+const HOLD_AFTER: Duration = Duration::from_secs(5);
+/// When a run that is held is looked at again, to let it go when it is written.
+const HELD_RETRY: Duration = Duration::from_mins(1);
 
 /// Whether an effect may be carried out.
 pub(super) enum Leave {
@@ -36,21 +44,122 @@ pub(super) enum Leave {
     Later(Duration),
 }
 
+/// What is to be done about the finalizer with which a run waits for history.
+pub(super) enum Hold {
+    /// Nothing, but to look again after this time.
+    AsItIs(Option<Duration>),
+    Set(Effect),
+    /// It has waited for long enough: this is to be told.
+    GivenUp(Effect, Box<Notice>),
+}
+
 /// There is nothing left to do about a run for now: if it has ended, it is written, long before its time has come, and so are
 /// the logs of those of its pods that have ended.
-pub(super) fn settled<K: Cached>(context: &Context, run: &Arc<K>) {
-    let (Some(archiver), Some(facts)) = (context.outside.archiver(), run.run_facts()) else {
-        return;
+pub(super) fn settled<K: Cached>(context: &Context, run: &Arc<K>) -> Hold {
+    let Some(facts) = run.run_facts() else {
+        return Hold::AsItIs(None);
+    };
+    let Some(archiver) = context.outside.archiver() else {
+        // Without a history nothing waits.
+        return released(run.as_ref()).map_or(Hold::AsItIs(None), Hold::Set);
     };
     if facts.ended {
         archiver.offer(run);
     }
+    keep_logs(context, archiver, run, &facts);
+    if facts.ended {
+        hold(context, archiver, run)
+    } else {
+        Hold::AsItIs(None)
+    }
+}
+
+fn hold<K: Cached>(context: &Context, archiver: &Arc<Archiver>, run: &Arc<K>) -> Hold {
+    let uid = uid_of(run.meta());
+    let release = released(run.as_ref());
+    if archiver.is_done_with(&uid) {
+        return release.map_or(Hold::AsItIs(None), Hold::Set);
+    }
+    let deleted = run.meta().deletion_timestamp.is_some();
+    match (release, deleted) {
+        (Some(release), true) => match patience(context, archiver, run.as_ref()) {
+            Some(wait) => Hold::AsItIs(Some(wait)),
+            None => {
+                let notice = given_up(archiver, run);
+                Hold::GivenUp(release, Box::new(notice))
+            }
+        },
+        (Some(_), false) => Hold::AsItIs(Some(HELD_RETRY)),
+        // It goes as soon as others let it, and is written from memory.
+        (None, true) => Hold::AsItIs(None),
+        (None, false) => {
+            let left = HOLD_AFTER.saturating_sub(archiver.waits(&uid).unwrap_or_default());
+            if left.is_zero() || archiver.trouble().is_some() {
+                let others = run.meta().finalizers.iter().flatten().cloned();
+                let all = others.chain([ARCHIVE_FINALIZER.to_owned()]).collect();
+                Hold::Set(finalizers(run.as_ref(), all))
+            } else {
+                Hold::AsItIs(Some(left))
+            }
+        }
+    }
+}
+
+/// Takes the finalizer from a run with which it waits for history, if it has it.
+pub(super) fn released<K: Cached>(run: &K) -> Option<Effect> {
+    let all = run.meta().finalizers.iter().flatten();
+    let others: Vec<String> = all.filter(|name| *name != ARCHIVE_FINALIZER).cloned().collect();
+    let held = others.len() < run.meta().finalizers.as_ref().map_or(0, Vec::len);
+    held.then(|| finalizers(run, others))
+}
+
+fn finalizers<K: Cached>(run: &K, finalizers: Vec<String>) -> Effect {
+    let metadata = run.meta();
+    Effect::SetFinalizers {
+        run: ObjectId {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: uid_of(metadata),
+        },
+        version: metadata.resource_version.clone().unwrap_or_default(),
+        finalizers,
+    }
+}
+
+/// How long somebody's deletion still waits at once; nothing if it has waited for long enough.
+fn patience<K: Cached>(context: &Context, archiver: &Archiver, run: &K) -> Option<Duration> {
+    let deleted = run.meta().deletion_timestamp.as_ref()?;
+    let since = Duration::try_from(context.clock.now().duration_since(deleted.0)).unwrap_or_default();
+    // A clock that is behind makes it wait no longer than from when we first saw it.
+    let waited = since.max(archiver.leaves(&uid_of(run.meta())));
+    let left = DELETION_PATIENCE
+        .checked_sub(waited)
+        .filter(|left| !left.is_zero())?;
+    Some(DELETION_RETRY.min(left))
+}
+
+fn given_up<K: Cached>(archiver: &Arc<Archiver>, run: &Arc<K>) -> Notice {
+    let why = archiver
+        .trouble()
+        .unwrap_or_else(|| "it was not answered in time".to_owned());
+    archiver.given_up(run);
+    Notice {
+        regarding: uid_of(run.meta()),
+        severity: Severity::Warning,
+        reason: Reason::NotArchived,
+        message: format!(
+            "the run was deleted before it was written into history, after {} s of waiting: {why}",
+            DELETION_PATIENCE.as_secs()
+        ),
+    }
+}
+
+fn keep_logs<K: Cached>(context: &Context, archiver: &Archiver, run: &Arc<K>, facts: &RunFacts) {
     let (key, uid) = (key_of(run.meta()), uid_of(run.meta()));
     let kept_for = facts
         .logs_kept
         .unwrap_or_else(|| Ladder::of_settings(&context.settings).logs);
     let caches = context.world.caches();
-    let sources: Vec<Source> = ended_pods(&caches, &key, &facts)
+    let sources: Vec<Source> = ended_pods(&caches, &key, facts)
         .filter(|pod| !archiver.logs().knows(&uid_of(&pod.metadata)))
         .filter_map(|pod| source(&caches, &uid, pod, kept_for))
         .collect();
@@ -114,39 +223,66 @@ pub(super) fn leave<K: Cached>(context: &Context, run: Option<&Arc<K>>, effect: 
     let (Some(archiver), Some(run)) = (context.outside.archiver(), run) else {
         return Leave::Granted;
     };
+    let uid = uid_of(run.meta());
     match effect {
-        Effect::DeleteRun { .. } if !archiver.has(run.as_ref()) => {
+        Effect::DeleteRun { .. } => {
+            if let Some(why) = archiver.refusal(&uid) {
+                return Leave::GrantedUnwritten(Box::new(Notice {
+                    regarding: uid,
+                    severity: Severity::Warning,
+                    reason: Reason::NotArchived,
+                    message: format!(
+                        "the run goes, and is not written into history, which refuses it: {why}"
+                    ),
+                }));
+            }
+            let children = unwritten_children(context, archiver, &key_of(run.meta()));
+            if archiver.has(run.as_ref()) && !children {
+                return Leave::Granted;
+            }
             archiver.offer(run);
             Leave::Later(RETENTION_RETRY)
         }
         Effect::SetFinalizers { finalizers, .. }
-            if !finalizers.iter().any(|name| name == RUNTIME_CLEANUP_FINALIZER)
-                && !archiver.has(run.as_ref()) =>
+            if !finalizers
+                .iter()
+                .any(|name| name == RUNTIME_CLEANUP_FINALIZER || name == ARCHIVE_FINALIZER)
+                && run.meta().deletion_timestamp.is_some()
+                && !archiver.has(run.as_ref())
+                && !archiver.is_done_with(&uid) =>
         {
-            let Some(deleted) = &run.meta().deletion_timestamp else {
-                return Leave::Granted;
-            };
-            // A clock that is behind makes it wait no longer than from now.
-            let waited =
-                Duration::try_from(context.clock.now().duration_since(deleted.0)).unwrap_or_default();
-            if waited < DELETION_PATIENCE {
-                archiver.offer(run);
-                return Leave::Later(DELETION_RETRY.min(DELETION_PATIENCE.saturating_sub(waited)));
+            archiver.offer(run);
+            match patience(context, archiver, run.as_ref()) {
+                Some(wait) => Leave::Later(wait),
+                None => Leave::GrantedUnwritten(Box::new(given_up(archiver, run))),
             }
-            let why = archiver
-                .trouble()
-                .unwrap_or_else(|| "it was not answered in time".to_owned());
-            archiver.given_up(run.as_ref());
-            Leave::GrantedUnwritten(Box::new(Notice {
-                regarding: uid_of(run.meta()),
-                severity: Severity::Warning,
-                reason: Reason::NotArchived,
-                message: format!(
-                    "the run was deleted before it was written into history, after {} s of waiting: {why}",
-                    DELETION_PATIENCE.as_secs()
-                ),
-            }))
         }
         _ => Leave::Granted,
     }
+}
+
+/// Whether a run made others for its steps that have ended and are not written: they go with it. Those are written soon.
+fn unwritten_children(context: &Context, archiver: &Arc<Archiver>, run: &Key) -> bool {
+    let caches = context.world.caches();
+    let agents = unwritten(&caches.agent_runs, archiver, run);
+    let tools = unwritten(&caches.tool_runs, archiver, run);
+    let orchestrations = unwritten(&caches.orchestration_runs, archiver, run);
+    agents || tools || orchestrations
+}
+
+fn unwritten<K: Cached>(cache: &Cache<K>, archiver: &Arc<Archiver>, parent: &Key) -> bool {
+    let mut some = false;
+    for name in cache.naming(&parent.namespace, Term::ChildOf(parent.name.clone())) {
+        let key = Key {
+            namespace: parent.namespace.clone(),
+            name: name.clone(),
+        };
+        let Some(child) = cache.get(&key) else { continue };
+        let ended = child.run_facts().is_some_and(|facts| facts.ended);
+        if ended && !archiver.is_done_with(&uid_of(child.meta())) {
+            archiver.offer(child);
+            some = true;
+        }
+    }
+    some
 }

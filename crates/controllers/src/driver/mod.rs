@@ -39,7 +39,7 @@ use crate::{
     admissions::Admissions,
     caches::{Cached, Caches, Change, World},
     clock::Clock,
-    events::Reporter,
+    events::{Outbox, Reporter},
     forges::Forges,
     halt::Halt,
     lease::{Gate, WriteError},
@@ -75,8 +75,14 @@ pub trait Controller: Send + Sync + 'static {
     }
 
     /// Whether the object may start something now: what the queue says.
-    fn ask(&self, key: &Key, object: &Self::Object, job: Option<&str>) -> Option<Answer> {
-        let _ = (key, object, job);
+    fn ask(
+        &self,
+        key: &Key,
+        object: &Self::Object,
+        job: Option<&str>,
+        repository: Option<&str>,
+    ) -> Option<Answer> {
+        let _ = (key, object, job, repository);
         None
     }
 
@@ -116,6 +122,7 @@ pub struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) gate: Gate,
     pub(crate) reporter: Reporter,
+    pub(crate) outbox: Outbox,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) deletions: Deletions,
     pub(crate) halt: Halt,

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::{
     Context, Controller, Scene, StatusOf, Work,
-    archiving::{self, Leave},
+    archiving::{self, Hold, Leave},
 };
 use crate::{
     admissions::Asked,
@@ -25,8 +25,8 @@ use crate::{
     outside, status,
 };
 
-/// How often one reconcile plans. A run's longest way is a handful of rounds; more than this means that a plan does not see
-/// what it did, and would go on for ever.
+/// How often one reconcile plans before others have their turn. A run of one Job needs a handful of rounds; one with many
+/// children has something new to do in each, for as long as children end while it works.
 pub(super) const ROUNDS_MAX: u32 = 16;
 
 /// When to look again at an object of which the API server takes not even a plain status. Only a change of the object, of its
@@ -57,7 +57,7 @@ pub enum ReconcileError {
     #[error("a Temporal server was not called: {0}")]
     TemporalNotCalled(#[from] outside::TooMany),
     #[error("there is still something to do after {ROUNDS_MAX} rounds of planning")]
-    Unsettled,
+    Busy,
     #[error("a bug: the reconcile panicked")]
     Panicked,
 }
@@ -96,7 +96,7 @@ impl ReconcileError {
             Self::Read(_) => "read",
             Self::Json(_) => "json",
             Self::NotCalled(_) | Self::TemporalNotCalled(_) => "not_called",
-            Self::Unsettled => "unsettled",
+            Self::Busy => "busy",
             Self::Panicked => "panic",
         }
     }
@@ -131,8 +131,12 @@ pub(super) async fn reconcile<C: Controller>(
             View::Of { object, decision } => match decision {
                 Decision::Look(questions) => {
                     for question in &questions {
-                        if let Question::Slot { job } = question {
-                            ask(controller, key, object.as_deref(), job.as_deref(), work);
+                        if let Question::Slot { job, repository } = question {
+                            let answer = object.as_deref().and_then(|object| {
+                                controller.ask(key, object, job.as_deref(), repository.as_deref())
+                            });
+                            work.asked = answer.as_ref().map(Asked::from);
+                            work.learned.admission = answer;
                         } else {
                             live::answer(context, &key.namespace, question, &mut work.learned).await?;
                         }
@@ -141,11 +145,11 @@ pub(super) async fn reconcile<C: Controller>(
                 Decision::Act(plan) => {
                     match act(controller, context, key, object.as_ref(), &plan, work).await? {
                         Acted::Settled => {
-                            if let Some(object) = &object {
-                                archiving::settled(context, object);
-                            }
+                            let Some(again) = kept::<C>(context, key, object.as_ref(), work).await? else {
+                                continue;
+                            };
                             controller.settled(key, object.as_deref());
-                            return Ok(plan.wake_at);
+                            return Ok(plan.wake_at.into_iter().chain(again).min());
                         }
                         Acted::PlanAgain => {}
                         Acted::Refused => return Ok(Some(context.clock.now() + REFUSED_RETRY)),
@@ -158,20 +162,31 @@ pub(super) async fn reconcile<C: Controller>(
             },
         }
     }
-    Err(ReconcileError::Unsettled)
+    Err(ReconcileError::Busy)
 }
 
-/// Asks the queue whether the object may start something.
-fn ask<C: Controller>(
-    controller: &C,
+/// Sees to it that a run that has ended gets into history before it goes. When to look again for that, if at all; `None` if the object has
+/// changed by it.
+async fn kept<C: Controller>(
+    context: &Context,
     key: &Key,
-    object: Option<&C::Object>,
-    job: Option<&str>,
+    object: Option<&Arc<C::Object>>,
     work: &mut Work,
-) {
-    let answer = object.and_then(|object| controller.ask(key, object, job));
-    work.asked = answer.as_ref().map(Asked::from);
-    work.learned.admission = answer;
+) -> Result<Option<Option<Timestamp>>, ReconcileError> {
+    let Some(object) = object else {
+        return Ok(Some(None));
+    };
+    let effect = match archiving::settled(context, object) {
+        Hold::AsItIs(wait) => return Ok(Some(wait.map(|wait| context.clock.now() + wait))),
+        Hold::Set(effect) => effect,
+        Hold::GivenUp(effect, notice) => {
+            work.notices.push((reference::<C::Object>(key, &notice), *notice));
+            effect
+        }
+    };
+    context.check_halt()?;
+    effects::carry_out_together::<C::Object>(context, key, &[effect], work).await?;
+    Ok(None)
 }
 
 /// Observes and plans: no waiting in here, so that all of it is seen at one moment.
@@ -215,7 +230,7 @@ enum Acted {
     NotYet(Duration),
 }
 
-/// Carries a plan out: effects in order, then the status, then the notices.
+/// Carries a plan out: effects in order, then the status. The notices go out when the reconcile is over.
 async fn act<C: Controller>(
     controller: &C,
     context: &Context,
@@ -238,10 +253,16 @@ async fn act<C: Controller>(
         match archiving::leave(context, object, effect) {
             Leave::Granted => {}
             Leave::GrantedUnwritten(notice) => {
-                let about = reference::<C::Object>(key, &notice);
-                context.reporter.publish(&context.gate, &about, &notice).await;
+                work.notices.push((reference::<C::Object>(key, &notice), *notice));
             }
             Leave::Later(wait) => return Ok(Acted::NotYet(wait)),
+        }
+        if matches!(effect, Effect::DeleteRun { .. })
+            && let Some(release) = object.and_then(|object| archiving::released(object.as_ref()))
+        {
+            // It is written, so that nothing keeps it any more.
+            effects::carry_out_together::<C::Object>(context, key, &[release], work).await?;
+            return Ok(Acted::PlanAgain);
         }
         if matches!(effect, Effect::DeleteRun { .. })
             && let Some(wait) = context.deletions.ask(&context.metrics)
@@ -270,10 +291,9 @@ async fn act<C: Controller>(
         }
         Report::Unchanged | Report::Written => {}
     }
-    for notice in &plan.notices {
-        let about = reference::<C::Object>(key, notice);
-        context.reporter.publish(&context.gate, &about, notice).await;
-    }
+    let told = plan.notices.iter().cloned();
+    work.notices
+        .extend(told.map(|notice| (reference::<C::Object>(key, &notice), notice)));
     Ok(Acted::PlanAgain)
 }
 

@@ -130,7 +130,7 @@ async fn plan<C: Controller>(controller: &C, context: &Context, key: &Key) -> Re
             }
         }
     }
-    Err(ReconcileError::Unsettled.into())
+    Err(ReconcileError::Busy.into())
 }
 
 /// What a plan would change.

@@ -18,16 +18,16 @@ use tokio::{
 use tracing::Instrument;
 
 use super::{
-    Context, Controller, ReconcileError, Work, barrier,
+    Context, Controller, ReconcileError, Work, Written, barrier,
     reconcile::reconcile,
     shadow::{Survey, survey},
 };
 use crate::{
     admissions::{Admissions, Asked, Roused},
-    caches::{Caches, Change, Listener},
+    caches::{CachedKind, Caches, Change, Listener},
     clock::Clock,
     metrics::{ObjectKind, ReconcileResult},
-    queue::Queue,
+    queue::{Queue, Urgency},
 };
 
 /// How many keys of one controller are reconciled at the same time. Each is mostly waiting for the API server, which
@@ -95,16 +95,39 @@ impl<C: Controller> Listener for Bench<C> {
         }
         let mut queue = self.queue();
         for key in &keys {
-            queue.wake(key);
+            queue.wake(key, urgency(change, key));
         }
         drop(queue);
         self.woken.notify_one();
     }
 }
 
+/// Whether a change tells that something went on that this object has started.
+fn urgency(change: &Change, key: &Key) -> Urgency {
+    let went_on = match change.kind {
+        CachedKind::Job | CachedKind::Pod => true,
+        CachedKind::AgentRun | CachedKind::ToolRun | CachedKind::OrchestrationRun => change.key != *key,
+        CachedKind::Agent
+        | CachedKind::AgentProvider
+        | CachedKind::ImplementationSpec
+        | CachedKind::Memory
+        | CachedKind::VersionControlProvider
+        | CachedKind::Tool
+        | CachedKind::Orchestration
+        | CachedKind::ApprovalPolicy
+        | CachedKind::Signal
+        | CachedKind::SignalDelivery => false,
+    };
+    if went_on {
+        Urgency::UnderWay
+    } else {
+        Urgency::Ordinary
+    }
+}
+
 impl<C: Controller> Station for Bench<C> {
     fn wake(&self, key: &Key) {
-        self.queue().wake(key);
+        self.queue().wake(key, Urgency::UnderWay);
         self.woken.notify_one();
     }
 
@@ -146,9 +169,13 @@ impl<C: Controller> Bench<C> {
                     }
                 }
                 (slot, key) = self.next(&slots, context.clock.as_ref()) => {
-                    context.metrics.queue_depth(kind::<C>(), self.queue().backlog());
+                    let (backlog, failures) = {
+                        let queue = self.queue();
+                        (queue.backlog(), queue.failures(&key))
+                    };
+                    context.metrics.queue_depth(kind::<C>(), backlog);
                     let span = tracing::info_span!("reconcile", controller = C::NAME, object = %key);
-                    let work = work_on(Arc::clone(&self.controller), Arc::clone(&context), key.clone(), slot);
+                    let work = work_on(Arc::clone(&self.controller), Arc::clone(&context), key.clone(), failures, slot);
                     let task = tasks.spawn(work.instrument(span));
                     keys.insert(task.id(), key);
                 }
@@ -172,7 +199,7 @@ impl<C: Controller> Bench<C> {
                 let Roused { keys, nap } = roused.unwrap_or_default();
                 let mut queue = self.queue();
                 for key in &keys {
-                    queue.wake(key);
+                    queue.wake(key, Urgency::Ordinary);
                 }
                 if let Some(key) = queue.take(today, now) {
                     return (slot, key);
@@ -196,6 +223,11 @@ impl<C: Controller> Bench<C> {
                 let earliest = context.clock.now() + WAKE_PAUSE_MIN;
                 queue.done(key, wake_at.map(|at| at.max(earliest)));
                 ReconcileResult::Settled
+            }
+            // More happens to it than one turn takes in: that is work, and no failure.
+            Err(ReconcileError::Busy) => {
+                queue.busy(key, Instant::now());
+                ReconcileResult::Busy
             }
             Err(error) => {
                 let pause = error.retry_after();
@@ -234,23 +266,37 @@ async fn work_on<C: Controller>(
     controller: Arc<C>,
     context: Arc<Context>,
     key: Key,
+    failures: u32,
     slot: OwnedSemaphorePermit,
 ) -> Ended {
     let start = Instant::now();
-    let mut work = Work::default();
+    let mut work = Work {
+        failures,
+        ..Work::default()
+    };
     let result = reconcile(controller.as_ref(), &context, &key, &mut work).await;
     let took = start.elapsed();
     drop(slot);
-    if context.settings.safeguards.barrier {
-        let kind = kind::<C>();
-        tokio::select! {
-            biased;
-            () = barrier::settle(&context, &kind, &work.written) => {}
-            () = context.halt.requested() => {}
-        }
+    for (about, notice) in work.notices {
+        context
+            .outbox
+            .put(&context.metrics, about, notice, context.clock.now());
     }
+    settle(&context, &kind::<C>(), &work.written).await;
     let result = settle_slot(controller.as_ref(), &context, &key, work.asked, result).await;
     Ended { key, result, took }
+}
+
+/// Waits until the caches show what was written.
+async fn settle(context: &Context, kind: &ObjectKind, written: &[Written]) {
+    if !context.settings.safeguards.barrier {
+        return;
+    }
+    tokio::select! {
+        biased;
+        () = barrier::settle(context, kind, written) => {}
+        () = context.halt.requested() => {}
+    }
 }
 
 /// Tells the queue what became of the slot that the reconcile had, if it had one.

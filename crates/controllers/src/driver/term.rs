@@ -11,7 +11,7 @@ use super::{Context, Deletions, station::Station};
 use crate::{
     caches::{Caches, Listener, Scope, World, spawn_watches},
     clock::Clock,
-    events::Reporter,
+    events::{AT_ONCE, Outbox, Reporter},
     forges::Forges,
     halt::Halt,
     lease::Gate,
@@ -44,8 +44,10 @@ impl fmt::Debug for TermSetup {
 /// A term of leadership. Dropping it ends all its tasks at once.
 #[derive(Debug)]
 pub struct Term {
-    world: Arc<World>,
+    context: Arc<Context>,
     stations: JoinSet<()>,
+    /// They tell what the controllers leave them to tell.
+    messengers: JoinSet<()>,
     /// They end when they are dropped: they only read.
     _watches: JoinSet<()>,
 }
@@ -61,7 +63,11 @@ impl Term {
             .map(|station| Arc::clone(station) as Arc<dyn Listener>)
             .collect();
         let (context, watches) = open(setup, listeners);
-        let world = Arc::clone(&context.world);
+        let mut messengers = JoinSet::new();
+        for _ in 0..AT_ONCE {
+            let context = Arc::clone(&context);
+            messengers.spawn(async move { context.outbox.empty(&context.reporter, &context.gate).await });
+        }
         let mut stations = JoinSet::new();
         for station in controllers {
             let context = Arc::clone(&context);
@@ -75,20 +81,23 @@ impl Term {
             });
         }
         Self {
-            world,
+            context,
             stations,
+            messengers,
             _watches: watches,
         }
     }
 
     /// Returns when all caches have been listed.
     pub async fn ready(&self) {
-        self.world.until(Caches::are_ready).await;
+        self.context.world.until(Caches::are_ready).await;
     }
 
-    /// Returns when every controller has ended, after a request to stop.
+    /// Returns when every controller has ended, after a request to stop, and what they had to tell is told.
     pub async fn ended(mut self) {
         while self.stations.join_next().await.is_some() {}
+        self.context.outbox.close();
+        while self.messengers.join_next().await.is_some() {}
     }
 }
 
@@ -114,6 +123,7 @@ pub(crate) fn open(setup: TermSetup, listeners: Vec<Arc<dyn Listener>>) -> (Arc<
         clock: setup.clock,
         gate: setup.gate,
         reporter: setup.reporter,
+        outbox: Outbox::default(),
         metrics: setup.metrics,
         halt: setup.halt,
         forges: setup.forges,

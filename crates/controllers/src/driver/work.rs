@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use jangar_engine::decision::{Key, ObjectId};
+use jangar_engine::decision::{Key, Notice, ObjectId};
+use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::{
     barrier::{Mark, Written},
@@ -17,16 +18,21 @@ use crate::{
 /// them all the same.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
+    /// How often in a row the key failed before.
+    pub(crate) failures: u32,
     pub(crate) learned: Learned,
     pub(crate) written: Vec<Written>,
     /// What the queue said last, if it was asked.
     pub(crate) asked: Option<Asked>,
+    /// What is to be told of which object, once the reconcile is over: nothing waits for an Event.
+    pub(crate) notices: Vec<(ObjectReference, Notice)>,
 }
 
 impl Work {
     /// What was done and learned about children at the same time.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.written.extend(other.written);
+        self.notices.extend(other.notices);
         self.learned.absorb_children(other.learned);
     }
 

@@ -33,6 +33,15 @@ impl fmt::Debug for Election {
     }
 }
 
+/// What a request may take at least, where the deadline has the time: a server may be busy for so long.
+const REQUEST_MIN: Duration = Duration::from_secs(1);
+
+/// A request that hangs, on a connection that is dead for instance, is given up in time for others before the deadline: three where
+/// there is time for them, else one.
+fn request_timeout(renew_deadline: Duration) -> Duration {
+    (renew_deadline / 4).max(REQUEST_MIN.min(renew_deadline / 2))
+}
+
 impl Election {
     /// The Lease as it is now. No version is asked for, so that no cache answers.
     pub(super) async fn get(&self) -> Result<Option<Lease>, LeaseError> {
@@ -53,9 +62,8 @@ impl Election {
         self.bounded(Verb::Update, "update", request).await
     }
 
-    /// A request that hangs is given up in time for a second one before the deadline.
     fn request_timeout(&self) -> Duration {
-        self.settings.renew_deadline / 2
+        request_timeout(self.settings.renew_deadline)
     }
 
     async fn bounded<T>(
@@ -72,5 +80,22 @@ impl Election {
         };
         self.metrics.request(verb, kind, RequestResult::of(&answer));
         answer.map_err(|source| LeaseError::Api { action, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hanging_requests_leave_time_for_others_before_the_deadline() {
+        for (deadline, timeout) in [(20_000, 5_000), (8_000, 2_000), (2_000, 1_000), (1_000, 500)] {
+            let deadline = Duration::from_millis(deadline);
+            assert_eq!(
+                request_timeout(deadline),
+                Duration::from_millis(timeout),
+                "{deadline:?}"
+            );
+        }
     }
 }

@@ -57,9 +57,13 @@ impl RoleFile {
     }
 }
 
-/// Whether the file says that this process is a canary. One that cannot be read does not.
+/// Whether the file says that this process is a canary. One that cannot be read counts as one here as well: whoever waits for the lease
+/// as a canary does has to plan as one, too.
 pub(crate) async fn says_canary(path: &str) -> bool {
-    read(Path::new(path)).await.is_ok_and(|role| role == CANARY)
+    match read(Path::new(path)).await {
+        Ok(role) => role == CANARY,
+        Err(_) => true,
+    }
 }
 
 async fn read(path: &Path) -> io::Result<String> {

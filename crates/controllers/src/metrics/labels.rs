@@ -36,6 +36,8 @@ label_values! {
     ReconcileResult {
         /// There is nothing left to do before something changes or a time comes.
         Settled = "settled",
+        /// There is more to do, after others had their turn.
+        Busy = "busy",
         /// Something went wrong that another attempt may get right.
         Retried = "retried",
         /// The lease was lost on the way.
@@ -225,6 +227,8 @@ label_values! {
     ArchiveResult {
         Written = "written",
         Failed = "failed",
+        /// History will not have it, however often it is tried.
+        Refused = "refused",
         /// Too many wait already; it is offered again later.
         Overflow = "overflow",
         /// It was deleted before it could be written.

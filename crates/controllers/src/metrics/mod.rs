@@ -412,6 +412,10 @@ impl Metrics {
             // Only who leads knows, and its successor counts anew.
             self.jobs_uncaptured.set(0);
             self.run_deletions_waiting.set(0);
+            self.runs_waiting.clear();
+            self.active_runs.set(0);
+            self.archive_waiting.set(0);
+            self.archive_down.set(0);
         }
         self.leader_changes.get_or_create(&RoleLabels { to }).inc();
     }
@@ -579,6 +583,28 @@ mod tests {
             series.sort_unstable();
         }
         insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    /// The gauges of all processes are added up, so that what a former leader knew would count for ever.
+    #[test]
+    fn who_no_longer_leads_forgets_what_only_a_leader_knows() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        counted(&metrics);
+
+        metrics.role(Role::Follower);
+
+        let text = rendered(&registry);
+        let of_leaders = [
+            "jangar_leader ",
+            "jangar_jobs_uncaptured ",
+            "jangar_agents_active_concurrency ",
+            "jangar_runs_archive_down ",
+        ];
+        for name in of_leaders {
+            assert!(text.contains(&format!("\n{name}0\n")), "{name}\n{text}");
+        }
+        assert!(!text.contains("\njangar_agents_queue_depth{"), "{text}");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The calls that this process has begun. What stands in here is never begun again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jangar_engine::{
-    custom::call::{Answer, CallId, CallState},
+    custom::call::{Answer, CallId, CallState, Purpose},
     decision::{Key, Uid},
 };
 use thiserror::Error;
@@ -20,12 +23,16 @@ const KEPT: Duration = Duration::from_hours(1);
 #[error("{CALLS_MAX} calls of endpoints are remembered already")]
 pub struct Full;
 
+/// What is known of one run is found without a look at the others: every reconcile asks.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(BTreeMap<CallId, Entry>);
+pub(super) struct Ledger {
+    calls: BTreeMap<CallId, Entry>,
+    /// The runs that have calls, by their key.
+    runs: BTreeMap<Key, BTreeSet<Uid>>,
+}
 
 #[derive(Debug)]
 struct Entry {
-    key: Key,
     state: CallState,
     /// Since when the run is over.
     over: Option<Instant>,
@@ -34,49 +41,72 @@ struct Entry {
 impl Ledger {
     /// Whether the call is to be begun: it was not yet.
     pub(super) fn begin(&mut self, id: &CallId, key: &Key) -> Result<bool, Full> {
-        if self.0.contains_key(id) {
+        if self.calls.contains_key(id) {
             return Ok(false);
         }
-        if self.0.len() >= CALLS_MAX {
-            self.0
-                .retain(|_, entry| entry.over.is_none_or(|over| over.elapsed() < KEPT));
+        if self.calls.len() >= CALLS_MAX {
+            self.forget();
         }
-        if self.0.len() >= CALLS_MAX {
+        if self.calls.len() >= CALLS_MAX {
             return Err(Full);
         }
         let entry = Entry {
-            key: key.clone(),
             state: CallState::UnderWay,
             over: None,
         };
-        self.0.insert(id.clone(), entry);
+        self.calls.insert(id.clone(), entry);
+        self.runs.entry(key.clone()).or_default().insert(id.run.clone());
         Ok(true)
     }
 
+    /// Forgets what is long over.
+    fn forget(&mut self) {
+        self.calls
+            .retain(|_, entry| entry.over.is_none_or(|over| over.elapsed() < KEPT));
+        let left: BTreeSet<&Uid> = self.calls.keys().map(|id| &id.run).collect();
+        self.runs.retain(|_, runs| {
+            runs.retain(|run| left.contains(run));
+            !runs.is_empty()
+        });
+    }
+
     pub(super) fn answered(&mut self, id: &CallId, answer: Answer) {
-        if let Some(entry) = self.0.get_mut(id) {
+        if let Some(entry) = self.calls.get_mut(id) {
             entry.state = CallState::Answered(answer);
         }
     }
 
     pub(super) fn of_run(&self, run: &Uid) -> BTreeMap<CallId, CallState> {
-        let mine = self.0.iter().filter(|(id, _)| id.run == *run);
+        let mine = self
+            .calls
+            .range(first(run)..)
+            .take_while(|(id, _)| id.run == *run);
         mine.map(|(id, entry)| (id.clone(), entry.state.clone()))
             .collect()
     }
 
     /// The run of this key is over.
     pub(super) fn over(&mut self, key: &Key) {
-        for entry in self.0.values_mut().filter(|entry| entry.key == *key) {
-            entry.over.get_or_insert_with(Instant::now);
+        for run in self.runs.get(key).into_iter().flatten() {
+            let mine = self.calls.range_mut(first(run)..);
+            for (_, entry) in mine.take_while(|(id, _)| id.run == *run) {
+                entry.over.get_or_insert_with(Instant::now);
+            }
         }
+    }
+}
+
+/// What comes before every call of a run.
+fn first(run: &Uid) -> CallId {
+    CallId {
+        run: run.clone(),
+        purpose: Purpose::Submit,
+        number: 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use jangar_engine::custom::call::Purpose;
-
     use super::*;
 
     fn id(run: usize) -> CallId {
@@ -104,6 +134,30 @@ mod tests {
         assert!(!ledger.begin(&id(1), &key(1)).unwrap());
     }
 
+    #[test]
+    fn the_calls_of_a_run_are_found_among_those_of_others() {
+        let mut ledger = Ledger::default();
+        let call = |run: &str, purpose, number| CallId {
+            run: Uid(run.to_owned()),
+            purpose,
+            number,
+        };
+        let mine = [
+            call("b", Purpose::Submit, 1),
+            call("b", Purpose::Submit, 2),
+            call("b", Purpose::Cancel, 1),
+        ];
+        for id in [call("a", Purpose::Cancel, 9), call("ba", Purpose::Submit, 1)]
+            .iter()
+            .chain(&mine)
+        {
+            assert!(ledger.begin(id, &key(1)).unwrap());
+        }
+        let found: Vec<CallId> = ledger.of_run(&Uid("b".to_owned())).into_keys().collect();
+        assert_eq!(found, mine);
+        assert!(ledger.of_run(&Uid("c".to_owned())).is_empty());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_full_ledger_forgets_only_what_is_long_over() {
         let mut ledger = Ledger::default();
@@ -116,5 +170,6 @@ mod tests {
         tokio::time::advance(KEPT).await;
         assert!(ledger.begin(&id(CALLS_MAX), &key(CALLS_MAX)).unwrap());
         assert!(!ledger.begin(&id(1), &key(1)).unwrap());
+        assert!(!ledger.runs.contains_key(&key(0)));
     }
 }

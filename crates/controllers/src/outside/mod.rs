@@ -31,6 +31,7 @@ use jangar_engine::{
         endpoint::Endpoint,
     },
     decision::{Key, Uid},
+    removal,
 };
 use kube::ResourceExt;
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -49,6 +50,7 @@ use self::{
 use crate::{
     archive::{Archive, Archiver},
     driver::Station,
+    lease::Gate,
     metrics::Metrics,
 };
 
@@ -226,14 +228,18 @@ impl Outside {
         let mut state = self.state();
         state.letters.answer(key, run);
         let phase = run.and_then(|run| run.status.as_ref()?.phase.as_ref());
-        if run.is_none() || phase.is_some_and(RunPhase::is_terminal) {
+        let removing = run.is_some_and(removal::is_under_way);
+        if run.is_none() || (phase.is_some_and(RunPhase::is_terminal) && !removing) {
             state.ledger.over(key);
             state.workflows.over(key);
         }
     }
 
     /// Begins a call, unless it was begun already. The error says that too many are remembered.
-    pub(crate) fn begin(self: &Arc<Self>, post: &Post) -> Result<(), Full> {
+    ///
+    /// It may have to wait for its turn. If this process does not lead any more by then, it is not made: another one may have
+    /// decided otherwise.
+    pub(crate) fn begin(self: &Arc<Self>, post: &Post, gate: &Gate) -> Result<(), Full> {
         let mut state = self.state();
         if !state.ledger.begin(&post.id, &post.run)? {
             return Ok(());
@@ -243,12 +249,16 @@ impl Outside {
         let call = self.call(post);
         let (endpoints, places) = (Arc::clone(&self.endpoints), Arc::clone(&self.places));
         let this: Weak<Self> = Arc::downgrade(self);
-        let (id, key) = (post.id.clone(), post.run.clone());
+        let (id, key, gate) = (post.id.clone(), post.run.clone(), gate.clone());
         state.calls.spawn(async move {
             let answer = match call {
                 // Nobody closes the semaphore.
                 Ok(call) => match places.acquire_owned().await {
-                    Ok(_place) => endpoints.post(call).await,
+                    Ok(_place) if gate.is_open() => endpoints.post(call).await,
+                    Ok(_) => Answer::NotTaken {
+                        words: "the process that was to call it lost its lead before".to_owned(),
+                        retry_after: None,
+                    },
                     Err(_) => return,
                 },
                 Err(words) => Answer::NotAllowed { words },
@@ -307,5 +317,66 @@ const fn word(answer: &Answer) -> &'static str {
         Answer::Refused { .. } => "refused",
         Answer::NotAllowed { .. } => "not allowed",
         Answer::Unknown { .. } => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use jangar_engine::custom::call::{CallId, CallState, Purpose};
+    use jiff::Timestamp;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    /// Counts how often it is called.
+    #[derive(Debug, Default)]
+    struct Counting(AtomicUsize);
+
+    impl Endpoints for Counting {
+        fn post(&self, _: Call) -> BoxFuture<'static, Answer> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Box::pin(std::future::ready(Answer::Taken { response: None }))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_turn_comes_when_the_lead_is_lost_is_not_made() {
+        let endpoints = Arc::new(Counting::default());
+        let reception = Reception {
+            url: "https://jangar.example".to_owned(),
+            signer: Signer::new(&[7; 32]).unwrap(),
+        };
+        let calls = Arc::clone(&endpoints) as Arc<dyn Endpoints>;
+        let outside = Arc::new(Outside::new("me", calls, Some(reception)));
+        let run = Uid("u".to_owned());
+        let post = Post {
+            id: CallId {
+                run: run.clone(),
+                purpose: Purpose::Submit,
+                number: 1,
+            },
+            run: Key {
+                namespace: "agents".to_owned(),
+                name: "mend".to_owned(),
+            },
+            attempt: 1,
+            endpoint: "https://agents.example/run".parse().unwrap(),
+            body: serde_json::Value::Null,
+            expires_at: Timestamp::UNIX_EPOCH,
+        };
+        let metrics = Arc::new(Metrics::register(&mut Registry::default()));
+
+        outside.begin(&post, &Gate::shut(metrics)).unwrap();
+        let mut calls = std::mem::take(&mut outside.state().calls);
+        while calls.join_next().await.is_some() {}
+
+        assert_eq!(endpoints.0.load(Ordering::SeqCst), 0);
+        let known = outside.state().ledger.of_run(&run);
+        assert!(
+            matches!(known[&post.id], CallState::Answered(Answer::NotTaken { .. })),
+            "it may be made again: {known:?}"
+        );
     }
 }

@@ -4,7 +4,12 @@
 //! again when it comes. Every call is safe to repeat, so that nothing in here has to outlive the process, or the time in which
 //! it leads.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use jangar_engine::{
@@ -100,11 +105,14 @@ pub struct TooMany;
 
 /// What this process knows of workflows, by the run.
 #[derive(Debug, Default)]
-pub(super) struct Workflows(BTreeMap<Uid, Entry>);
+pub(super) struct Workflows {
+    known: BTreeMap<Uid, Entry>,
+    /// The runs that something is known of, by their key.
+    runs: BTreeMap<Key, BTreeSet<Uid>>,
+}
 
 #[derive(Debug)]
 struct Entry {
-    key: Key,
     sight: Sight,
     /// What is under way for it.
     tasks: Vec<AbortHandle>,
@@ -120,7 +128,7 @@ impl Drop for Entry {
 
 impl Workflows {
     pub(super) fn sight(&self, run: &Uid) -> Sight {
-        self.0
+        self.known
             .get(run)
             .map(|entry| entry.sight.clone())
             .unwrap_or_default()
@@ -128,21 +136,25 @@ impl Workflows {
 
     /// The run of this key is over, or gone.
     pub(super) fn over(&mut self, key: &Key) {
-        self.0.retain(|_, entry| entry.key != *key);
+        for run in self.runs.remove(key).into_iter().flatten() {
+            self.known.remove(&run);
+        }
     }
 
     /// Somebody else looks after runs from now on.
     pub(super) fn discard(&mut self) {
-        self.0.clear();
+        self.known.clear();
+        self.runs.clear();
     }
 
     /// Whether a call is to be begun: the same one was not yet.
     fn begin(&mut self, call: &Call) -> Result<bool, TooMany> {
-        if !self.0.contains_key(&call.uid) && self.0.len() >= RUNS_MAX {
+        if !self.known.contains_key(&call.uid) && self.known.len() >= RUNS_MAX {
             return Err(TooMany);
         }
-        let entry = self.0.entry(call.uid.clone()).or_insert_with(|| Entry {
-            key: call.run.clone(),
+        let of_key = self.runs.entry(call.run.clone()).or_default();
+        of_key.insert(call.uid.clone());
+        let entry = self.known.entry(call.uid.clone()).or_insert_with(|| Entry {
             sight: Sight::default(),
             tasks: Vec::new(),
         });
@@ -160,7 +172,7 @@ impl Workflows {
     }
 
     fn under_way(&mut self, run: &Uid, task: AbortHandle) {
-        match self.0.get_mut(run) {
+        match self.known.get_mut(run) {
             Some(entry) => entry.tasks.push(task),
             None => task.abort(),
         }
@@ -168,7 +180,7 @@ impl Workflows {
 
     /// Changes what is known of a run, if it is still looked after; says whether that is something new.
     fn learn(&mut self, run: &Uid, change: impl FnOnce(&mut Sight)) -> bool {
-        let Some(entry) = self.0.get_mut(run) else {
+        let Some(entry) = self.known.get_mut(run) else {
             return false;
         };
         let before = entry.sight.clone();

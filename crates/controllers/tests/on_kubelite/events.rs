@@ -8,6 +8,7 @@ use jangar_controllers::{
     lease::Leadership,
 };
 use jangar_engine::decision::{Notice, Severity, Uid};
+use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::{ConfigMap, ObjectReference},
     events::v1::Event,
@@ -18,7 +19,7 @@ use kube::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Cluster, Counted, Fault, Line, OddClock, config_map, identity, seconds};
+use crate::support::{Cluster, Counted, Fault, Line, config_map, identity, seconds};
 
 /// Something to tell about.
 async fn object(cluster: &Cluster) -> ObjectReference {
@@ -47,12 +48,7 @@ async fn events(cluster: &Cluster) -> Vec<Event> {
 
 fn reporter(cluster: &Cluster, line: &Line, counted: &Counted, name: &str) -> Reporter {
     let metrics = Arc::clone(&counted.metrics);
-    Reporter::new(
-        cluster.client_in(line.weather()),
-        identity(name),
-        OddClock::right(),
-        metrics,
-    )
+    Reporter::new(cluster.client_in(line.weather()), identity(name), metrics)
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +58,12 @@ async fn an_event_says_what_happened_to_what_and_who_saw_it() {
     let reporter = reporter(&cluster, &Line::default(), &counted, "a");
 
     reporter
-        .publish(&leadership.gate(), &about, &notice("Job fix-it-1 is gone"))
+        .publish(
+            &leadership.gate(),
+            &about,
+            &notice("Job fix-it-1 is gone"),
+            Timestamp::now(),
+        )
         .await;
 
     let events = events(&cluster).await;
@@ -89,13 +90,13 @@ async fn the_same_thing_told_again_by_another_process_makes_no_second_event() {
     for name in ["before-the-crash", "after-the-crash"] {
         let reporter = reporter(&cluster, &Line::default(), &counted, name);
         reporter
-            .publish(&gate, &about, &notice("Job fix-it-1 is gone"))
+            .publish(&gate, &about, &notice("Job fix-it-1 is gone"), Timestamp::now())
             .await;
         sleep(seconds(1)).await;
     }
     let reporter = reporter(&cluster, &Line::default(), &counted, "a");
     reporter
-        .publish(&gate, &about, &notice("Job fix-it-2 is gone"))
+        .publish(&gate, &about, &notice("Job fix-it-2 is gone"), Timestamp::now())
         .await;
 
     assert_eq!(events(&cluster).await.len(), 2);
@@ -118,13 +119,13 @@ async fn an_event_that_cannot_be_told_is_dropped_in_time_and_counted() {
     for fault in [Fault::Refuse, Fault::Hang] {
         line.set(fault);
         reporter
-            .publish(&gate, &about, &notice("Job fix-it-1 is gone"))
+            .publish(&gate, &about, &notice("Job fix-it-1 is gone"), Timestamp::now())
             .await;
     }
     line.set(Fault::None);
     drop(leadership);
     reporter
-        .publish(&gate, &about, &notice("Job fix-it-1 is gone"))
+        .publish(&gate, &about, &notice("Job fix-it-1 is gone"), Timestamp::now())
         .await;
 
     assert!(start.elapsed() < seconds(30), "{:?}", start.elapsed());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jangar_api::{
     agents::agent_run::AgentRun,
-    labels::{JOB_STATUS_FINALIZER, RUNTIME_CLEANUP_FINALIZER},
+    labels::{ARCHIVE_FINALIZER, JOB_STATUS_FINALIZER, RUNTIME_CLEANUP_FINALIZER},
     orchestration::orchestration_run::OrchestrationRun,
     tools::ToolRun,
 };
@@ -139,7 +139,7 @@ async fn runs_that_are_held_are_let_go_and_what_they_leave_is_told() {
         (
             "token",
             "job",
-            json!(["example.com/theirs", RUNTIME_CLEANUP_FINALIZER]),
+            json!(["example.com/theirs", RUNTIME_CLEANUP_FINALIZER, ARCHIVE_FINALIZER]),
             json!({ "phase": "Running", "vcs": { "tokenExpiresAt": "2026-03-01T11:00:00Z" } }),
         ),
     ] {

@@ -21,9 +21,9 @@ pub(super) enum Admission {
 }
 
 /// Asks the queue for the slot of this Job, or of the run itself where no Job executes it.
-pub(super) fn of(situation: &Situation<'_>, job: Option<String>) -> Admission {
+pub(super) fn of(situation: &Situation<'_>, job: Option<String>, repository: Option<String>) -> Admission {
     match &situation.observed.admission {
-        None => Admission::Unasked(Question::Slot { job }),
+        None => Admission::Unasked(Question::Slot { job, repository }),
         Some(Answer::Granted { .. }) => Admission::Granted,
         Some(Answer::Waiting(waiting)) => Admission::Waits(waiting.as_ref().clone()),
         Some(Answer::Duplicate { of }) => Admission::Duplicate(of.clone()),

@@ -14,11 +14,13 @@ use super::{
     Situation, admission,
     cancel::because,
     hold::{hold, is_held},
+    leftovers::after,
     spec_hash,
 };
 use crate::{
-    decision::{Decision, Plan, Rejection},
+    decision::{Decision, Notice, Plan, Rejection},
     parent,
+    removal::REMOVAL_MAX,
 };
 
 /// Which process was to make a call, and when.
@@ -121,15 +123,37 @@ pub(super) fn fail(
 /// Ends a run that somebody wanted to end.
 pub(super) fn cancelled(
     situation: &Situation<'_>,
+    record: Option<AnyMap>,
     reason: &Reason,
     message: &str,
 ) -> Decision<AgentRunStatus> {
     let message = because(situation, message);
     let mut next = situation.next_status();
+    if record.is_some() {
+        next.status.runtime_ref = record;
+    }
+    // What kept it from ending is part of the message, or over.
+    next.no_warning(&Reason::TemporalError);
     next.cancelled(reason, &message);
     Decision::Act(Plan {
         status: next.into_status(),
         notices: vec![situation.normal(reason.clone(), message)],
+        ..Plan::nothing()
+    })
+}
+
+/// Until when the controllers go on making the work of a run end that is over now.
+pub(super) fn removing_until(situation: &Situation<'_>) -> values::Timestamp {
+    values::Timestamp(after(situation.now, REMOVAL_MAX))
+}
+
+/// The work of a run that is over has ended, or the controllers have tried for long enough: the run is let go next.
+pub(super) fn removed(situation: &Situation<'_>, record: AnyMap, notice: Notice) -> Decision<AgentRunStatus> {
+    let mut next = situation.next_status();
+    next.status.runtime_ref = Some(record);
+    Decision::Act(Plan {
+        status: next.into_status(),
+        notices: vec![notice],
         ..Plan::nothing()
     })
 }

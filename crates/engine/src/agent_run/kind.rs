@@ -12,10 +12,10 @@ use jangar_api::{
     values,
 };
 use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
 
 use super::{
-    NextStatus, Observed, Situation, Standing, artifacts, hold, jobs, stamp::Stamp, start, token,
-    version_control,
+    NextStatus, Observed, Situation, artifacts, hold, jobs, stamp::Stamp, start, token, version_control,
 };
 use crate::{
     decision::{Decision, Rejection},
@@ -36,7 +36,7 @@ impl Run for AgentRun {
         container: job::CONTAINER,
         who: "agent",
         memory: "spec.workload.resources.limits.memory",
-        image: "spec.workload.image",
+        image: "spec.workload.image, or JANGAR_AGENT_RUNNER_IMAGE of the controllers where the run names none",
         configuration: "the run and its provider",
         done: "the agent has done its work",
     };
@@ -49,10 +49,6 @@ impl Run for AgentRun {
 
     fn start(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         start::plan(situation)
-    }
-
-    fn start_standing(situation: &Situation<'_>) -> Standing {
-        start::standing(situation)
     }
 
     /// As the step says itself, or as its Job was made for.
@@ -80,9 +76,16 @@ impl Run for AgentRun {
         let admitted = jobs::time_in(job, labels::ADMITTED_AT).unwrap_or(situation.now);
         next.step_running(situation.task, situation.run, attempt, admitted);
         next.status.admitted_at = Some(values::Timestamp(admitted));
+        if let Some(repository) = job.annotations().get(labels::REPOSITORY) {
+            let reference = next.status.runtime_ref.get_or_insert_default();
+            reference
+                .0
+                .insert("repository".to_owned(), repository.clone().into());
+        }
         let stamp = Stamp::of(job);
         next.status.system_prompt_hash = stamp.system_prompt_hash;
         next.status.contract = stamp.contract;
+        next.note(&Reason::SpreadCountsOthers, job::counts_others(job).as_deref());
         version_control::record(next, situation.task, stamp.vcs);
     }
 
@@ -140,5 +143,9 @@ impl RunStatus for AgentRunStatus {
 
     fn keep(&mut self, retention: RetentionStatus) {
         self.retention = Some(retention);
+    }
+
+    fn out_of_line(&mut self) {
+        self.waiting = None;
     }
 }

@@ -55,7 +55,6 @@ pub use self::{
     spec_hash::spec_hash,
     version_control::{providers_needed, wanted_branches},
 };
-pub use crate::life::Standing;
 use crate::{
     custom::call::Outside,
     decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, TokenSight, Uid},
@@ -152,7 +151,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     } else if deleting && !has_parent {
         farewell(&situation)
     } else if over {
-        finished::plan(&situation)
+        ended(&situation)
     } else if custom::applies(&situation) {
         custom::plan(&situation)
     } else if temporal::applies(&situation) {
@@ -170,35 +169,27 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     life::after_leftovers(decision, leftovers)
 }
 
-/// Answers "why is it waiting?". Nothing is written for it.
-pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Standing {
-    let unwritten = AgentRunStatus::default();
-    let Some(run) = observed
-        .run
-        .as_ref()
-        .filter(|run| run.metadata.deletion_timestamp.is_none())
-    else {
-        return Standing::Goes;
-    };
-    let status = run.status.as_ref().unwrap_or(&unwritten);
-    let situation = Situation::of(observed, run, status, settings, now);
-    if situation.is_ending() {
-        return Standing::Goes;
-    }
-    if custom::applies(&situation) {
-        return custom::standing(&situation);
-    }
-    if temporal::applies(&situation) {
-        return temporal::standing(&situation);
-    }
-    situation.standing()
-}
-
 /// The runtime of a run. What it was accepted as counts, not what somebody made of its spec since.
 fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
     let accepted = situation.status.runtime_ref.as_ref();
     let accepted = accepted.and_then(|accepted| accepted.0.get("type")?.as_str());
     accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
+}
+
+/// The run is over. What does its work elsewhere may not know yet, and is told before the run is let go.
+fn ended(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    let settled = finished::plan(situation);
+    if matches!(&settled, Decision::Act(plan) if plan.status.is_some()) {
+        return settled;
+    }
+    let removal = if custom::applies(situation) {
+        custom::removal(situation)
+    } else if temporal::applies(situation) {
+        temporal::removal(situation)
+    } else {
+        None
+    };
+    removal.unwrap_or(settled)
 }
 
 /// The run was deleted, and may still have something outside.

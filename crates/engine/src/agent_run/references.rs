@@ -1,9 +1,11 @@
 //! The objects a run refers to: found, missing for now, or missing for good.
 
+use std::collections::BTreeSet;
+
 use jangar_api::{
     agents::{
-        agent::Agent, agent_provider::AgentProvider, implementation_spec::ImplementationSpecSpec,
-        memory::Memory,
+        agent::Agent, agent_provider::AgentProvider, agent_run::AgentRun,
+        implementation_spec::ImplementationSpecSpec, memory::Memory,
     },
     reason::Reason,
 };
@@ -16,7 +18,7 @@ pub(super) use crate::life::start::Lacking;
 use crate::{
     decision::{KeyHolder, Keys, Question, Rejection, Sight},
     implementation_spec,
-    job::{self, PromptSource},
+    job::{self, Needs, PromptSource},
     life::start::{NotFound, found},
     settings::NatsAuth,
     waiting::Remedy,
@@ -36,7 +38,7 @@ pub(super) struct Resolved<'a> {
 /// Why the references of a run are not all there.
 pub(super) enum Unresolved {
     /// A cache does not show it, which proves nothing.
-    Unsure(Question),
+    Unsure(BTreeSet<Question>),
     /// It does not exist, or cannot be read. It may have been applied together with the run and come a moment later, and
     /// somebody may be about to mend it.
     Lacking(Lacking),
@@ -50,7 +52,7 @@ impl Unresolved {
     /// The same, said of one task of the run.
     pub(super) fn of(self, task: Task<'_>) -> Self {
         match self {
-            Self::Unsure(question) => Self::Unsure(question),
+            Self::Unsure(questions) => Self::Unsure(questions),
             Self::Lacking(lacking) => Self::Lacking(Lacking {
                 why: task.says_why(lacking.why),
                 ..lacking
@@ -64,14 +66,18 @@ impl Unresolved {
 impl From<NotFound> for Unresolved {
     fn from(not_found: NotFound) -> Self {
         match not_found {
-            NotFound::Unsure(question) => Self::Unsure(question),
+            NotFound::Unsure(question) => Self::Unsure(BTreeSet::from([question])),
             NotFound::Lacking(lacking) => Self::Lacking(lacking),
         }
     }
 }
 
-/// Finds what a task of the run refers to.
-pub(super) fn resolve<'a>(situation: &Situation<'a>, task: Task<'a>) -> Result<Resolved<'a>, Unresolved> {
+/// Finds what a task of the run refers to; `run` is the run as the task sees it.
+pub(super) fn resolve<'a>(
+    situation: &Situation<'a>,
+    task: Task<'a>,
+    run: &AgentRun,
+) -> Result<Resolved<'a>, Unresolved> {
     let spec = &situation.run.spec;
     let references = &situation.observed.references;
     let agent_name = named(
@@ -104,7 +110,7 @@ pub(super) fn resolve<'a>(situation: &Situation<'a>, task: Task<'a>) -> Result<R
         Question::AgentProvider,
     )?;
     // What the Agent does not allow comes before what is missing, as the public order of reasons has it.
-    job::check_agent(situation.run, agent, situation.settings).map_err(Unresolved::Wrong)?;
+    job::check_agent(run, agent, situation.settings).map_err(Unresolved::Wrong)?;
     let (implementation, implementation_ref) = implementation(situation, task)?;
     let memory_name = spec.memory_ref.as_ref().or(agent.spec.memory_ref.as_ref());
     let memory = match memory_name {
@@ -214,6 +220,48 @@ pub(super) fn prompt_hash(
 }
 
 fn keys_of<'a>(situation: &Situation<'a>, holder: &KeyHolder) -> Result<&'a Keys, Unresolved> {
-    let unsure = || Unresolved::Unsure(Question::Keys(holder.clone()));
+    let unsure = || Unresolved::Unsure(BTreeSet::from([Question::Keys(holder.clone())]));
     situation.observed.keys.get(holder).ok_or_else(unsure)
+}
+
+/// Whether the Secrets and ConfigMaps are there without which the pod would not start, as far as we may know. A node waits for
+/// them without an end, and with it the slot of the run.
+pub(super) fn there(situation: &Situation<'_>, needs: &Needs) -> Result<(), Unresolved> {
+    let known = &situation.observed.keys;
+    // All at once: there may be many, and each question is a read.
+    let unknown: BTreeSet<Question> = needs
+        .keys()
+        .filter(|holder| !known.contains_key(holder))
+        .map(|holder| Question::Keys(holder.clone()))
+        .collect();
+    if !unknown.is_empty() {
+        return Err(Unresolved::Unsure(unknown));
+    }
+    let lacking = needs.iter().find_map(|(holder, keys)| {
+        let (not_found, key_missing) = match holder {
+            KeyHolder::Secret(_) => (Reason::SecretNotFound, Reason::SecretKeyMissing),
+            KeyHolder::ConfigMap(_) => (Reason::ConfigMapNotFound, Reason::ConfigMapKeyMissing),
+        };
+        match known.get(holder)? {
+            Keys::Forbidden => None,
+            Keys::Absent => {
+                let problem =
+                    format!("the pod of the run needs {holder}, and there is none in this namespace");
+                Some((Rejection::new(not_found, problem), Remedy::Create))
+            }
+            Keys::Of(there) => {
+                let key = keys.iter().find(|key| !there.contains_key(*key))?;
+                let problem = format!("the pod of the run needs {key} of {holder}, which has no such key");
+                Some((Rejection::new(key_missing, problem), Remedy::Mend))
+            }
+        }
+    });
+    match lacking {
+        None => Ok(()),
+        Some((why, remedy)) => Err(Unresolved::Lacking(Lacking {
+            why,
+            remedy,
+            watched: false,
+        })),
+    }
 }

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 
 use super::{
-    Situation, Standing,
+    Situation,
     admission::{self, Admission},
     references::{self, Resolved, Unresolved},
     spec_hash,
@@ -22,21 +22,22 @@ use super::{
 };
 pub(super) use crate::life::start::{fail, reject, waiting_since};
 use crate::{
-    decision::{Decision, Effect, NewJob, NewToken, Plan, Question, Rejection, TokenSight},
-    job::{self, BuiltJob, JobRequest, Place, StepOfRun},
+    decision::{Decision, Effect, KeyHolder, NewJob, NewToken, Plan, Question, Rejection, TokenSight},
+    job::{self, BuiltJob, JobRequest, Needs, Place, StepOfRun},
     life::start::{Held, held_up, lacking, waits},
-    queue,
     vcs::{Resolution, TokenStamp, VcsStamp},
-    waiting::Waiting,
+    waiting::{Waiting, limit_status},
 };
 
 /// What can be done about a run that has not started.
 pub(super) enum Next {
-    Unsure(Question),
+    Unsure(BTreeSet<Question>),
     Waits(Held),
     /// It has everything else, and waits for its turn.
     Queues {
         waiting: Box<Waiting>,
+        /// The repository of which it would take a slot.
+        repository: Option<String>,
         /// Why it will start without version control, if it will. That is recorded, so that it waits for it only once.
         without: Option<Rejection>,
     },
@@ -61,9 +62,13 @@ pub(super) fn unresolved(situation: &Situation<'_>, unresolved: Unresolved) -> D
 
 pub(super) fn carry_on(situation: &Situation<'_>, next: Next) -> Decision<AgentRunStatus> {
     match next {
-        Next::Unsure(question) => Decision::look(question),
+        Next::Unsure(questions) => Decision::Look(questions),
         Next::Waits(held) => waits(situation, &held),
-        Next::Queues { waiting, without } => queues(situation, &waiting, without.as_ref()),
+        Next::Queues {
+            waiting,
+            repository,
+            without,
+        } => queues(situation, &waiting, repository, without.as_ref()),
         Next::Wrong(rejection) => reject(situation, &rejection),
         Next::Fails(why) => fail(situation, &why),
         Next::Duplicate(of) => admission::duplicate(situation, &of),
@@ -71,21 +76,6 @@ pub(super) fn carry_on(situation: &Situation<'_>, next: Next) -> Decision<AgentR
             effects,
             ..Plan::nothing()
         }),
-    }
-}
-
-/// Why the run has no Job yet.
-pub(super) fn standing(situation: &Situation<'_>) -> Standing {
-    next(situation).into()
-}
-
-impl From<Next> for Standing {
-    fn from(next: Next) -> Self {
-        match next {
-            Next::Unsure(question) => Self::Unsure(BTreeSet::from([question])),
-            Next::Waits(Held { waiting, .. }) | Next::Queues { waiting, .. } => Self::Waits(waiting),
-            Next::Wrong(_) | Next::Fails(_) | Next::Duplicate(_) | Next::Starts(_) => Self::Goes,
-        }
     }
 }
 
@@ -97,11 +87,14 @@ fn next(situation: &Situation<'_>) -> Next {
     }
     match first_effects(situation) {
         Err(unresolved) => lacks(situation, unresolved),
-        Ok(effects) if lacks_token(situation, &effects) => Next::Starts(effects),
+        Ok(Made { effects, .. }) if lacks_token(situation, &effects) => Next::Starts(effects),
         // The queue comes last: nobody has a slot who could not use it.
-        Ok(effects) => match slot(situation, Some(situation.job_name())) {
-            Some(Next::Waits(Held { waiting, .. })) => Next::Queues {
+        Ok(Made { effects, repository }) => match slot(situation, Some(situation.job_name()), repository) {
+            Some(Next::Queues {
+                waiting, repository, ..
+            }) => Next::Queues {
                 waiting,
+                repository,
                 without: skipped(situation.task, &effects),
             },
             Some(next) => next,
@@ -131,9 +124,9 @@ fn skipped(task: Task<'_>, effects: &[Effect]) -> Option<Rejection> {
 
 pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
     match unresolved {
-        Unresolved::Unsure(question) => Next::Unsure(question),
+        Unresolved::Unsure(questions) => Next::Unsure(questions),
         Unresolved::Lacking(what) => match lacking(situation, what) {
-            Ok(held) => Next::Waits(held),
+            Ok(held) => Next::Waits(left_alone(situation, held)),
             Err(rejection) => Next::Wrong(rejection),
         },
         Unresolved::Wrong(rejection) => Next::Wrong(rejection),
@@ -141,14 +134,36 @@ pub(super) fn lacks(situation: &Situation<'_>, unresolved: Unresolved) -> Next {
     }
 }
 
+/// The same wait, without looking at a forge that asks to be left alone. The wait is over at its deadline all the same.
+fn left_alone(situation: &Situation<'_>, held: Held) -> Held {
+    let rests = situation
+        .observed
+        .tokens
+        .values()
+        .filter_map(|token| match token {
+            TokenSight::Ready { .. } => None,
+            TokenSight::Failed { not_before, .. } => *not_before,
+        });
+    let look_at = rests.chain(held.look_at).max();
+    Held {
+        look_at: look_at.map(|at| held.waiting.until.map_or(at, |until| at.min(until))),
+        ..held
+    }
+}
+
 /// What follows from what the queue says; nothing if the run may start. Without a Job it is the run itself that takes the slot.
-pub(super) fn slot(situation: &Situation<'_>, job: Option<String>) -> Option<Next> {
-    match admission::of(situation, job) {
-        Admission::Unasked(question) => Some(Next::Unsure(question)),
-        Admission::Waits(waiting) => Some(Next::Waits(Held {
+pub(super) fn slot(
+    situation: &Situation<'_>,
+    job: Option<String>,
+    repository: Option<String>,
+) -> Option<Next> {
+    match admission::of(situation, job, repository.clone()) {
+        Admission::Unasked(question) => Some(Next::Unsure(BTreeSet::from([question]))),
+        Admission::Waits(waiting) => Some(Next::Queues {
             waiting: Box::new(waiting),
-            look_at: None,
-        })),
+            repository,
+            without: None,
+        }),
         Admission::Duplicate(of) => Some(Next::Duplicate(of)),
         Admission::Granted => None,
     }
@@ -158,6 +173,7 @@ pub(super) fn slot(situation: &Situation<'_>, job: Option<String>) -> Option<Nex
 fn queues(
     situation: &Situation<'_>,
     waiting: &Waiting,
+    repository: Option<String>,
     without: Option<&Rejection>,
 ) -> Decision<AgentRunStatus> {
     let mut next = situation.next_status();
@@ -165,39 +181,43 @@ fn queues(
         next.version_control_skipped(without);
     }
     next.waits(waiting);
+    next.status.waiting = limit_status(&waiting.gate, repository);
     Decision::Act(Plan {
         status: next.into_status(),
         ..Plan::nothing()
     })
 }
 
+/// The Job and what it needs, or the token that is needed first.
+struct Made {
+    effects: Vec<Effect>,
+    /// The repository whose slot the Job takes, in lower case.
+    repository: Option<String>,
+}
+
 /// The Job and what it needs, once all that the run refers to is there and allows it.
 ///
 /// Before the first step of a workflow starts, all of them have to be possible: a mistake in the last one would otherwise
 /// show when the others have done their work. A step that starts later finds what is there by then, and waits for what is not.
-fn first_effects(situation: &Situation<'_>) -> Result<Vec<Effect>, Unresolved> {
+fn first_effects(situation: &Situation<'_>) -> Result<Made, Unresolved> {
     let task = situation.task;
     let is_new = situation.attempt.number == 0;
     let later: Vec<Task<'_>> = task.onwards(situation.run).skip(1).filter(|_| is_new).collect();
     acceptable(situation, &later)?;
     let reports = steps::reported(task, situation.status);
-    let effects = effects_of(situation, task, Earlier::Ran(&reports))?;
+    let made = effects_of(situation, task, Earlier::Ran(&reports))?;
     for task in later {
         effects_of(situation, task, Earlier::NotRun)?;
     }
-    Ok(effects)
+    Ok(made)
 }
 
 /// The Job of a task and what it needs.
-fn effects_of(
-    situation: &Situation<'_>,
-    task: Task<'_>,
-    earlier: Earlier<'_>,
-) -> Result<Vec<Effect>, Unresolved> {
+fn effects_of(situation: &Situation<'_>, task: Task<'_>, earlier: Earlier<'_>) -> Result<Made, Unresolved> {
     let made = || {
         let parameters = steps::parameters(task, situation.run, earlier).map_err(Unresolved::NotReported)?;
-        let resolved = references::resolve(situation, task)?;
         let run = task.run(situation.run, parameters);
+        let resolved = references::resolve(situation, task, &run)?;
         build(situation, task, &run, &resolved, earlier)
     };
     made().map_err(|why: Unresolved| why.of(task))
@@ -236,7 +256,7 @@ fn build(
     run: &AgentRun,
     resolved: &Resolved<'_>,
     earlier: Earlier<'_>,
-) -> Result<Vec<Effect>, Unresolved> {
+) -> Result<Made, Unresolved> {
     let spec_hash = spec_hash(&situation.run.spec);
     let nothing = Value::Object(serde_json::Map::new());
     let reports = match earlier {
@@ -281,23 +301,54 @@ fn build(
     };
     let mut built = job::build(&request, situation.settings).map_err(Unresolved::Wrong)?;
     let stamp = stamp(situation, task, resolved, &built, &vcs)?;
-    match with_token(situation, request.place, stamp, &vcs) {
+    if matches!(earlier, Earlier::Ran(_)) {
+        // What a later step mounts may be made by the steps before it.
+        references::there(situation, &foreign_needs(&built, &vcs))?;
+    }
+    let repository = match &vcs {
+        Resolution::Ready(ready) => Some(ready.repository.to_lowercase()),
+        Resolution::Unasked | Resolution::Skipped(_) => job::repository(run, resolved.implementation),
+    };
+    let effects = match with_token(situation, request.place, stamp, &vcs) {
         // All else is well, so that a token is made for something.
-        Err(new) => return Ok(vec![token::made(situation, new)]),
-        Ok(stamp) => stamp.put_on(&mut built.job),
+        Err(new) => vec![token::made(situation, new)],
+        Ok(stamp) => {
+            stamp.put_on(&mut built.job);
+            creations(built, repository.as_deref())
+        }
+    };
+    Ok(Made { effects, repository })
+}
+
+/// Creates the files of a Job and the Job, which says of which repository it takes a slot.
+fn creations(built: BuiltJob, repository: Option<&str>) -> Vec<Effect> {
+    let BuiltJob {
+        mut job,
+        pod_fields,
+        config_map,
+        ..
+    } = built;
+    if let Some(repository) = repository {
+        let annotations = job.annotations_mut();
+        annotations.insert(labels::REPOSITORY.to_owned(), repository.to_owned());
     }
-    if let Some(repository) = repository(situation, &vcs) {
-        let annotations = built.job.annotations_mut();
-        annotations.insert(labels::REPOSITORY.to_owned(), repository);
+    let files = config_map.map(|files| Effect::CreateConfigMap(Box::new(files)));
+    let job = Effect::CreateJob(Box::new(NewJob { job, pod_fields }));
+    files.into_iter().chain([job]).collect()
+}
+
+/// What the pod needs that is not made together with its Job.
+fn foreign_needs(built: &BuiltJob, vcs: &Resolution) -> Needs {
+    let mut needs = job::needs(&built.job);
+    if let Some(files) = &built.config_map {
+        needs.remove(&KeyHolder::ConfigMap(files.name_any()));
     }
-    let files = built
-        .config_map
-        .map(|files| Effect::CreateConfigMap(Box::new(files)));
-    let job = Effect::CreateJob(Box::new(NewJob {
-        job: built.job,
-        pod_fields: built.pod_fields,
-    }));
-    Ok(files.into_iter().chain([job]).collect())
+    if let Resolution::Ready(ready) = vcs
+        && let Some(secret) = &ready.token_secret
+    {
+        needs.remove(&KeyHolder::Secret(secret.clone()));
+    }
+    needs
 }
 
 /// What the Job carries for the status of the run.
@@ -352,12 +403,4 @@ fn with_token(
         vcs: stamp.vcs.map(|vcs| vcs.with_token(token)),
         ..stamp
     })
-}
-
-/// The repository whose slot the Job takes: the one that it works on, else the one of the run.
-fn repository(situation: &Situation<'_>, vcs: &Resolution) -> Option<String> {
-    match vcs {
-        Resolution::Ready(ready) => Some(ready.repository.to_lowercase()),
-        Resolution::Unasked | Resolution::Skipped(_) => queue::repository_of(situation.run),
-    }
 }

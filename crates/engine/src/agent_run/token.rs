@@ -6,7 +6,9 @@
 
 use jangar_api::{
     agents::agent_run::{AgentRun, AgentRunStatus},
-    labels, values,
+    labels,
+    reason::Reason,
+    values,
 };
 use jiff::{Span, Timestamp};
 use k8s_openapi::{
@@ -15,13 +17,12 @@ use k8s_openapi::{
 };
 
 use super::{
-    Observed, Situation, custom, hold, jobs,
+    NextStatus, Observed, Situation, custom, hold, jobs,
     leftovers::{self, sooner},
     stamp::Stamp,
     temporal,
 };
 use crate::{
-    conditions::touched,
     decision::{Decision, Effect, KeyHolder, NewToken, Plan, TokenSight},
     job::{self, Place},
     vcs::{AppKey, Auth, Credentials, StoredValue, TokenStamp, VcsStamp, VersionControl, api_address},
@@ -144,12 +145,14 @@ pub(super) fn kept_fresh(
     let due = |expires_at: Timestamp| expires_at.saturating_sub(margin).unwrap_or(expires_at);
     let again = match situation.observed.tokens.get(&stamp.secret) {
         Some(TokenSight::Ready { expires_at: renewed }) => {
-            if *renewed != expires_at {
-                note(situation, &mut plan, *renewed);
-            }
+            note(situation, &mut plan, Renewal::Done(*renewed));
             due(*renewed).max(after_failure(situation.now))
         }
-        Some(TokenSight::Failed { .. }) => after_failure(situation.now),
+        Some(TokenSight::Failed { message, not_before }) => {
+            note(situation, &mut plan, Renewal::Failed { expires_at, message });
+            let rests_until = not_before.unwrap_or(situation.now);
+            after_failure(situation.now).max(rests_until)
+        }
         None if situation.now >= due(expires_at) => {
             plan.effects.push(Effect::MintToken(Box::new(new)));
             return Decision::Act(plan);
@@ -183,12 +186,43 @@ fn renewal(situation: &Situation<'_>, vcs: &VcsStamp, stamp: &TokenStamp) -> Opt
     new_token(situation, app, api, purpose)
 }
 
-fn note(situation: &Situation<'_>, plan: &mut Plan<AgentRunStatus>, expires_at: Timestamp) {
-    let mut next = plan.status.clone().unwrap_or_else(|| situation.status.clone());
-    if let Some(vcs) = &mut next.vcs {
-        vcs.token_expires_at = Some(values::Timestamp(expires_at));
+/// What became of a renewal.
+#[derive(Clone, Copy, Debug)]
+enum Renewal<'a> {
+    /// The token is good until then.
+    Done(Timestamp),
+    Failed {
+        expires_at: Timestamp,
+        message: &'a str,
+    },
+}
+
+/// Puts into the status what became of a renewal. One that failed deserves attention as long as the old token is good: after
+/// that the work can be neither pushed nor shown.
+fn note(situation: &Situation<'_>, plan: &mut Plan<AgentRunStatus>, renewal: Renewal<'_>) {
+    let before = plan.status.as_ref().unwrap_or(situation.status).clone();
+    let mut next = NextStatus::of(situation.run, &before, situation.settings, situation.now);
+    let told = match renewal {
+        Renewal::Done(expires_at) => {
+            if let Some(vcs) = &mut next.status.vcs {
+                vcs.token_expires_at = Some(values::Timestamp(expires_at));
+            }
+            None
+        }
+        Renewal::Failed { expires_at, message } => Some(format!(
+            "the token of the GitHub App ends at {expires_at} and could not be renewed ({message}): mend that before then, or the \
+             work cannot be delivered"
+        )),
+    };
+    let new = told.is_some() && !next.is_warned();
+    next.note(&Reason::VcsAuthUnavailable, told.as_deref());
+    if let (true, Some(told)) = (new, told) {
+        plan.notices
+            .push(situation.warning(Reason::VcsAuthUnavailable, told));
     }
-    plan.status = touched(situation.status, next, |status| &mut status.common, situation.now);
+    if let Some(status) = next.into_status() {
+        plan.status = Some(status);
+    }
 }
 
 /// Takes back the token of every Job that is let go: its pod is gone by then.

@@ -128,7 +128,7 @@ pub(super) fn resolve(
         .and_then(|resolution| with_app(situation, place, resolution));
     match answer {
         Ok(resolution) => Ok(resolution),
-        Err(Unclear::Ask(question)) => Err(Unresolved::Unsure(question)),
+        Err(Unclear::Ask(question)) => Err(Unresolved::Unsure(BTreeSet::from([question]))),
         Err(Unclear::Wrong(why)) => Err(Unresolved::Wrong(why)),
         // Whether a later step has to go on without is seen when it starts.
         Err(Unclear::Lacking {
@@ -167,7 +167,7 @@ fn with_app(situation: &Situation<'_>, place: Place, resolution: Resolution) -> 
         return Ok(Resolution::Ready(ready));
     }
     let secret: String = job::token_name(&situation.observed.key.name, place).into();
-    if let Some(TokenSight::Failed { message }) = situation.observed.tokens.get(&secret) {
+    if let Some(TokenSight::Failed { message, .. }) = situation.observed.tokens.get(&secret) {
         let policy = situation.run.spec.vcs_policy.as_ref();
         let problem = format!(
             "VersionControlProvider {}: no token of the GitHub App could be had ({message})",

@@ -16,6 +16,7 @@ use super::{
     subject::{Facts, Subject},
 };
 use crate::{
+    life::attempt::is_between,
     queue::{Demand, Scope},
     waiting::scope_told,
 };
@@ -28,17 +29,17 @@ pub(super) struct Line<'a> {
     pub scope: Option<Scope>,
     /// Those who hold slots of it: first whom to cancel first, the least important and youngest.
     pub holders: Vec<&'a AgentRun>,
-    /// The others who wait for it, in the order in which they start.
-    pub others: Vec<&'a AgentRun>,
+    /// Those who wait for it and were created earlier, so that they have the places: first whom to cancel first.
+    pub earlier: Vec<&'a AgentRun>,
 }
 
-/// `message` is what the run was told by the queue.
-pub(super) fn of<'a>(facts: &Facts<'a>, message: &str, context: &Context<'a>) -> Line<'a> {
+pub(super) fn of<'a>(facts: &Facts<'a>, context: &Context<'a>) -> Line<'a> {
     let Subject::AgentRun(run) = facts.what else {
         return Line::default();
     };
     let own = Demand::of(facts.namespace, run);
-    let Some(scope) = scope_told(message, &own.lane) else {
+    let told = run.status.as_ref().and_then(|status| status.waiting.as_ref());
+    let Some(scope) = told.and_then(|told| scope_told(told, facts.namespace)) else {
         return Line::default();
     };
     let same: Vec<(&'a AgentRun, Demand)> = context
@@ -47,8 +48,10 @@ pub(super) fn of<'a>(facts: &Facts<'a>, message: &str, context: &Context<'a>) ->
         .map(|run| (*run, demand(run)))
         .filter(|(_, demand)| demand.uid != own.uid && demand.lane.scopes().any(|other| other == scope))
         .collect();
+    // First whom to cancel first: the least important, and of those the youngest.
+    let dispensable = |demand: &Demand| (demand.priority, Reverse(demand.created), demand.uid.clone());
     let mut holders: Vec<&(&AgentRun, Demand)> = same.iter().filter(|(run, _)| holds(run)).collect();
-    holders.sort_by_key(|(_, demand)| (demand.priority, Reverse(demand.created), demand.uid.clone()));
+    holders.sort_by_cached_key(|(_, demand)| dispensable(demand));
 
     let turns = last_turns(&context.agent_runs);
     let rank = |demand: &Demand| {
@@ -60,6 +63,14 @@ pub(super) fn of<'a>(facts: &Facts<'a>, message: &str, context: &Context<'a>) ->
     others.sort_by_cached_key(|(_, demand)| rank(demand));
     let first = rank(&own);
     let ahead = others.iter().filter(|(_, demand)| rank(demand) < first).count();
+    // Places go by creation, whoever starts first.
+    let arrival = |demand: &Demand| (demand.created, demand.uid.clone());
+    let mut earlier: Vec<&(&AgentRun, Demand)> = others
+        .iter()
+        .filter(|(_, demand)| arrival(demand) < arrival(&own))
+        .copied()
+        .collect();
+    earlier.sort_by_cached_key(|(_, demand)| dispensable(demand));
     let counted = !context.agent_runs.is_empty();
     Line {
         position: counted.then(|| Position {
@@ -68,7 +79,7 @@ pub(super) fn of<'a>(facts: &Facts<'a>, message: &str, context: &Context<'a>) ->
         }),
         scope: Some(scope),
         holders: holders.into_iter().map(|(run, _)| *run).collect(),
-        others: others.into_iter().map(|(run, _)| *run).collect(),
+        earlier: earlier.into_iter().map(|(run, _)| *run).collect(),
     }
 }
 
@@ -80,10 +91,13 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Whether a run is under way. Its phase is taken for that: who asks does not see every pod.
+/// Whether a run is under way. Its status is taken for that: who asks does not see every pod. Between two attempts a run has
+/// no slot.
 fn holds(run: &AgentRun) -> bool {
-    let phase = run.status.as_ref().and_then(|status| status.phase.as_ref());
-    matches!(phase, Some(RunPhase::Running | RunPhase::Cancelling)) && !waits(run)
+    let status = run.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_ref());
+    let between = status.is_some_and(|status| is_between(status.runtime_ref.as_ref()));
+    matches!(phase, Some(RunPhase::Running | RunPhase::Cancelling)) && !waits(run) && !between
 }
 
 /// Whether a run waits for its turn, as its status says.

@@ -173,6 +173,8 @@ fn explain_at(what: Subject<'_>, context: &Context<'_>, now: Timestamp, depth: u
     explanation
 }
 
+static RETRY_BACKOFF: Reason = Reason::RetryBackoff;
+
 /// What decides about the answer: where the run stands, and the condition that says why.
 struct Standing<'a> {
     state: State,
@@ -212,6 +214,12 @@ fn standing<'a>(facts: &Facts<'a>) -> Standing<'a> {
             }
             match facts.holds(&ConditionType::Blocked) {
                 Some(blocked) => by(State::Waiting, Some(blocked)),
+                // The condition has the reason of the failure, and says when the next attempt starts.
+                None if facts.is_between_attempts => Standing {
+                    row: reasons::row(&RETRY_BACKOFF),
+                    reason: Some(&RETRY_BACKOFF),
+                    ..by(State::Waiting, facts.condition(&ConditionType::InProgress))
+                },
                 None if *phase == RunPhase::Running => Standing {
                     row: Row::AT_WORK,
                     ..by(State::Working, facts.condition(&ConditionType::InProgress))
@@ -227,7 +235,7 @@ fn standing<'a>(facts: &Facts<'a>) -> Standing<'a> {
 
 /// The answer that the condition itself gives.
 fn of_reason(facts: &Facts<'_>, standing: &Standing<'_>, context: &Context<'_>) -> Explanation {
-    let in_line = line::of(facts, standing.message, context);
+    let in_line = line::of(facts, context);
     let queued = matches!(standing.row.cause, Cause::Slots | Cause::Places | Cause::Rate);
     let position = context.position.or(in_line.position).filter(|_| queued);
     let remedy = Remedy::of(facts, standing, &in_line);

@@ -213,7 +213,7 @@ pub(super) const fn row(reason: &Reason) -> Row {
         Reason::JobRejected => told(Cause::Spec, "the API server refused its Job"),
         Reason::JobForbidden => told(
             Cause::Rights,
-            "the API server does not let its Job in, for want of a right or of room in a quota",
+            "the API server does not let its Job in, for want of a right, of room in a quota or of a webhook that answers",
         ),
         Reason::PodWaiting => told(Cause::Pod, "its pod has not started"),
         Reason::ImageUnavailable => told(Cause::Pod, "its pod has no image"),
@@ -233,6 +233,10 @@ pub(super) const fn row(reason: &Reason) -> Row {
         ),
         Reason::JobOutlivesRun => told(Cause::Retention, "its Job is to be kept longer than the run"),
         Reason::InvalidRetain => told(Cause::Retention, "its retain mark is neither true nor false"),
+        Reason::SpreadCountsOthers => told(
+            Cause::Spec,
+            "its pod is not among those that it is to be spread with",
+        ),
         // Only an Event has it, of a run that is gone.
         Reason::NotArchived => told(Cause::Fine, "it was deleted before it was written into history"),
 

@@ -227,7 +227,7 @@ fn places(facts: &Facts<'_>, line: &Line<'_>) -> Remedy {
         .scope
         .as_ref()
         .map_or_else(String::new, |scope| format!(" of {scope}"));
-    let mut commands = cancels(&line.others, "gives up a run that waits");
+    let mut commands = cancels(&line.earlier, "gives up a run that waits and came earlier");
     let can = if commands.is_empty() {
         commands.push(command::list_runs(facts.namespace, "shows the runs that wait"));
         "find one"

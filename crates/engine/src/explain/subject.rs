@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::reasons::Referred;
+use crate::life::attempt::is_between;
 
 /// The run that is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +61,8 @@ pub(super) struct Facts<'a> {
     pub is_deleting: bool,
     pub cancel_deadline: Option<Timestamp>,
     pub outcome: Option<&'a RunOutcome>,
+    /// Whether an attempt has failed and the next one has its time.
+    pub is_between_attempts: bool,
     common: Option<&'a CommonStatus>,
 }
 
@@ -81,6 +84,7 @@ impl<'a> Facts<'a> {
             is_deleting: metadata.deletion_timestamp.is_some(),
             cancel_deadline: None,
             outcome: None,
+            is_between_attempts: false,
             common: None,
         };
         match what {
@@ -90,6 +94,7 @@ impl<'a> Facts<'a> {
                 phase: status.phase.as_ref(),
                 cancel_deadline: status.cancel_deadline.map(|at| at.0),
                 outcome: status.outcome.as_ref(),
+                is_between_attempts: is_between(status.runtime_ref.as_ref()),
                 common: Some(&status.common),
                 ..blank
             },
@@ -99,6 +104,7 @@ impl<'a> Facts<'a> {
                 phase: status.phase.as_ref(),
                 cancel_deadline: status.cancel_deadline.map(|at| at.0),
                 outcome: status.outcome.as_ref(),
+                is_between_attempts: is_between(status.runtime_ref.as_ref()),
                 common: Some(&status.common),
                 ..blank
             },

@@ -8,6 +8,8 @@
 use std::fmt::Write as _;
 
 use jangar_api::reason::Reason;
+use jiff::ToSpan;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::*;
@@ -69,6 +71,13 @@ fn orchestration_run(name: &str, status: Value) -> OrchestrationRun {
 
 fn waiting(reason: &str, message: &str) -> Value {
     json!({"phase": "Pending", "conditions": [condition("Blocked", "True", reason, message)]})
+}
+
+/// Waits for a limit on the runs of the Agent that all of them have.
+fn in_line(reason: &str, message: &str) -> Value {
+    let mut status = waiting(reason, message);
+    status["waiting"] = json!({"scope": "agent", "name": "coder", "limit": 2});
+    status
 }
 
 fn failed(reason: &str, message: &str) -> Value {
@@ -143,8 +152,8 @@ fn the_headlines_of_all_reasons() {
 fn a_run_in_line_is_told_its_place_and_whom_to_cancel() {
     let words = "as many runs of Agent coder are under way as may be at once, which is 2: the run starts in its turn when one of \
                  them has ended; cancel one, or raise JANGAR_AGENTS_CONTROLLER_CONCURRENCY_AGENT";
-    let run = agent_run("fix-3", waiting("ConcurrencyLimit", words));
-    let other = agent_run("fix-2", waiting("ConcurrencyLimit", words));
+    let run = agent_run("fix-3", in_line("ConcurrencyLimit", words));
+    let other = agent_run("fix-2", in_line("ConcurrencyLimit", words));
     let (first, second) = (agent_run("old", running()), agent_run("new", running()));
     let mut elsewhere = agent_run("elsewhere", running());
     elsewhere.spec.agent_ref.name = "reviewer".to_owned();
@@ -166,8 +175,8 @@ fn a_run_in_line_is_told_its_place_and_whom_to_cancel() {
 #[test]
 fn a_more_important_run_is_ahead_whenever_it_came() {
     let words = "as many runs of Agent coder are under way as may be at once, which is 2: wait";
-    let run = agent_run("a-first", waiting("ConcurrencyLimit", words));
-    let mut urgent = agent_run("urgent", waiting("ConcurrencyLimit", words));
+    let run = agent_run("a-first", in_line("ConcurrencyLimit", words));
+    let mut urgent = agent_run("urgent", in_line("ConcurrencyLimit", words));
     urgent.spec.priority = 10.into();
     let context = Context {
         agent_runs: vec![&run, &urgent],
@@ -179,6 +188,77 @@ fn a_more_important_run_is_ahead_whenever_it_came() {
             .map(|at| at.place)
     };
     assert_eq!((place(&urgent), place(&run)), (Some(1), Some(2)));
+}
+
+#[test]
+fn whom_to_cancel_for_a_place_came_earlier_however_important() {
+    let mut runs = ["old", "asks", "young"].map(|name| agent_run(name, in_line("QueueLimit", "wait")));
+    for (second, run) in runs.iter_mut().enumerate() {
+        let created = now() - (60 - i64::try_from(second).unwrap()).seconds();
+        run.metadata.creation_timestamp = Some(Time(created));
+    }
+    runs[2].spec.priority = 10.into();
+    let context = Context {
+        agent_runs: runs.iter().collect(),
+        ..Context::default()
+    };
+    let told = explain(Subject::AgentRun(&runs[1]), &context, now());
+    let cancels: Vec<&str> = told
+        .commands
+        .iter()
+        .map(|command| command.line.as_str())
+        .collect();
+    assert_eq!(cancels, ["agentctl cancel run old -n agents"]);
+}
+
+/// What a run has whose first attempt failed.
+fn between_attempts() -> Value {
+    let words = "attempt 1 ended: exit code 3; attempt 2 starts at 2026-03-01T13:00:00Z";
+    json!({
+        "phase": "Running", "startedAt": SINCE,
+        "conditions": [condition("InProgress", "True", "JobFailed", words)],
+        "runtimeRef": {
+            "type": "job", "name": "fix-job-attempt-2", "namespace": "agents", "attempt": 2, "failures": 1,
+            "nextAttemptAt": "2026-03-01T13:00:00Z",
+        },
+    })
+}
+
+#[test]
+fn a_run_between_two_attempts_holds_no_slot() {
+    let run = agent_run("fix", in_line("ConcurrencyLimit", "wait"));
+    let (works, waits) = (
+        agent_run("works", running()),
+        agent_run("waits", between_attempts()),
+    );
+    let context = Context {
+        agent_runs: vec![&works, &waits, &run],
+        ..Context::default()
+    };
+    let told = explain(Subject::AgentRun(&run), &context, now());
+    let lines: Vec<&str> = told
+        .commands
+        .iter()
+        .map(|command| command.line.as_str())
+        .collect();
+    assert_eq!(lines, ["agentctl cancel run works -n agents"]);
+}
+
+#[test]
+fn a_run_between_two_attempts_waits_and_says_until_when() {
+    let told = alone(&agent_run("fix", between_attempts()));
+    assert_eq!(told.state, State::Waiting);
+    assert_eq!(told.reason.as_deref(), Some("RetryBackoff"));
+    assert!(
+        told.headline.contains("its next attempt has its time"),
+        "{}",
+        told.headline
+    );
+    assert!(
+        told.because[0].contains("attempt 2 starts at 2026-03-01T13:00:00Z"),
+        "{:?}",
+        told.because
+    );
 }
 
 #[test]
@@ -433,7 +513,7 @@ fn other_standings_are_told_too() {
 fn an_answer_survives_the_way_to_another_program() {
     let run = agent_run(
         "fix",
-        waiting("QueueLimit", "as many runs of Agent coder wait as may"),
+        in_line("QueueLimit", "as many runs of Agent coder wait as may"),
     );
     let told = alone(&run);
     let text = serde_json::to_string_pretty(&told).expect("it is JSON");

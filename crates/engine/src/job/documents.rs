@@ -21,6 +21,7 @@ use super::{
     paths,
     policy::present,
     prompt::SystemPrompt,
+    secrets::Secrets,
 };
 use crate::{
     decision::Rejection,
@@ -90,6 +91,10 @@ struct RunnerDocument<'a> {
     payloads: Payloads,
     artifacts: Artifacts,
     deadlines: Deadlines,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    secret_env: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    secret_files: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -149,6 +154,7 @@ pub(super) fn runner_document(
     request: &JobRequest<'_>,
     context: &Value,
     log_retention_seconds: u32,
+    secrets: Secrets,
 ) -> Result<String, Rejection> {
     let provider = provider_name(request);
     let binary = present(&request.provider.spec.binary).ok_or_else(|| {
@@ -186,6 +192,8 @@ pub(super) fn runner_document(
             soft_seconds: of_step.or_else(of_agent).filter(|seconds| *seconds > 0),
             grace_seconds: AGENT_GRACE_SECONDS,
         },
+        secret_env: secrets.env,
+        secret_files: secrets.files,
     })
 }
 

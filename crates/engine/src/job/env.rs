@@ -48,10 +48,7 @@ impl Environment {
             ("AGENT_RUN_SPEC", paths::RUN_DOCUMENT),
             ("AGENT_RUNNER_SPEC_PATH", paths::RUNNER_DOCUMENT),
         ];
-        let credentials = auth.map(|auth| {
-            let directory = auth.mount_path.trim_end_matches('/');
-            (directory, format!("{directory}/{}", auth.key))
-        });
+        let credentials = auth.map(|auth| (auth.directory(), auth.path()));
         if let Some((directory, file)) = &credentials {
             before.extend([("CODEX_HOME", *directory), ("CODEX_AUTH", file)]);
         }

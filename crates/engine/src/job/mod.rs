@@ -17,6 +17,7 @@
 //! | `env` | the environment of the container |
 //! | `volumes` | what is mounted where |
 //! | `scheduling` | where the pod may run |
+//! | `secrets` | where the pod has secrets |
 //! | `pod` | the pod itself |
 //! | `tool` | the Job of a ToolRun, which needs less |
 //!
@@ -27,12 +28,14 @@ mod contract;
 mod documents;
 mod env;
 mod files;
+mod needs;
 mod paths;
 mod pod;
 mod policy;
 mod privilege;
 mod prompt;
 mod scheduling;
+mod secrets;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tool;
@@ -73,13 +76,16 @@ use self::{
     files::{File, Store},
     pod::Parts,
     prompt::SystemPrompt,
+    secrets::Secrets,
 };
 pub use self::{
     config::{RETRIES_MAX, attempts_allowed, log_retention_seconds, ttl_seconds},
     contract::contract_status,
+    needs::{Needs, needs},
     paths::RUNNER,
     pod::{CONTAINER, INSTALL_CONTAINER},
     prompt::PromptSource,
+    scheduling::counts_others,
     tool::{CONTAINER as TOOL_CONTAINER, ToolJobRequest, build as build_tool, check_tool, tool_attempts},
 };
 pub(crate) use self::{
@@ -89,7 +95,7 @@ pub(crate) use self::{
 use crate::{
     decision::{PodFields, Rejection},
     settings::{NatsAuth, Settings},
-    vcs::VersionControl,
+    vcs::{REPOSITORY, VersionControl},
 };
 
 /// The most bytes of a whole Job. etcd takes 1.5 MiB, the API server adds to what it is given, and what is too large for
@@ -238,12 +244,18 @@ pub fn check_contract(
     contract::check(&metadata, &place_of(implementation_ref))
 }
 
+/// The repository that a run works on, in lower case: as its parameters name it, else what its implementation knows of it.
+pub fn repository(run: &AgentRun, implementation: &ImplementationSpecSpec) -> Option<String> {
+    let metadata = Metadata::new(&run.spec.parameters, implementation);
+    metadata.get(REPOSITORY).map(str::to_lowercase)
+}
+
 /// The image and the configuration of a run, if it is well-formed and within the policy.
 fn run_by_itself(run: &AgentRun, settings: &Settings) -> Result<(String, RuntimeConfig), Rejection> {
     check_any_runtime(run, settings)?;
     let image = policy::image(run, settings)?;
     let config = RuntimeConfig::of_run(run)?;
-    privilege::check(&config, &settings.policy)?;
+    privilege::check(&config, settings)?;
     Ok((image, config))
 }
 
@@ -258,13 +270,30 @@ pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result
     }
     let (_, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
-    policy::service_account(run, agent, &config, &settings.runner).map(|_| ())
+    policy::service_account(run, agent, &config, settings).map(|_| ())
 }
 
 /// `run.json` as a value: what a run is told that has no pod to find it in.
 pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
     let (run, agent) = (request.run, request.agent);
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
+    let prompt = prompt_without_pod(run, agent)?;
+    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
+    serde_json::from_str(&text).map_err(|error| {
+        Rejection::new(
+            Reason::SubmitFailed,
+            format!("run.json cannot be read again: {error}"),
+        )
+    })
+}
+
+/// The system prompt of a run that has no pod, if it has one.
+pub fn system_prompt<'a>(run: &'a AgentRun, agent: &'a Agent) -> Result<Option<&'a str>, Rejection> {
+    Ok(prompt_without_pod(run, agent)?.text())
+}
+
+/// The system prompt of a run that has no pod: one that only a pod could read is refused.
+fn prompt_without_pod<'a>(run: &'a AgentRun, agent: &'a Agent) -> Result<SystemPrompt<'a>, Rejection> {
     let prompt = SystemPrompt::of(run, agent)?;
     if let Some(source) = prompt.source() {
         return Err(Rejection::new(
@@ -276,13 +305,7 @@ pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
             ),
         ));
     }
-    let text = documents::run_document(request, Identity::of(run)?, &metadata, prompt)?;
-    serde_json::from_str(&text).map_err(|error| {
-        Rejection::new(
-            Reason::SubmitFailed,
-            format!("run.json cannot be read again: {error}"),
-        )
-    })
+    Ok(prompt)
 }
 
 /// Makes the Job, or says what is wrong with what it is made from.
@@ -291,7 +314,7 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let identity = Identity::of(run)?;
     let (image, config) = run_by_itself(run, settings)?;
     policy::secrets_allowed(run, agent, &config)?;
-    let service_account = policy::service_account(run, agent, &config, &settings.runner)?;
+    let service_account = policy::service_account(run, agent, &config, settings)?;
     let metadata = Metadata::new(&run.spec.parameters, request.implementation);
     let contract = contract::check(&metadata, &place_of(request.implementation_ref))?;
     policy::secrets_blocked(run, request.memory, &config, settings)?;
@@ -303,21 +326,23 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let log_retention_seconds = config
         .log_retention_seconds
         .unwrap_or(settings.runner.log_retention_seconds);
+    let auth = settings.runner.auth_secret.as_ref();
+    let environment = Environment::of(request, &context, prompt, auth);
+    let secrets = Secrets::of(request, environment.as_ref().ok(), auth);
     let files = files(
         request,
         documents::run_document(request, identity, &metadata, prompt)?,
-        documents::runner_document(request, &context, log_retention_seconds)?,
+        documents::runner_document(request, &context, log_retention_seconds, secrets)?,
     );
     let store = Store::of(&files)?;
     let config_map = config_map_name(identity.name, request.place);
-    let auth = settings.runner.auth_secret.as_ref();
     let parts = Parts {
         image,
         service_account,
         config: &config,
         prompt,
         vcs: request.vcs,
-        environment: Environment::of(request, &context, prompt, auth)?,
+        environment: environment?,
         auth,
         files,
         store: &store,

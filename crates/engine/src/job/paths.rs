@@ -25,6 +25,7 @@ pub const RUNNER: &str = "/opt/agent-runner/agent-runner";
 /// called `workspace` or `home`.
 #[derive(Debug)]
 pub(super) struct VolumeNames {
+    run: String,
     pub(super) workspace: String,
     pub(super) runner: String,
     pub(super) home: String,
@@ -41,6 +42,7 @@ impl VolumeNames {
     pub(super) fn of(run: &str) -> Self {
         let name = |suffix| String::from(DnsLabel::join(run, suffix));
         Self {
+            run: run.to_owned(),
             workspace: name("workspace"),
             runner: name("agent-runner"),
             home: name("home"),
@@ -52,5 +54,10 @@ impl VolumeNames {
             vcs_known_hosts: name("vcs-known-hosts"),
             vcs_token: name("vcs-token"),
         }
+    }
+
+    /// That of a Secret whose keys are variables.
+    pub(super) fn secret_env(&self, number: usize) -> String {
+        DnsLabel::join(&self.run, &format!("secret-env-{number}")).into()
     }
 }

@@ -22,7 +22,7 @@ use super::{
     paths::{self, VolumeNames},
     policy,
     prompt::{self, SystemPrompt},
-    scheduling,
+    scheduling, secrets,
     volumes::{self, Below, Layout},
 };
 use crate::{
@@ -67,7 +67,15 @@ pub(super) fn spec(
     let names = VolumeNames::of(run);
     let workload = request.run.spec.workload.as_ref();
     let installs = settings.install.as_ref();
-    let (volumes, mounts) = layout(&names, workload, &parts, installs.is_some())?.finish();
+    let mut layout = layout(&names, workload, &parts, installs.is_some())?;
+    for (number, (secret, directory)) in secrets::listed(request).enumerate() {
+        let volume = names.secret_env(number);
+        let mut mount = volumes::mount(&volume, &directory);
+        mount.read_only = Some(true);
+        layout.volume(volumes::secret(&volume, secret));
+        layout.mount(mount, Below::Nothing, "a Secret of the run", "spec.secrets")?;
+    }
+    let (volumes, mounts) = layout.finish();
     let resources = workload
         .and_then(|workload| workload.resources.as_ref())
         .map(resources);
@@ -127,11 +135,9 @@ fn layout(
         layout.directory(&names.home, paths::HOME, own)?;
     }
     if let Some(auth) = parts.auth {
-        let directory = auth.mount_path.trim_end_matches('/');
-        layout.directory(&names.auth_home, directory, own)?;
+        layout.directory(&names.auth_home, auth.directory(), own)?;
         layout.volume(volumes::secret_file(&names.auth_secret, &auth.name, &auth.key));
-        let path = format!("{directory}/{}", auth.key);
-        let mount = volumes::file_mount(&names.auth_secret, &auth.key, &path);
+        let mount = volumes::file_mount(&names.auth_secret, &auth.key, &auth.path());
         let field = "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH";
         layout.mount(mount, Below::Nothing, "the agent's credentials", field)?;
     }

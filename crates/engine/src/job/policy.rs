@@ -14,7 +14,10 @@ use jangar_api::{
 };
 use kube::ResourceExt;
 
-use super::config::RuntimeConfig;
+use super::{
+    config::RuntimeConfig,
+    privilege::{self, DEFAULT_SERVICE_ACCOUNT},
+};
 use crate::{
     decision::Rejection,
     settings::{AuthSecret, NatsAuth, PolicySettings, RunnerSettings, Settings},
@@ -24,8 +27,6 @@ use crate::{
 const PARAMETERS_MAX: usize = 100;
 /// The most bytes of one parameter. Larger inputs belong into the implementation or a file.
 const PARAMETER_MAX_BYTES: usize = 2048;
-/// The service account that Kubernetes gives to a pod that names none.
-const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 
 /// A Secret that a run uses, and the field that says so.
 pub(super) struct SecretUse<'a> {
@@ -301,9 +302,9 @@ pub(super) fn service_account(
     run: &AgentRun,
     agent: &Agent,
     config: &RuntimeConfig,
-    settings: &RunnerSettings,
+    settings: &Settings,
 ) -> Result<Option<String>, Rejection> {
-    let of_settings = settings.service_account.as_deref().and_then(present);
+    let of_settings = settings.runner.service_account.as_deref().and_then(present);
     let chosen = config.service_account.as_deref().or(of_settings);
     let effective = chosen.unwrap_or(DEFAULT_SERVICE_ACCOUNT);
     match restriction(agent, |security| &security.allowed_service_accounts) {
@@ -316,7 +317,19 @@ pub(super) fn service_account(
                 listed(names),
             ),
         )),
-        Some(_) | None => Ok(chosen.map(str::to_owned)),
+        Some(_) => Ok(chosen.map(str::to_owned)),
+        None => match privilege::unasked_account(config, &settings.policy, &settings.runner) {
+            None => Ok(chosen.map(str::to_owned)),
+            Some(name) => Err(Rejection::new(
+                Reason::ServiceAccountNotAllowed,
+                format!(
+                    "spec.runtime.config.serviceAccount is {name:?}, and nobody lets runs of Agent {:?} choose it: leave it out, or \
+                     add it to spec.security.allowedServiceAccounts of the Agent or to \
+                     JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+                    run.spec.agent_ref.name
+                ),
+            )),
+        },
     }
 }
 

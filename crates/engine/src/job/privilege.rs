@@ -1,11 +1,18 @@
 //! What a run may say about its pod in `spec.runtime.config` that would give it more than others have: a service account, a
-//! priority class, a looser security context. What the operator set for all runs is not checked: it is the operator's word.
+//! priority class, a looser security context. Nobody gets more by asking for it alone: somebody else has to allow it. What the
+//! operator set for all runs is not checked: it is the operator's word.
 
 use jangar_api::reason::Reason;
 use k8s_openapi::api::core::v1::PodSecurityContext;
 
 use super::config::RuntimeConfig;
-use crate::{decision::Rejection, settings::PolicySettings};
+use crate::{
+    decision::Rejection,
+    settings::{PolicySettings, RunnerSettings, Settings},
+};
+
+/// The service account of a pod that names none.
+pub(super) const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 
 /// Sysctls that Kubernetes takes to be harmless, as the Pod Security Standards list them.
 const SAFE_SYSCTLS: &[&str] = &[
@@ -24,19 +31,14 @@ const SAFE_SYSCTLS: &[&str] = &[
 ];
 
 /// Whether the operator lets runs say what this one says.
-pub(super) fn check(config: &RuntimeConfig, policy: &PolicySettings) -> Result<(), Rejection> {
+pub(super) fn check(config: &RuntimeConfig, settings: &Settings) -> Result<(), Rejection> {
+    let policy = &settings.policy;
     service_account(
         "spec.runtime.config.serviceAccount",
         config.service_account.as_deref(),
         policy,
     )?;
-    named(
-        "spec.runtime.config.priorityClassName",
-        config.priority_class_name.as_deref(),
-        &policy.priority_classes_allowed,
-        "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
-        Reason::PriorityClassNotAllowed,
-    )?;
+    priority_class(config.priority_class_name.as_deref(), settings)?;
     let context = config.pod_security_context.as_ref();
     match context.filter(|_| policy.pod_security_restricted) {
         None => Ok(()),
@@ -52,7 +54,39 @@ pub(super) fn check(config: &RuntimeConfig, policy: &PolicySettings) -> Result<(
     }
 }
 
-/// Whether the operator lets runs choose this service account; `field` is what names it.
+/// A priority class makes room for a pod at the cost of others, so that the operator has to name those that runs may choose.
+fn priority_class(name: Option<&str>, settings: &Settings) -> Result<(), Rejection> {
+    let field = "spec.runtime.config.priorityClassName";
+    let variable = "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED";
+    let allowed = &settings.policy.priority_classes_allowed;
+    match name {
+        Some(name) if allowed.is_empty() && settings.runner.priority_class.as_deref() != Some(name) => {
+            Err(Rejection::new(
+                Reason::PriorityClassNotAllowed,
+                format!(
+                    "{field} is {name:?}, and runs may choose none: leave it out, or have it added to {variable}"
+                ),
+            ))
+        }
+        name => named(field, name, allowed, variable, Reason::PriorityClassNotAllowed),
+    }
+}
+
+/// Whether a run that nobody lets choose a service account chooses one all the same. The one that it would have anyway is none.
+pub(super) fn unasked_account<'a>(
+    config: &'a RuntimeConfig,
+    policy: &PolicySettings,
+    runner: &RunnerSettings,
+) -> Option<&'a str> {
+    let anyway = runner
+        .service_account
+        .as_deref()
+        .unwrap_or(DEFAULT_SERVICE_ACCOUNT);
+    let chosen = config.service_account.as_deref();
+    chosen.filter(|name| policy.service_accounts_allowed.is_empty() && *name != anyway)
+}
+
+/// Whether the operator lets runs choose this service account, if the operator says which; `field` is what names it.
 pub(super) fn service_account(
     field: &str,
     name: Option<&str>,

@@ -1,7 +1,12 @@
 //! Where the pod may run: what the run says, else what the settings say. Only what is not empty is written.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{
-    api::core::v1::{PodSpec, TopologySpreadConstraint},
+    api::{
+        batch::v1::Job,
+        core::v1::{PodSpec, TopologySpreadConstraint},
+    },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -100,4 +105,82 @@ fn counting_runs(
         constraint.label_selector = Some(selector);
     });
     constraint
+}
+
+/// What is to be said of a Job whose pod is not counted by one of its own constraints: that the scheduler then does not spread
+/// these pods, or waits for ever for others. It is most often a slip of the pen.
+pub fn counts_others(job: &Job) -> Option<String> {
+    let template = &job.spec.as_ref()?.template;
+    let labels = template.metadata.as_ref()?.labels.as_ref()?;
+    let constraints = template
+        .spec
+        .as_ref()?
+        .topology_spread_constraints
+        .iter()
+        .flatten();
+    let (number, constraint) = constraints.enumerate().find(|(_, constraint)| {
+        let selector = constraint.label_selector.as_ref();
+        selector.is_some_and(|selector| !matches(selector, labels))
+    })?;
+    Some(format!(
+        "the labelSelector of topologySpreadConstraints[{number}] ({}) does not select the pod itself, so that pods like it are \
+         not counted and not spread: correct it, or leave it out to count the pods of all runs",
+        constraint.topology_key
+    ))
+}
+
+/// Whether a selector selects what has these labels. What Kubernetes does not know either it refuses by itself.
+fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    let mut equal = selector.match_labels.iter().flatten();
+    let mut expressions = selector.match_expressions.iter().flatten();
+    equal.all(|(key, value)| labels.get(key) == Some(value))
+        && expressions.all(|wanted| {
+            let value = labels.get(&wanted.key);
+            let listed = || value.is_some_and(|value| wanted.values.iter().flatten().any(|one| one == value));
+            match wanted.operator.as_str() {
+                "In" => listed(),
+                "NotIn" => !listed(),
+                "Exists" => value.is_some(),
+                "DoesNotExist" => value.is_none(),
+                _ => true,
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn constraint_that_does_not_count_its_own_pod_is_named() {
+        let job = |selector: &Value| -> Job {
+            let constraint = json!({
+                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector,
+            });
+            let labels = json!({"agent": "coder", "job": "one"});
+            let spec = json!({"containers": [], "topologySpreadConstraints": [constraint]});
+            let template = json!({"metadata": {"labels": labels}, "spec": spec});
+            serde_json::from_value(json!({"metadata": {}, "spec": {"template": template}})).unwrap()
+        };
+        let expression = |operator: &str, key: &str, values: &Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (selector, counted) in [
+            (json!({"matchLabels": {"agent": "coder"}}), true),
+            (json!({"matchLabels": {"agent": "codre"}}), false),
+            (json!({"matchLabels": {"agent": "coder", "team": "a"}}), false),
+            (expression("In", "agent", &json!(["other", "coder"])), true),
+            (expression("In", "agent", &json!(["other"])), false),
+            (expression("NotIn", "agent", &json!(["coder"])), false),
+            (expression("NotIn", "team", &json!(["a"])), true),
+            (expression("Exists", "job", &Value::Null), true),
+            (expression("Exists", "team", &Value::Null), false),
+            (expression("DoesNotExist", "team", &Value::Null), true),
+            (expression("DoesNotExist", "job", &Value::Null), false),
+        ] {
+            let told = counts_others(&job(&selector));
+            assert_eq!(told.is_none(), counted, "{selector}");
+            assert!(told.is_none_or(|told| told.contains("topologySpreadConstraints[0] (zone)")));
+        }
+    }
 }

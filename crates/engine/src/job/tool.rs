@@ -93,7 +93,16 @@ pub fn build(
     policy::parameters(&run.spec.parameters, "a ConfigMap or the image")?;
     policy::labels(run, &settings.policy)?;
     let config = config_of(run)?;
-    privilege::check(&config, &settings.policy)?;
+    privilege::check(&config, settings)?;
+    if let Some(name) = privilege::unasked_account(&config, &settings.policy, &settings.runner) {
+        return Err(Rejection::new(
+            Reason::ServiceAccountNotAllowed,
+            format!(
+                "spec.runtime.config.serviceAccount is {name:?}, and runs of tools may choose none: leave it out, name it in \
+                 spec.serviceAccount of the Tool, or have it added to JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED"
+            ),
+        ));
+    }
     let of = format!(" of Tool {}", tool.name_any());
     if let Some(forbidden) = check_tool(&tool.spec, &of, &settings.policy).into_iter().next() {
         return Err(forbidden);

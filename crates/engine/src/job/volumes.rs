@@ -186,6 +186,18 @@ pub(super) fn empty_dir(name: &str) -> Volume {
     }
 }
 
+/// A volume with all of a Secret.
+pub(super) fn secret(volume: &str, secret: &str) -> Volume {
+    Volume {
+        name: volume.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
 /// A volume with one file of a Secret, under the name of its key.
 pub(super) fn secret_file(volume: &str, secret: &str, key: &str) -> Volume {
     Volume {

@@ -91,6 +91,12 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// Whether a run is between two attempts: one has ended, and the next has its time.
+pub(crate) fn is_between(runtime_ref: Option<&AnyMap>) -> bool {
+    let attempt = Attempt::remembered(runtime_ref);
+    attempt.job.is_none() && attempt.not_before.is_some()
+}
+
 impl Attempt {
     /// What the status says. A `runtimeRef` that makes no sense is none: the Job is found again by its name.
     pub(crate) fn remembered(runtime_ref: Option<&AnyMap>) -> Self {

@@ -44,13 +44,14 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
             let mut next = as_it_stands(situation);
             let message = "the run is being cancelled: its pod is being stopped";
             next.cancelling(deadline, &because(situation, message));
-            let effects = if begun {
+            let effects = if begun || parent::is_stopped_from_above(situation.run.meta()) {
                 shorten_grace(situation, deadline)
                     .into_iter()
                     .chain(effects)
                     .collect()
             } else {
-                // The intent comes first: a Job that is being deleted does not tell who wanted it.
+                // The intent comes first: a Job that is being deleted does not tell who wanted it. What a parent wants is
+                // recorded there, so that many children stop sooner.
                 Vec::new()
             };
             Decision::Act(Plan {

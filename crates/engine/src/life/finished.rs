@@ -5,6 +5,7 @@ use std::time::Duration;
 use jangar_api::{condition::ConditionType, phase::RunPhase, reason::Reason, values};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
 
 use super::{
     Hold, NextStatus, Run, RunStatus, Situation, jobs,
@@ -18,7 +19,7 @@ use crate::{
 
 /// How long the Job controller may take to write that a Job has ended before the Job is let go without that. It waits for one
 /// second by itself, and for more where it has much to do.
-const JOB_END_PATIENCE: Duration = Duration::from_secs(10);
+const JOB_END_PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
     let mut plan = Plan {
@@ -66,6 +67,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
         if situation.now >= due {
             plan.effects.push(Effect::DeleteRun {
                 run: jobs::id(situation.run),
+                version: situation.run.resource_version().unwrap_or_default(),
             });
         } else {
             plan.wake_at = Some(due);

@@ -1,13 +1,13 @@
 //! A run and the Job of its current attempt: found or adopted, attended while it works, and what its end means for the run.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use jangar_api::{labels, reason::Reason};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Run, RunStatus, Situation, Standing,
+    NextStatus, Run, RunStatus, Situation,
     attempt::{Attempt, FirstSight},
     following, jobs,
     leftovers::{self, Gone},
@@ -41,20 +41,6 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
         Located::Unsure(question) => Decision::look(question),
         Located::Taken(job) => start::name_taken(situation, job),
         Located::Nowhere => R::start(situation),
-    }
-}
-
-/// Why the run does not work.
-pub(crate) fn standing<R: Run>(situation: &Situation<'_, R>) -> Standing {
-    match locate(situation) {
-        Located::Ours(job) => waiting::standing(situation, job),
-        Located::Lost(_) => Standing::Goes,
-        Located::Unsure(question) => Standing::Unsure(BTreeSet::from([question])),
-        Located::Taken(job) => match start::previous_job(situation, job) {
-            Some(waiting) => Standing::Waits(Box::new(waiting)),
-            None => Standing::Goes,
-        },
-        Located::Nowhere => R::start_standing(situation),
     }
 }
 

@@ -54,13 +54,12 @@ use kube::{Resource, ResourceExt};
 
 use self::{attempt::Attempt, next_status::NextStatus, outcome::Ending, task::Task};
 use crate::{
-    decision::{Decision, Effect, Key, Occupant, Plan, PodSight, Question, Refusal, Rejection, Uid},
+    decision::{Decision, Effect, Key, Occupant, Plan, PodSight, Refusal, Rejection, Uid},
     job::{self, Place},
     last_sight::LastSight,
     plain_status::PlainStatus,
     retention::Ladder,
     settings::Settings,
-    waiting::Waiting,
 };
 
 /// A kind of runs that Jobs execute: what it has of its own.
@@ -83,8 +82,6 @@ pub(crate) trait Run: Resource<DynamicType = ()> + fmt::Debug + Sized {
 
     /// Makes the Job of the next attempt, or says why there is none.
     fn start(situation: &Situation<'_, Self>) -> Decision<Self::Status>;
-    /// Why the run has no Job yet.
-    fn start_standing(situation: &Situation<'_, Self>) -> Standing;
     /// How many attempts the current task has in all, as its Job was made for if there is one.
     fn attempts_allowed(situation: &Situation<'_, Self>, job: Option<&Job>) -> u32;
     /// How long the current attempt may take from the creation of its Job, and what is said when it takes longer.
@@ -166,6 +163,9 @@ pub(crate) trait RunStatus: PlainStatus + Default + fmt::Debug {
 
     /// Says how long things are kept.
     fn keep(&mut self, retention: RetentionStatus);
+
+    /// Says of no limit any more that it holds the run up.
+    fn out_of_line(&mut self) {}
 }
 
 /// The fields of a status that a life changes.
@@ -309,16 +309,6 @@ pub(crate) struct Situation<'a, R: Run> {
     pub now: Timestamp,
 }
 
-/// Why a run waits, as far as that can be told from what is observed.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
-    /// It cannot be told before these are answered.
-    Unsure(BTreeSet<Question>),
-    Waits(Box<Waiting>),
-    /// It works, or has ended, or is about to go on.
-    Goes,
-}
-
 /// Puts what has to be done about what a run left behind before what has to be done about the run.
 pub(crate) fn after_leftovers<S>(decision: Decision<S>, leftovers: Plan<S>) -> Decision<S> {
     match decision {
@@ -407,19 +397,6 @@ impl<'a, R: Run> Situation<'a, R> {
             return abort::plan(self, reason);
         }
         follow::plan(self)
-    }
-
-    /// Why a run does not work that is not about to end, as far as its Jobs are concerned.
-    pub(crate) fn standing(&self) -> Standing {
-        follow::standing(self)
-    }
-
-    /// Whether there is nothing to wait for: the run has ended, or is being ended.
-    pub(crate) fn is_ending(&self) -> bool {
-        let phase = self.status.phase();
-        phase.is_some_and(|phase| phase.is_terminal() || *phase == RunPhase::Cancelling)
-            || self.is_asked_to_stop()
-            || abort::reason(self).is_some()
     }
 
     /// Whether somebody asks it to stop, and the settings let it.

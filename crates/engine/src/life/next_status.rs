@@ -44,15 +44,17 @@ impl<'a, R: Run> NextStatus<'a, R> {
     /// Waits for something, before it started or with a Job that does not come to life.
     pub(crate) fn waits(&mut self, waiting: &Waiting) {
         let (reason, message) = (waiting.reason(), waiting.to_string());
+        self.status.out_of_line();
         self.status.course().phase.get_or_insert(RunPhase::Pending);
         self.step_waits(Some(&message));
         self.conditions.stand(Health::Progressing, &reason, &message);
         self.conditions
-            .set(ConditionType::Blocked, ConditionStatus::True, reason, message);
+            .set_since(ConditionType::Blocked, ConditionStatus::True, reason, message);
     }
 
     /// Waits for nothing any more.
     pub(crate) fn unblocked(&mut self) {
+        self.status.out_of_line();
         if !self.is_true(&ConditionType::Blocked) {
             return;
         }
@@ -73,11 +75,28 @@ impl<'a, R: Run> NextStatus<'a, R> {
         blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True && blocked.reason == *reason)
     }
 
+    /// When it said that it waits for this reason, if it said so in other words.
+    pub(crate) fn told_otherwise(&self, waiting: &Waiting) -> Option<Timestamp> {
+        let blocked = self.before.common().condition(&ConditionType::Blocked)?;
+        // Of long words a condition keeps the beginning.
+        let reworded = !waiting.to_string().starts_with(&blocked.message);
+        let told = reworded && self.is_blocked(&waiting.reason());
+        blocked
+            .last_transition_time
+            .as_ref()
+            .filter(|_| told)
+            .map(|at| at.0)
+    }
+
     /// Whether something deserves attention already that is more than a remark about retention.
     pub(crate) fn is_warned(&self) -> bool {
-        let remark = [Reason::JobOutlivesRun, Reason::InvalidRetain]
-            .iter()
-            .any(|reason| self.is_warned_of(reason));
+        let remark = [
+            Reason::JobOutlivesRun,
+            Reason::InvalidRetain,
+            Reason::SpreadCountsOthers,
+        ]
+        .iter()
+        .any(|reason| self.is_warned_of(reason));
         self.is_true(&ConditionType::Warning) && !remark
     }
 
@@ -323,6 +342,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
             ConditionStatus::False
         };
         self.steps_ended(&phase, finished_at, message);
+        self.status.out_of_line();
         let course = self.status.course();
         *course.phase = Some(phase);
         *course.finished_at = Some(values::Timestamp(finished_at));

@@ -148,7 +148,9 @@ pub(crate) fn waiting_since<R: Run>(situation: &Situation<'_, R>, reason: &Reaso
 
 /// The API server does not take the Job.
 fn refused<R: Run>(situation: &Situation<'_, R>, refusal: &Refusal) -> Result<Held, Rejection> {
-    if refusal.code != 403 {
+    // A right, a quota, or a trouble that lasts: all of these may pass.
+    let passing = matches!(refusal.code, 403 | 429 | 500..);
+    if !passing {
         let message = format!(
             "the API server refused the Job of the run or its files: {}",
             refusal.message

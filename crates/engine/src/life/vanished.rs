@@ -97,7 +97,7 @@ fn replacement<R: Run>(situation: &Situation<'_, R>, job: Option<&Job>) -> Optio
     next.filter(|_| wanted)
 }
 
-/// Ends the task as its pod did, unless the step asks for another attempt. That the Job is gone is told beside it.
+/// Ends the task as its pod did, unless the step asks for another attempt.
 fn with_result<R: Run>(
     situation: &Situation<'_, R>,
     mut next: NextStatus<'_, R>,
@@ -105,7 +105,8 @@ fn with_result<R: Run>(
     told: &str,
 ) -> Decision<R::Status> {
     let missing = situation.task.job_missing();
-    let mut decision = if ending.verdict == Verdict::Succeeded {
+    // Two Events are told of a run in all: if it goes on, or ended well, the condition `Warning` tells of the Job.
+    if ending.verdict == Verdict::Succeeded {
         follow::succeed(situation, next, ending)
     } else if let Some(attempt) = replacement(situation, None) {
         let why = Rejection::new(missing.clone(), &ending.message);
@@ -116,13 +117,10 @@ fn with_result<R: Run>(
         next.failed(at, &missing, &situation.task.says(&ending.message));
         Decision::Act(Plan {
             status: next.into_status(),
+            notices: vec![situation.warning(missing, told)],
             ..Plan::nothing()
         })
-    };
-    if let Decision::Act(plan) = &mut decision {
-        plan.notices.insert(0, situation.warning(missing, told));
     }
-    decision
 }
 
 /// Ends the run, unless the step asks for another attempt; what an earlier attempt reported is not its result.

@@ -11,22 +11,31 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Run, Situation, Standing, follow, jobs,
+    NextStatus, Run, Situation, follow, jobs,
     leftovers::{after, sooner},
+    start::waiting_since,
     unreachable,
 };
 use crate::{
     decision::{Decision, Plan, PodSight, Question, Rejection},
+    job::INSTALL_CONTAINER,
     waiting::{Gate, Waiting},
 };
 
 /// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a run that waits keeps to its words. A scheduler words the same wait anew whenever something changes in the cluster,
+/// for every pod that waits, and each would be a write.
+const REWORDING: Duration = Duration::from_mins(1);
 /// How long an image or a configuration may be unavailable. Registries have their bad minutes.
 const UNAVAILABLE_MAX: Duration = Duration::from_mins(5);
 
+/// What names the image of the container that brings agent-runner.
+const INSTALL_IMAGE: &str = "JANGAR_IMAGE of the controllers";
+
 /// What a pod waits for that does not run.
 struct Wait {
+    /// Since when it could have started.
     since: Timestamp,
     waiting: Waiting,
 }
@@ -42,18 +51,6 @@ impl Wait {
     /// its turn: somebody or something will give it.
     const fn is_vain(&self) -> bool {
         matches!(self.waiting.gate, Gate::Image { .. } | Gate::Configuration { .. })
-    }
-}
-
-/// What the pod of a Job waits for.
-pub(crate) fn standing<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Standing {
-    let sight = situation.seen.pods_of(&jobs::uid(job));
-    if jobs::end(job).is_some() || sight.pods().iter().any(|pod| jobs::has_ended(pod)) {
-        return Standing::Goes;
-    }
-    match wait(situation, job, &sight) {
-        Some(wait) => Standing::Waits(Box::new(wait.waiting)),
-        None => Standing::Goes,
     }
 }
 
@@ -124,14 +121,17 @@ fn tell<R: Run>(
     wait: &Wait,
 ) -> Option<Timestamp> {
     let patience = after(wait.since, PATIENCE);
-    let end = after(wait.since, UNAVAILABLE_MAX);
     if situation.now < patience {
         return Some(patience);
     }
-    if !wait.is_vain() {
-        next.waits(&wait.waiting);
-        return None;
-    }
+    let Some(end) = wait.waiting.until.filter(|_| wait.is_vain()) else {
+        let again = next.told_otherwise(&wait.waiting).map(|at| after(at, REWORDING));
+        let early = again.filter(|again| situation.now < *again);
+        if early.is_none() {
+            next.waits(&wait.waiting);
+        }
+        return early;
+    };
     if situation.now >= end {
         // One public word for both ends; the message says what was missing.
         let message = wait.waiting.to_string();
@@ -173,22 +173,33 @@ fn wait<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Op
     let since = scheduled
         .and_then(|condition| condition.last_transition_time.as_ref())
         .map_or(created, |time| time.0);
-    let waiting = container_waiting(pod);
+    let container = container_waiting(pod);
+    let waiting = container.map(|(_, waiting)| waiting);
     let cause = waiting.and_then(|waiting| waiting.reason.clone());
     let words = waiting.and_then(|waiting| waiting.message.clone());
     let needed = cause.as_deref().and_then(need);
     let (pod, cause) = (name, cause.unwrap_or_default());
+    // A pod does not say since when it lacks something. It may have been at a large image, or at a volume, for long before
+    // the first error: what counts is the time since the run has told of it.
+    let end = |reason: &Reason| {
+        let told = waiting_since(situation, reason).unwrap_or(situation.now);
+        after(told, UNAVAILABLE_MAX)
+    };
     let waiting = match needed {
         None => Waiting::at(Gate::Starting { pod, words }),
         Some(Need::Image) => {
-            let field = R::WORKER.image;
+            let container = container.map(|(name, _)| name).unwrap_or_default();
             let gate = Gate::Image {
                 pod,
                 cause,
                 words,
-                field,
+                image: image_of(job, container),
+                field: match container {
+                    INSTALL_CONTAINER => INSTALL_IMAGE,
+                    _ => R::WORKER.image,
+                },
             };
-            Waiting::at(gate).until(after(since, UNAVAILABLE_MAX))
+            Waiting::at(gate).until(end(&Reason::ImageUnavailable))
         }
         Some(Need::Configuration) => {
             let named_by = R::WORKER.configuration;
@@ -198,21 +209,32 @@ fn wait<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Op
                 words,
                 named_by,
             };
-            Waiting::at(gate).until(after(since, UNAVAILABLE_MAX))
+            Waiting::at(gate).until(end(&Reason::ConfigurationUnavailable))
         }
     };
     Some(Wait { since, waiting })
 }
 
-/// Why the first container that waits does so; init containers come first.
-fn container_waiting(pod: &Pod) -> Option<&ContainerStateWaiting> {
+/// The first container that waits, and why it does so; init containers come first.
+fn container_waiting(pod: &Pod) -> Option<(&str, &ContainerStateWaiting)> {
     let status = pod.status.as_ref()?;
     status
         .init_container_statuses
         .iter()
         .flatten()
         .chain(status.container_statuses.iter().flatten())
-        .find_map(|container| container.state.as_ref()?.waiting.as_ref())
+        .find_map(|container| {
+            let waiting = container.state.as_ref()?.waiting.as_ref()?;
+            Some((container.name.as_str(), waiting))
+        })
+}
+
+/// The image that a container of the Job's pod is to have.
+fn image_of(job: &Job, container: &str) -> Option<String> {
+    let spec = job.spec.as_ref()?.template.spec.as_ref()?;
+    let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let found = containers.find(|known| known.name == container)?;
+    found.image.clone()
 }
 
 /// What a pod lacks, by the reasons of a node for not starting a container that do not mend themselves.

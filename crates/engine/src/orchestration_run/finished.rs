@@ -10,6 +10,7 @@ use jangar_api::{
     values,
 };
 use jiff::Timestamp;
+use kube::ResourceExt;
 
 use super::{
     Child, Observed, Situation,
@@ -43,7 +44,10 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     };
     if let Some(due) = due(situation).filter(|_| plan.is_idle()) {
         if situation.now >= due {
-            plan.effects.push(Effect::DeleteRun { run: situation.id() });
+            plan.effects.push(Effect::DeleteRun {
+                run: situation.id(),
+                version: situation.run.resource_version().unwrap_or_default(),
+            });
         } else {
             plan.wake_at = Some(due);
         }

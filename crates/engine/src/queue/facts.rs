@@ -16,7 +16,7 @@ use kube::{Resource, ResourceExt};
 use super::{scope::Lane, usage::Admission};
 use crate::{
     decision::{Key, Uid},
-    parent,
+    parent, removal,
 };
 
 /// The parameters that name the repository of a run, the first that is set.
@@ -48,17 +48,35 @@ impl Demand {
             idempotency_key: key.filter(|key| !key.is_empty()).map(str::to_owned),
         }
     }
+
+    /// The same run, which has found out that it works on this repository.
+    #[must_use]
+    pub fn working_on(mut self, repository: Option<&str>) -> Self {
+        self.lane.repository = repository.map(str::to_owned);
+        self
+    }
 }
 
-/// The repository that a run works on, in lower case: as version control found it, or as its parameters name it.
+/// The repository that a run works on, in lower case, as far as the run itself tells: as its status has it, or as its
+/// parameters name it. What else it refers to may name another one, which is known when it asks for its slot.
 pub fn repository_of(run: &AgentRun) -> Option<String> {
-    let resolved = run.status.as_ref().and_then(|status| status.vcs.as_ref());
-    let resolved = resolved.and_then(|vcs| vcs.repository.as_deref());
+    let status = run.status.as_ref();
+    let in_line = status
+        .and_then(|status| status.waiting.as_ref())
+        .and_then(|waiting| waiting.repository.as_deref());
+    let by_runtime = status
+        .and_then(|status| status.runtime_ref.as_ref())
+        .and_then(|record| record.0.get("repository")?.as_str());
+    let by_vcs = status
+        .and_then(|status| status.vcs.as_ref())
+        .and_then(|vcs| vcs.repository.as_deref());
     let named = REPOSITORY_PARAMETERS
         .iter()
         .filter_map(|name| run.spec.parameters.get(*name).map(String::as_str));
-    resolved
+    in_line
         .into_iter()
+        .chain(by_runtime)
+        .chain(by_vcs)
         .chain(named)
         .map(str::trim)
         .find(|name| !name.is_empty())
@@ -276,7 +294,8 @@ fn has_ended(job: &Job) -> bool {
     })
 }
 
-/// The slot of a run that no Job executes: its status is the record that it was let in, and its phase tells when it is over.
+/// The slot of a run that no Job executes: its status is the record that it was let in, and tells when it is over, and when what
+/// did its work has been told.
 fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
     let status = run.status.as_ref()?;
     let admitted_at = status.admitted_at?.0;
@@ -288,7 +307,7 @@ fn without_job(run: &AgentRun, demand: &Demand) -> Option<Slot> {
             lane: demand.lane.clone(),
             admitted_at: Some(admitted_at),
             hold: match &status.phase {
-                Some(phase) if phase.is_terminal() => Hold::Over,
+                Some(phase) if phase.is_terminal() && !removal::is_under_way(run) => Hold::Over,
                 _ => Hold::Pod,
             },
         }),

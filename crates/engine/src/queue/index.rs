@@ -14,9 +14,10 @@ use jiff::Timestamp;
 use super::{
     Answer, Grant,
     facts::{Demand, Facts, Hold, Slot, Stands},
-    line::{Line, Order, Rank, Rules},
+    line::{Line, Order, Rules},
     places::{Arrival, Places},
     scope::{Lane, Scope},
+    told::{Limit, Tellings, Told},
     usage::{Admission, Usage, concurrency_limit, queue_limit, rate_limit},
 };
 use crate::{
@@ -25,31 +26,13 @@ use crate::{
     waiting::{Full, Gate, Waiting},
 };
 
-/// The gate that a waiting run was told of, for whoever counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Told {
-    Agent,
-    Repository,
-    Namespace,
-    Cluster,
-    Queue,
-    Rate,
-}
-
-impl Told {
-    fn of(gate: &Gate) -> Option<Self> {
-        match gate {
-            Gate::Concurrency(full) => Some(match full.scope {
-                Scope::Agent { .. } => Self::Agent,
-                Scope::Repository(_) => Self::Repository,
-                Scope::Namespace(_) => Self::Namespace,
-                Scope::Cluster => Self::Cluster,
-            }),
-            Gate::Queue(_) => Some(Self::Queue),
-            Gate::Rate { .. } => Some(Self::Rate),
-            _ => None,
-        }
-    }
+/// What would show that a run has used the slot it was told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// The Job of this name.
+    Job(String),
+    /// The status of the run itself, which no Job executes.
+    Run,
 }
 
 /// A slot that was given and that no object shows yet.
@@ -73,7 +56,7 @@ struct Record {
     /// The run was looked at and did not ask: it contends no more until it does.
     declined: bool,
     reservation: Option<Reservation>,
-    told: Option<Told>,
+    told: Option<Limit>,
 }
 
 /// What a record adds to the whole.
@@ -83,7 +66,7 @@ struct Weight {
     admissions: BTreeMap<Admission, Lane>,
     contender: Option<Demand>,
     execution: Option<Execution>,
-    told: Option<Told>,
+    told: Option<Limit>,
 }
 
 /// What is executed once: namespace, agent, and the idempotency key.
@@ -105,7 +88,7 @@ impl Record {
             admissions,
             contender: self.contender().cloned(),
             execution: self.facts.run.as_ref().and_then(|run| execution(&run.demand)),
-            told: self.told,
+            told: self.told.clone(),
         }
     }
 
@@ -121,6 +104,11 @@ impl Record {
             .filter(|run| run.stands == Stands::Contends && !self.declined)
             .map(|run| &run.demand);
         self.asked.as_ref().or(unasked)
+    }
+
+    /// Whether the run has everything but its turn, as far as is known.
+    fn may_start(&self) -> bool {
+        self.contender().is_some() || (self.reservation.is_some() && !self.facts.is_over())
     }
 
     /// Whether the run has started something, or is about to.
@@ -185,7 +173,7 @@ pub struct Index {
     line: Line,
     places: Places,
     executions: BTreeMap<Execution, BTreeSet<Key>>,
-    told: BTreeMap<Told, usize>,
+    told: Tellings,
     /// Let in, and not yet returned by [`Self::admit`].
     granted: Vec<Grant>,
     /// Got a place after they were told that there is none.
@@ -202,7 +190,7 @@ impl Index {
             line: Line::default(),
             places: Places::default(),
             executions: BTreeMap::new(),
-            told: BTreeMap::new(),
+            told: Tellings::default(),
             granted: Vec::new(),
             promoted: BTreeSet::new(),
         }
@@ -254,17 +242,26 @@ impl Index {
             self.decline(key, now);
             return Answer::Duplicate { of };
         }
-        self.update(key, now, |record, _| {
+        self.update(key, now, |record, usage| {
             record.declined = false;
             record.asked = Some(demand.clone());
-            // Whoever asks for the next one is done with the one before.
-            if let Some(reservation) = &record.reservation
-                && reservation.told
-                && (reservation.uid != demand.uid || reservation.job.as_deref() != job)
+            let Some(reservation) = &record.reservation else {
+                return;
+            };
+            if !reservation.told && reservation.lane != demand.lane {
+                // It was let in by what was known of it before it asked, and needs another slot than that.
+                usage.withdraw(&(reservation.at, reservation.uid.clone()));
+                record.reservation = None;
+            } else if reservation.told
+                && (reservation.uid != demand.uid
+                    || reservation.job.as_deref() != job
+                    || reservation.lane != demand.lane)
             {
+                // Whoever asks for the next one is done with the one before.
                 record.reservation = None;
             }
         });
+        self.granted.retain(|grant| grant.key != *key);
         self.let_in(now);
         let granted = self.records.get_mut(key).and_then(|record| {
             let reservation = record.reservation.as_mut()?;
@@ -279,13 +276,13 @@ impl Index {
             return Answer::Granted { at };
         }
         let waiting = Waiting::at(self.gate(key, demand));
-        let told = Told::of(&waiting.gate);
+        let told = Limit::of(&waiting.gate);
         self.update(key, now, |record, _| record.told = told);
         Answer::Waiting(Box::new(waiting))
     }
 
     /// The run that has the same idempotency key and is executed, if it is another one: one that has started, else the oldest
-    /// that may.
+    /// that only waits for its turn. One that lacks something else may never start, and nobody is given up for it.
     fn executed_instead(&self, key: &Key, demand: &Demand) -> Option<String> {
         let siblings = self.executions.get(&execution(demand)?)?;
         if self.records.get(key).is_some_and(Record::is_executed) {
@@ -304,7 +301,7 @@ impl Index {
             .filter(|(_, record, _)| record.is_executed())
             .min_by_key(|(_, _, other)| age(other));
         let older = others()
-            .filter(|(_, record, other)| !record.facts.is_over() && age(other) < age(demand))
+            .filter(|(_, record, other)| record.may_start() && age(other) < age(demand))
             .min_by_key(|(_, _, other)| age(other));
         first(started).or_else(|| first(older))
     }
@@ -358,10 +355,11 @@ impl Index {
         });
     }
 
-    /// The Job that the run may have made: it was told that it may, and no object shows that it did.
-    pub fn unseen_job(&self, key: &Key) -> Option<&String> {
+    /// What the run may have started: it was told that it may, and no object shows that it did.
+    pub fn unseen(&self, key: &Key) -> Option<Unseen> {
         let reservation = self.records.get(key)?.reservation.as_ref()?;
-        reservation.job.as_ref().filter(|_| reservation.told)
+        let unseen = reservation.job.clone().map_or(Unseen::Run, Unseen::Job);
+        reservation.told.then_some(unseen)
     }
 
     /// Those who have got a place in the queue after they were told that there was none, since the last call.
@@ -378,8 +376,14 @@ impl Index {
     }
 
     /// How many wait at each gate, as they were told.
-    pub fn told(&self) -> &BTreeMap<Told, usize> {
-        &self.told
+    pub const fn told(&self) -> &BTreeMap<Told, usize> {
+        self.told.counts()
+    }
+
+    /// So many at most of those who were told of a limit that does not bite any more: if they ask again, they are told which
+    /// one does.
+    pub fn outdated(&self, at_most: usize) -> BTreeSet<Key> {
+        self.told.outdated(at_most, &self.usage, &self.limits)
     }
 
     /// How many slots are taken of a scope.
@@ -387,25 +391,11 @@ impl Index {
         self.usage.slots(scope)
     }
 
-    /// Why a run is not let in, with its position. This looks at everybody who waits: it is for people who ask, not for
-    /// every pass over a run.
-    pub fn waiting(&self, key: &Key) -> Option<Waiting> {
-        let demand = self.records.get(key)?.contender()?;
-        let gate = self.gate(key, demand);
-        let scope = gate.scope().cloned().unwrap_or(Scope::Cluster);
-        let rules = self.view();
-        let rank = |lane: &Lane, order: &Order| Rank::new(order, rules.last_turn(lane));
-        let own = rank(&demand.lane, &order(key, demand));
-        let ahead = self
-            .line
-            .all()
-            .filter(|(lane, _)| lane.scopes().any(|other| other == scope))
-            .filter(|(lane, order)| rank(lane, order) < own)
-            .count();
-        Some(Waiting {
-            position: u32::try_from(ahead + 1).ok(),
-            ..Waiting::at(gate)
-        })
+    /// Whether a run waits to be let in.
+    #[cfg(test)]
+    pub(super) fn contends(&self, key: &Key) -> bool {
+        let record = self.records.get(key);
+        record.is_some_and(|record| record.contender().is_some())
     }
 
     /// What keeps a run from being let in: a full queue is said first, then what is under way, then what has started lately.
@@ -451,14 +441,6 @@ impl Index {
             .map(Gate::Concurrency)
             .or_else(lately)
             .unwrap_or(Gate::Concurrency(nowhere))
-    }
-
-    fn view(&self) -> View<'_> {
-        View {
-            usage: &self.usage,
-            turns: &self.turns,
-            limits: &self.limits,
-        }
     }
 
     /// Changes one record, and the whole by the difference.
@@ -515,7 +497,7 @@ impl Index {
         if before.execution != after.execution {
             self.reindex(key, before.execution.as_ref(), after.execution.as_ref());
         }
-        self.recount(before.told, after.told);
+        self.told.change(key, before.told.as_ref(), after.told.as_ref());
         for lane in touched {
             self.replay(lane);
         }
@@ -524,7 +506,8 @@ impl Index {
     fn leave(&mut self, key: &Key, demand: &Demand) {
         self.line.leave(&demand.lane, &order(key, demand));
         for next in self.places.leave(&demand.lane, &arrival(key, demand)) {
-            if self.records.get(&next).and_then(|record| record.told) == Some(Told::Queue) {
+            let told = self.records.get(&next).and_then(|record| record.told.as_ref());
+            if told.is_some_and(|limit| limit.gate == Told::Queue) {
                 self.promoted.insert(next);
             }
         }
@@ -551,18 +534,6 @@ impl Index {
         if let Some(execution) = after {
             let keys = self.executions.entry(execution.clone()).or_default();
             keys.insert(key.clone());
-        }
-    }
-
-    fn recount(&mut self, before: Option<Told>, after: Option<Told>) {
-        if before == after {
-            return;
-        }
-        if let Some(count) = before.and_then(|told| self.told.get_mut(&told)) {
-            *count = count.saturating_sub(1);
-        }
-        if let Some(told) = after {
-            *self.told.entry(told).or_default() += 1;
         }
     }
 

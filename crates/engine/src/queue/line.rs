@@ -25,7 +25,7 @@ pub(super) struct Order {
 
 /// Where a run stands among all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
+struct Rank {
     priority: Reverse<i32>,
     /// When its turn was last; never is before every time.
     last_turn: Option<Timestamp>,
@@ -34,7 +34,7 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    pub(super) fn new(order: &Order, last_turn: Option<Timestamp>) -> Self {
+    fn new(order: &Order, last_turn: Option<Timestamp>) -> Self {
         Self {
             priority: order.priority,
             last_turn,
@@ -125,13 +125,6 @@ impl Line {
 
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.is_empty()
-    }
-
-    /// All who contend, in no particular order.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&Lane, &Order)> {
-        self.lanes
-            .iter()
-            .flat_map(|(lane, orders)| orders.iter().map(move |order| (lane, order)))
     }
 
     /// Plays the matches again that a change of this lane, or of what it is counted by, can have decided otherwise.

@@ -24,6 +24,7 @@
 //! | `line` | the order of those who contend |
 //! | `places` | who is beyond the queue limit |
 //! | `room` | whether one more run may be handed in |
+//! | `told` | the limit that each of those who wait was told of |
 //! | `usage` | what is taken, and what was let in lately |
 //!
 //! One change costs as much as a few look-ups, however many runs there are; a test holds it to the same answers as a plain
@@ -37,6 +38,7 @@ mod room;
 mod scope;
 #[cfg(test)]
 mod tests;
+mod told;
 mod usage;
 
 use jiff::Timestamp;
@@ -44,9 +46,10 @@ use serde::Serialize;
 
 pub use self::{
     facts::{Demand, Facts, repository_of},
-    index::{Index, Told},
+    index::{Index, Unseen},
     room::{no_room, waits_in},
     scope::{Lane, Scope},
+    told::Told,
 };
 use crate::{decision::Key, waiting::Waiting};
 

@@ -175,7 +175,7 @@ impl Default for RunSettings {
 }
 
 /// What runs may ask for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicySettings {
     /// Labels that every run must have, by key.
     pub labels_required: Vec<String>,
@@ -189,16 +189,32 @@ pub struct PolicySettings {
     pub images_allowed: Vec<String>,
     /// Secrets that no run may use, by name.
     pub blocked_secrets: BTreeSet<String>,
-    /// Service accounts that a run may choose, where its Agent allows them; empty allows all.
+    /// Service accounts that a run may choose, where its Agent allows them; empty allows those that the Agent names.
     pub service_accounts_allowed: Vec<String>,
-    /// Priority classes that a run may choose; empty allows all.
+    /// Priority classes that a run may choose; empty allows none.
     pub priority_classes_allowed: Vec<String>,
     /// Whether the security context that a run chooses for its pod has to keep to the Pod Security Standard `restricted`.
     pub pod_security_restricted: bool,
 }
 
-/// What keeps a step from being done twice, and what was cancelled from going on. No operator can choose these: the simulation takes one away at a time, to show
-/// that it finds what the safeguard is for.
+impl Default for PolicySettings {
+    fn default() -> Self {
+        Self {
+            labels_required: Vec::new(),
+            labels_denied: Vec::new(),
+            labels_allowed: Vec::new(),
+            images_denied: Vec::new(),
+            images_allowed: Vec::new(),
+            blocked_secrets: BTreeSet::new(),
+            service_accounts_allowed: Vec::new(),
+            priority_classes_allowed: Vec::new(),
+            pod_security_restricted: true,
+        }
+    }
+}
+
+/// What keeps a step from being done twice, and what was cancelled from going on. No operator can choose these: the simulation
+/// takes one away at a time, to show that it finds what the safeguard is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safeguards {
     /// An object is not planned again before the caches show what was written for it.

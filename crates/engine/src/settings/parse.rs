@@ -113,7 +113,9 @@ impl Settings {
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Parsed, Mistakes> {
         let given = Given(
             vars.into_iter()
-                .filter(|(name, value)| is_variable(name) && !value.trim().is_empty())
+                .filter(|(name, value)| {
+                    (is_variable(name) || unread::gone(name).is_some()) && !value.trim().is_empty()
+                })
                 .map(|(name, value)| (name, value.trim().to_owned()))
                 .collect(),
         );

@@ -46,6 +46,18 @@ pub struct AuthSecret {
     pub mount_path: String,
 }
 
+impl AuthSecret {
+    /// The directory, without a slash at its end.
+    pub fn directory(&self) -> &str {
+        self.mount_path.trim_end_matches('/')
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.directory(), self.key)
+    }
+}
+
 /// A Secret with a user and a password for NATS, in the namespace of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatsAuth {

@@ -355,7 +355,7 @@ const POLICY: &[Variable] = &[
     },
     Variable {
         name: "JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
-        unset: Unset::Means("all"),
+        unset: Unset::Means("those that the Agent names"),
         meaning: "The service accounts that a run may choose, where its Agent allows them.",
         reader: Reader::List(Rule::Name, |draft, names| {
             draft.settings.policy.service_accounts_allowed = names;
@@ -363,7 +363,7 @@ const POLICY: &[Variable] = &[
     },
     Variable {
         name: "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
-        unset: Unset::Means("all"),
+        unset: Unset::Means("none"),
         meaning: "The priority classes that a run may choose.",
         reader: Reader::List(Rule::Name, |draft, names| {
             draft.settings.policy.priority_classes_allowed = names;
@@ -371,7 +371,7 @@ const POLICY: &[Variable] = &[
     },
     Variable {
         name: "JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED",
-        unset: Unset::Is("false"),
+        unset: Unset::Is("true"),
         meaning: "Whether the security context that a run chooses has to keep to the Pod Security Standard restricted.",
         reader: Reader::Switch(|draft, on| draft.settings.policy.pod_security_restricted = on),
     },

@@ -77,7 +77,7 @@ const ALL_SET: &[(&str, &str)] = &[
         "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
         r#"["batch"]"#,
     ),
-    ("JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED", "true"),
+    ("JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED", "false"),
     ("JANGAR_AGENT_RUNNER_IMAGE", "registry.example.com/agent:1"),
     ("JANGAR_AGENT_IMAGE", "registry.example.com/older:1"),
     ("JANGAR_IMAGE", "registry.example.com/jangar:2"),
@@ -292,7 +292,7 @@ fn every_variable_is_read() {
             blocked_secrets: words(&["ca-key", "root-token"]),
             service_accounts_allowed: words(&["runner", "builder"]),
             priority_classes_allowed: words(&["batch"]),
-            pod_security_restricted: true,
+            pod_security_restricted: false,
         },
         runner: RunnerSettings {
             image: Some("registry.example.com/agent:1".to_owned()),

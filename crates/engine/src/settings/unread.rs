@@ -9,17 +9,14 @@ const OTHERS: &[&str] = &[
     "JANGAR_SERVICE_ACCOUNT_NAME",
     "JANGAR_VERSION",
     // The control plane and its database.
-    "JANGAR_BASE_URL",
     "JANGAR_CONTROL_PLANE_CACHE_CLUSTER",
     "JANGAR_CONTROL_PLANE_CACHE_ENABLED",
-    "JANGAR_CONTROL_PLANE_CACHE_NAMESPACES",
     "JANGAR_DB_CA_CERT",
     "JANGAR_DB_LOG_TAIL_BYTES",
     "JANGAR_DB_POOL_SIZE",
     "JANGAR_GRPC_TOKEN",
     "JANGAR_MIGRATIONS",
     "JANGAR_PRIMITIVES_NAMESPACES",
-    "JANGAR_PRIMITIVES_RECONCILER",
     "JANGAR_SKIP_MIGRATIONS",
     // The other controllers.
     "JANGAR_SCHEDULE_RUNNER_IMAGE",
@@ -35,11 +32,18 @@ const OTHERS: &[&str] = &[
 const GONE: &[&str] = &[
     "JANGAR_AGENT_COMMS_SUBJECTS",
     "JANGAR_AGENT_COMMS_SUBSCRIBER_DISABLED",
+    "JANGAR_BASE_URL",
     "JANGAR_CODEX_RERUN_ORCHESTRATION",
     "JANGAR_CODEX_RERUN_ORCHESTRATION_NAMESPACE",
+    "JANGAR_CONTROL_PLANE_CACHE_NAMESPACES",
     "JANGAR_GRPC_PROTO_PATH",
+    "JANGAR_PRIMITIVES_RECONCILER",
     "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION",
     "JANGAR_SYSTEM_IMPROVEMENT_ORCHESTRATION_NAMESPACE",
+    // Where messages of agents came from.
+    "NATS_PASSWORD",
+    "NATS_URL",
+    "NATS_USER",
 ];
 
 /// Whether the variable is none of the controllers' business.
@@ -78,18 +82,25 @@ mod tests {
         let all: Vec<&str> = OTHERS.iter().chain(GONE).copied().chain(read).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for name in all {
-            let prefixes = ["JANGAR_", "TEMPORAL_"];
+            let prefixes = ["JANGAR_", "NATS_", "TEMPORAL_"];
             assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
         }
     }
 
     #[test]
     fn what_has_no_effect_any_more_is_told_and_not_taken_for_a_slip() {
-        let set = [("JANGAR_AGENT_COMMS_SUBJECTS".to_owned(), "workflow.>".to_owned())];
-        let parsed = Settings::from_vars(set).expect("it is no mistake");
+        let set = [
+            ("JANGAR_AGENT_COMMS_SUBJECTS", "workflow.>"),
+            ("NATS_URL", "nats://nats"),
+        ];
+        let parsed = Settings::from_vars(set.map(|(name, value)| (name.to_owned(), value.to_owned())))
+            .expect("it is no mistake");
         assert_eq!(
             parsed.warnings,
-            ["JANGAR_AGENT_COMMS_SUBJECTS has no effect any more: remove it"]
+            [
+                "JANGAR_AGENT_COMMS_SUBJECTS has no effect any more: remove it",
+                "NATS_URL has no effect any more: remove it"
+            ]
         );
         assert!(parsed.unknown.is_empty());
     }

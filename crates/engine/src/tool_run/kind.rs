@@ -11,7 +11,7 @@ use jangar_api::{
 };
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{NextStatus, Observed, Situation, Standing, outputs, start};
+use super::{NextStatus, Observed, Situation, outputs, start};
 use crate::{
     decision::{Decision, Rejection},
     job::{
@@ -53,10 +53,6 @@ impl Run for ToolRun {
         start::plan(situation)
     }
 
-    fn start_standing(situation: &Situation<'_>) -> Standing {
-        start::standing(situation)
-    }
-
     fn attempts_allowed(situation: &Situation<'_>, job: Option<&Job>) -> u32 {
         let stamped = job.and_then(|job| number_in(job, labels::ATTEMPTS));
         stamped.unwrap_or_else(|| job::tool_attempts(situation.run).unwrap_or(1))
@@ -78,6 +74,7 @@ impl Run for ToolRun {
         let retention = next.status.retention.get_or_insert_default();
         retention.job_ttl_seconds = Int32::from(i32::try_from(job_ttl).unwrap_or(i32::MAX));
         next.keeps();
+        next.note(&Reason::SpreadCountsOthers, job::counts_others(job).as_deref());
     }
 
     /// What a tool left counts only if it ended well and was there to be read.

@@ -24,7 +24,6 @@ use jiff::{Timestamp, Unit};
 use k8s_openapi::api::batch::v1::Job;
 
 pub use self::spec_hash::spec_hash;
-pub use crate::life::Standing;
 use crate::{
     decision::{Decision, Key, Occupant, Plan, PodSight, Refusal, Sight, Uid},
     last_sight::LastSight,
@@ -87,21 +86,6 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         (false, false) => situation.decide(),
     };
     life::after_leftovers(decision, leftovers)
-}
-
-/// Answers "why is it waiting?". Nothing is written for it.
-pub fn standing(observed: &Observed, settings: &Settings, now: Timestamp) -> Standing {
-    let unwritten = ToolRunStatus::default();
-    let alive = observed.run.as_ref();
-    let Some(run) = alive.filter(|run| run.metadata.deletion_timestamp.is_none()) else {
-        return Standing::Goes;
-    };
-    let status = run.status.as_ref().unwrap_or(&unwritten);
-    let situation = Situation::of(observed, run, status, settings, now);
-    if situation.is_ending() {
-        return Standing::Goes;
-    }
-    situation.standing()
 }
 
 /// A run that was deleted and has no parent is let go once nothing of it is left. It has our finalizer only if it had a parent, or

@@ -1,13 +1,11 @@
 //! The Job of the next attempt: what it needs before it can be made.
 
-use std::collections::BTreeSet;
-
 use jangar_api::{
     reason::Reason,
     tools::{Tool, ToolRunStatus},
 };
 
-use super::{Situation, Standing};
+use super::Situation;
 use crate::{
     decision::{Decision, Effect, Plan, Question, Rejection},
     job::{self, ToolJobRequest},
@@ -38,15 +36,6 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<ToolRunStatus> {
             effects,
             ..Plan::nothing()
         }),
-    }
-}
-
-/// Why the run has no Job yet.
-pub(super) fn standing(situation: &Situation<'_>) -> Standing {
-    match next(situation) {
-        Next::Unsure(question) => Standing::Unsure(BTreeSet::from([question])),
-        Next::Waits(held) => Standing::Waits(held.waiting),
-        Next::Wrong(_) | Next::Starts(_) => Standing::Goes,
     }
 }
 

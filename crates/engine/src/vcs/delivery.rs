@@ -34,6 +34,8 @@ use crate::{
 
 /// How long after the end of a run its forge is asked again if it could not answer.
 const ASKED_FOR: Duration = Duration::from_mins(10);
+/// The same for a forge that says when it will answer. GitHub counts requests by the hour.
+const LIMITED_FOR: Duration = Duration::from_hours(2);
 /// How long until it is asked again.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -177,9 +179,14 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
                 ..Plan::nothing()
             }),
         },
-        Some(DeliveryAnswer::Failed { message, passing }) => {
-            let until = before.finished_at.and_then(|at| at.0.checked_add(ASKED_FOR).ok());
-            let again = now.checked_add(AGAIN).ok();
+        Some(DeliveryAnswer::Failed {
+            message,
+            passing,
+            not_before,
+        }) => {
+            let asked_for = not_before.map_or(ASKED_FOR, |_| LIMITED_FOR);
+            let until = before.finished_at.and_then(|at| at.0.checked_add(asked_for).ok());
+            let again = now.checked_add(AGAIN).ok().max(*not_before);
             let again = again.filter(|again| *passing && until.is_some_and(|until| *again < until));
             let why = format!("the forge could not be asked whether the work arrived: {message}");
             written(observed, before, None, &unknown(why), again, now)

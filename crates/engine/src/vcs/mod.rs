@@ -37,4 +37,5 @@ pub use self::{
 pub(crate) use self::{
     delivery::api_address,
     environment::{KNOWN_HOSTS_DIRECTORY, SSH_DIRECTORY, TOKEN_DIRECTORY, TOKEN_KEY, variables},
+    repository::REPOSITORY,
 };

@@ -2,11 +2,20 @@
 
 use jangar_forge::{App, ForgeError, InstallationToken, Patience, Token};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::played::{Played, say};
 
 const KEY: &[u8] = include_bytes!("app-key.pem");
+
+/// A token as GitHub answers it, for these repositories.
+fn minted(repositories: &Value) -> Value {
+    json!({
+        "token": "ghs_made", "expires_at": "2026-03-01T11:00:00Z", "repository_selection": "selected",
+        "permissions": {"contents": "write", "pull_requests": "write", "metadata": "read"},
+        "repositories": repositories,
+    })
+}
 
 fn app(played: &Played) -> App {
     App::new("17", KEY, &played.url, Patience::none()).unwrap()
@@ -14,7 +23,8 @@ fn app(played: &Played) -> App {
 
 #[tokio::test]
 async fn a_token_is_made_for_one_repository_with_the_rights_that_the_run_needs() {
-    let made = json!({"token": "ghs_made", "expires_at": "2026-03-01T11:00:00Z", "repository_selection": "selected"});
+    // GitHub takes upper and lower case for the same, and answers with the name as its owner wrote it.
+    let made = minted(&json!([{"id": 1_296_269, "name": "Adder", "full_name": "Example/Adder"}]));
     for (writes, access) in [(true, "write"), (false, "read")] {
         let played = Played::new(vec![say(201, &made)]).await;
 
@@ -40,6 +50,33 @@ async fn a_token_is_made_for_one_repository_with_the_rights_that_the_run_needs()
             2,
             "a JWT has three parts"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_token_for_a_repository_of_another_owner_is_taken_back_and_given_to_nobody() {
+    let namesake = json!({"name": "adder", "full_name": "corp/adder"});
+    let own = json!({"name": "adder", "full_name": "example/adder"});
+    for (repositories, told) in [
+        (json!([namesake]), "corp/adder"),
+        (json!([own, namesake]), "example/adder, corp/adder"),
+        (json!([]), "\"\""),
+        (json!([{"id": 1}]), "no name"),
+        // Without the list nobody knows what the token is for.
+        (json!(null), "/repositories is not a list"),
+    ] {
+        let played = Played::new(vec![say(201, &minted(&repositories)), say(204, &json!(null))]).await;
+
+        let error = app(&played)
+            .mint("42", "example/adder", true, Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap_err();
+
+        assert!(error.to_string().contains(told), "{error}");
+        assert!(!error.is_passing(), "{error}");
+        let taken_back = played.asked().remove(1);
+        assert_eq!(taken_back.line, "DELETE /api/installation/token");
+        assert_eq!(taken_back.authorization, "Bearer ghs_made");
     }
 }
 

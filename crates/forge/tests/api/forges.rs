@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::played::{Played, TOKEN, say};
 
-const NEW: NewPullRequest<'_> = NewPullRequest {
+pub(crate) const NEW: NewPullRequest<'_> = NewPullRequest {
     base: "main",
     head: "fix/adder",
     title: "Mend the adder",
@@ -16,14 +16,14 @@ const NEW: NewPullRequest<'_> = NewPullRequest {
 const COMMIT: &str = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d";
 
 /// What one forge is asked, and what it answers.
-struct Words {
-    kind: Kind,
+pub(crate) struct Words {
+    pub(crate) kind: Kind,
     authorization: &'static str,
     branch: (&'static str, Value),
     compare: (&'static str, Value),
     find: (&'static str, Value),
     /// What is found where there is no pull request.
-    none: (u16, Value),
+    pub(crate) none: (u16, Value),
     open: (&'static str, Value, Value),
     found: PullRequest,
 }
@@ -33,6 +33,10 @@ fn pull_request(number: u64, url: &str) -> PullRequest {
         number,
         url: url.to_owned(),
     }
+}
+
+pub(crate) fn all() -> [Words; 4] {
+    [github(), gitlab(), bitbucket(), gitea()]
 }
 
 fn github() -> Words {
@@ -151,7 +155,7 @@ fn gitea() -> Words {
 
 #[tokio::test]
 async fn every_forge_is_asked_in_its_own_words() {
-    for words in [github(), gitlab(), bitbucket(), gitea()] {
+    for words in all() {
         let kind = words.kind;
         let played = Played::new(vec![
             say(200, &words.branch.1),
@@ -203,7 +207,7 @@ async fn every_forge_is_asked_in_its_own_words() {
 
 #[tokio::test]
 async fn a_pull_request_that_is_open_already_is_taken_for_the_one_that_was_asked_for() {
-    for words in [github(), gitlab(), bitbucket(), gitea()] {
+    for words in all() {
         let played = Played::new(vec![say(200, &words.find.1)]).await;
 
         assert_eq!(

@@ -8,4 +8,6 @@
 mod app;
 mod forges;
 mod played;
+mod refusals;
 mod troubles;
+mod trust;

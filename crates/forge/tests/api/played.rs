@@ -71,6 +71,12 @@ impl Played {
         Self { url, script }
     }
 
+    /// Forgets what was asked and what is left to be said, and says this from now on.
+    pub(crate) fn then(&self, answers: Vec<Say>) {
+        self.script.asked.lock().unwrap().clear();
+        *self.script.answers.lock().unwrap() = answers.into();
+    }
+
     pub(crate) fn forge(&self, kind: Kind) -> Forge {
         // Pauses of no length: what is tested is whether there is another try, and not how long it takes.
         let patience = Patience {

@@ -108,6 +108,7 @@ fn options(directory: Directory, identity: Identity) -> Options {
         },
         // A demo that refuses to run teaches nothing; what it gives up is said.
         sandbox: SandboxPolicy::Preferred,
+        exposed: Vec::new(),
         pods: 8,
         settings: Settings::default(),
         manifests: Vec::new(),

@@ -6,7 +6,12 @@ mod directory;
 mod kinds;
 mod lease;
 
-use std::{net::SocketAddr, path::Path, pin::pin, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use jangar_controllers::{Controllers, Setup, clock::SystemClock, lease::Identity, outside::Outside};
@@ -44,6 +49,8 @@ pub(crate) struct Options {
     /// Who the kubeconfig is of. They may do everything.
     pub(crate) user: User,
     pub(crate) sandbox: SandboxPolicy,
+    /// What pods see read-only although it lies in a hidden directory.
+    pub(crate) exposed: Vec<PathBuf>,
     /// How many pods may run at once; the rest wait.
     pub(crate) pods: u32,
     /// How the controllers work. Pods take agent-runner from this program whatever the settings say.
@@ -88,6 +95,7 @@ impl Embedded {
             namespace,
             user,
             sandbox,
+            exposed,
             pods,
             mut settings,
             manifests,
@@ -109,10 +117,15 @@ impl Embedded {
         }
         instruments.readiness.there(Part::Manifests);
 
-        let (node, executor) = start_node(&api, &directory, sandbox, pods, &program, logs).await?;
+        let mut config = executor::Config::new(&node::Config::default().name, &directory.path().join("pods"));
+        config.hidden = vec![directory.path().to_owned()];
+        config.exposed = exposed;
+        config.sandbox = sandbox;
+        let (node, executor) = start_node(&api, config, pods, &program, logs).await?;
         lease::free(&admin, &settings.lease).await?;
         let controllers = jangar_controllers::start(Setup {
             client: api.client("jangar-controllers", &namespace),
+            lease_client: api.client("jangar-controllers", &namespace),
             settings: Arc::new(settings),
             clock: Arc::new(SystemClock),
             identity,
@@ -192,8 +205,7 @@ impl Embedded {
 /// Starts what makes Jobs run, and what runs pods.
 async fn start_node(
     api: &ApiServer,
-    directory: &Directory,
-    sandbox: SandboxPolicy,
+    mut config: executor::Config,
     pods: u32,
     program: &PodProgram,
     logs: PodLogStore,
@@ -205,13 +217,10 @@ async fn start_node(
     let node = Node::start(&api.server, &settings)
         .await
         .context("failed to start the node")?;
-    let mut config = executor::Config::new(&settings.name, &directory.path().join("pods"));
-    config.hidden = vec![directory.path().to_owned()];
     config.provided = runner::provided(&program.file);
     if let Some(shim) = &program.shim {
         config.shim.clone_from(shim);
     }
-    config.sandbox = sandbox;
     config.pods_max = pods as usize;
     let kubelet = api.client(&format!("node:{}", settings.name), "default");
     let executor = Executor::start(kubelet, config, logs)

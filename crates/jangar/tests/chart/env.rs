@@ -93,9 +93,9 @@ fn rows() -> Vec<Row> {
         ),
         (
             "controller.admissionPolicy.podSecurityRestricted",
-            json!(true),
+            json!(false),
             "JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED",
-            "true",
+            "false",
             Both,
         ),
         ("controller.vcsProviders.enabled", json!(false), "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED", "false", Both),
@@ -206,6 +206,7 @@ fn rows() -> Vec<Row> {
         ("grpc.enabled", json!(true), "JANGAR_GRPC_HOST", "0.0.0.0", ControlPlane),
         ("grpc.port", json!(50_052), "JANGAR_GRPC_PORT", "50052", ControlPlane),
         ("database.url", json!("postgres://db"), "DATABASE_URL", "postgres://db", Both),
+        ("trustedCertificates.configMap", json!("authorities"), "SSL_CERT_DIR", "/etc/ssl/certs:/etc/jangar/trusted", Both),
         ("database.caSecret.name", json!("ca"), "PGSSLROOTCERT", "/etc/jangar/ca/ca.crt", Both),
     ]
 }
@@ -248,6 +249,178 @@ fn each_value_reaches_its_variable_in_every_workload_that_reads_it() {
             }
         }
     }
+}
+
+/// Values that stand in for others of the table above, or whose variable is not written out: each by itself. What is expected is the
+/// value of the entry, or whatever else it has.
+#[rustfmt::skip] // One row on a line reads like the table it is.
+fn alone() -> Vec<(Value, &'static str, Value)> {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let secret = |name: &str, key: &str| json!({"secretKeyRef": {"name": name, "key": key}});
+    vec![
+        (json!({"runtime": {"agentRunnerImage": "a:1"}}), "JANGAR_AGENT_RUNNER_IMAGE", json!("a:1")),
+        (json!({"runner": {"image": {"repository": "a", "tag": "2"}}}), "JANGAR_AGENT_RUNNER_IMAGE", json!("a:2")),
+        (json!({"runner": {"image": {"repository": "a", "digest": digest}}}), "JANGAR_AGENT_RUNNER_IMAGE", json!(format!("a:latest@{digest}"))),
+        (json!({"runner": {"image": {"pullSecrets": ["b"]}}}), "JANGAR_AGENT_RUNNER_IMAGE_PULL_SECRETS", json!(r#"["b"]"#)),
+        (json!({"image": {"tag": "2"}}), "JANGAR_IMAGE", json!("ghcr.io/proompteng/jangar:2")),
+        (json!({"image": {"digest": digest}}), "JANGAR_IMAGE", json!(format!("ghcr.io/proompteng/jangar:0.10.0@{digest}"))),
+        (json!({"controllers": {"image": {"repository": "c"}}}), "JANGAR_IMAGE", json!("c:0.10.0")),
+        (json!({"controllers": {"image": {"tag": "3"}}}), "JANGAR_IMAGE", json!("ghcr.io/proompteng/jangar:3")),
+        (json!({"controllers": {"image": {"digest": digest}}}), "JANGAR_IMAGE", json!(format!("ghcr.io/proompteng/jangar:0.10.0@{digest}"))),
+        (json!({"runnerServiceAccount": {"create": true}}), "JANGAR_AGENT_RUNNER_SERVICE_ACCOUNT", json!("agents-runner")),
+        (json!({"runnerServiceAccount": {"name": "mine"}}), "JANGAR_AGENT_RUNNER_SERVICE_ACCOUNT", json!("mine")),
+        (json!({"runnerServiceAccount": {"create": true, "setAsDefault": false}}), "JANGAR_AGENT_RUNNER_SERVICE_ACCOUNT", Value::Null),
+        (json!({"database": {"secretRef": {"name": "db"}}}), "DATABASE_URL", secret("db", "url")),
+        (json!({"database": {"secretRef": {"name": "db", "key": "uri"}}}), "DATABASE_URL", secret("db", "uri")),
+        (json!({"database": {"url": "x", "createSecret": {"enabled": true}}}), "DATABASE_URL", secret("agents-db", "url")),
+        (json!({"database": {"url": "x", "createSecret": {"enabled": true, "name": "n"}}}), "DATABASE_URL", secret("n", "url")),
+        (json!({"database": {"url": "x", "caSecret": {"name": "ca", "key": "root.pem"}}}), "PGSSLROOTCERT", json!("/etc/jangar/ca/root.pem")),
+        (json!({"controller": {"jobTtlSecondsAfterFinished": null, "jobTtlSeconds": 77}}), "JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", json!("77")),
+        (json!({"controller": {"jobTtlSecondsAfterFinished": null, "jobTTLSeconds": 78}}), "JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", json!("78")),
+        (json!({"kubernetesApi": {"port": 8443}}), "KUBERNETES_SERVICE_PORT", json!("8443")),
+        (json!({"fullnameOverride": "own", "runnerServiceAccount": {"create": true}}), "JANGAR_AGENT_RUNNER_SERVICE_ACCOUNT", json!("own-runner")),
+        (json!({"namespaceOverride": "there"}), "JANGAR_AGENTS_CONTROLLER_NAMESPACES", json!("there")),
+        (json!({"serviceAccount": {"create": false, "name": "mine"}}), "JANGAR_SERVICE_ACCOUNT_NAME", json!("mine")),
+        (json!({"env": {"vars": {"FOO": 1_000_000}}}), "FOO", json!("1000000")),
+        (json!({"controllers": {"env": {"vars": {"FOO": true}}}}), "FOO", json!("true")),
+        (json!({"env": {"extra": [{"name": "FOO", "value": 2}]}}), "FOO", json!("2")),
+        (json!({"env": {"secrets": [{"name": "FOO", "secretName": "s"}]}}), "FOO", secret("s", "value")),
+        (json!({"env": {"config": [{"name": "FOO", "configMapName": "c"}]}}), "FOO", json!({"configMapKeyRef": {"name": "c", "key": "FOO"}})),
+    ]
+}
+
+#[test]
+fn a_value_that_stands_in_for_another_reaches_the_same_variable() {
+    for (values, name, expected) in alone() {
+        let objects = rendered(&values.to_string());
+        let own = values["fullnameOverride"].as_str().unwrap_or("agents");
+        let entries = &workload(&objects, &format!("{own}-controllers"))["spec"]["template"]["spec"]["containers"]
+            [0]["env"];
+        let entry = entries
+            .as_array()
+            .expect("there are variables")
+            .iter()
+            .find(|entry| entry["name"] == name);
+        let found = entry.map_or(Value::Null, |entry| match &entry["value"] {
+            Value::Null => entry["valueFrom"].clone(),
+            value => value.clone(),
+        });
+        assert_eq!(found, expected, "{values}");
+    }
+}
+
+/// What has nothing to do with variables: other objects, or what a pod is like. A name with a dot at its end is all that begins so.
+#[rustfmt::skip] // It is read as a list.
+const NO_VARIABLE: &[&str] = &[
+    "affinity", "argocdHooks.", "autoscaling.", "containerSecurityContext", "controlPlane.enabled", "controlPlane.env.vars",
+    "controlPlane.image.", "controlPlane.replicaCount", "controlPlane.resources", "controlPlane.webhooks.", "controllers.autoscaling.",
+    "controllers.enabled", "controllers.image.pullPolicy", "controllers.image.pullSecrets", "controllers.replicaCount",
+    "controllers.resources", "controller.customRuntime.keySecret.key", "database.createSecret.annotations", "envFromConfigMapRefs",
+    "envFromSecretRefs", "extraVolumeMounts", "extraVolumes", "global", "grpc.servicePort", "grpc.serviceType", "image.pullPolicy",
+    "image.pullSecrets", "limitRange.", "livenessProbe.", "metrics.dashboards.", "metrics.prometheusRule.", "metrics.service.",
+    "metrics.serviceMonitor.", "minReadySeconds", "nameOverride", "networkPolicy.", "nodeSelector", "podAnnotations",
+    "podDisruptionBudget.", "podLabels", "podSecurityAdmission.", "progressiveDelivery.", "rbac.create", "rbac.extraRules",
+    "rbac.userRoles.", "readinessProbe.", "replicaCount", "resourceQuota.", "resources", "runner.image.pullPolicy",
+    "runnerServiceAccount.annotations", "runnerServiceAccount.rbac.", "securityContext", "service.", "serviceAccount.annotations",
+    "terminationGracePeriodSeconds", "tolerations", "uninstall.", "versionControlProvider.",
+];
+
+fn schema() -> Value {
+    let path = crate::helm::root().join("charts/agents/values.schema.json");
+    let text = std::fs::read_to_string(path).expect("there is a schema");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+/// The names of all values of a schema, or of those that a values file sets.
+fn leaves(
+    of: &Value,
+    keys: fn(&Value) -> Option<&serde_json::Map<String, Value>>,
+    prefix: &str,
+    all: &mut BTreeSet<String>,
+) {
+    match keys(of) {
+        Some(inner) if !inner.is_empty() => {
+            for (key, value) in inner {
+                let name = if prefix.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{prefix}.{key}")
+                };
+                leaves(value, keys, &name, all);
+            }
+        }
+        _ if of.get("const").is_some() => {}
+        _ => {
+            all.insert(prefix.to_owned());
+        }
+    }
+}
+
+#[test]
+fn every_value_is_in_the_table_or_has_no_variable() {
+    let mut known = BTreeSet::new();
+    leaves(
+        &schema(),
+        |schema| schema["properties"].as_object(),
+        "",
+        &mut known,
+    );
+    assert!(known.len() > 200, "{known:?}");
+    let mut shown: BTreeSet<String> = rows().into_iter().map(|(path, ..)| path.to_owned()).collect();
+    for (values, ..) in alone() {
+        leaves(&values, Value::as_object, "", &mut shown);
+    }
+    let is_shown = |name: &str| {
+        shown
+            .iter()
+            .any(|each| each == name || each.starts_with(&format!("{name}.")))
+    };
+    let has_none = |name: &str| {
+        NO_VARIABLE
+            .iter()
+            .any(|each| name == *each || each.ends_with('.') && name.starts_with(each))
+    };
+    let missing: Vec<&String> = known
+        .iter()
+        .filter(|name| !is_shown(name) && !has_none(name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:?}: add a row that shows their variable, or name them in NO_VARIABLE"
+    );
+    let unknown: Vec<&&str> = NO_VARIABLE
+        .iter()
+        .filter(|each| {
+            !known
+                .iter()
+                .any(|name| name == *each || each.ends_with('.') && name.starts_with(*each))
+        })
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?} is no value");
+}
+
+/// A number that the program would refuse at its start is refused before anything is installed.
+#[test]
+fn bounds_of_the_schema_are_those_of_the_program() {
+    let (schema, reference) = (schema(), reference());
+    let mut compared = 0;
+    for (path, _, name, ..) in rows() {
+        let line = reference
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{name}` |")));
+        let Some((_, bounds)) = line.and_then(|line| line.split_once("| a whole number from ")) else {
+            continue;
+        };
+        let (least, most) = bounds
+            .split_once(" |")
+            .and_then(|(bounds, _)| bounds.split_once(" to "))
+            .expect("the reference has both bounds");
+        let value = path.split('.').fold(&schema, |at, key| &at["properties"][key]);
+        let found = [&value["minimum"], &value["maximum"]].map(Value::to_string);
+        assert_eq!(found, [least, most], "{path}, which becomes {name}");
+        compared += 1;
+    }
+    assert!(compared > 20, "{compared}");
 }
 
 #[test]
@@ -396,16 +569,85 @@ const NOT_BUILT: &[&str] = &[
     "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES",
 ];
 
-/// What is read by something else than the table of settings: the history, the log, the name of the process, the client of Kubernetes.
+/// What is read by something else than the table of settings: the history, the log, the name of the process, the client of Kubernetes,
+/// and whatever asks for certificates.
 const READ_ELSEWHERE: &[&str] = &[
     "DATABASE_URL",
     "PGSSLROOTCERT",
+    "SSL_CERT_DIR",
     "JANGAR_MIGRATIONS",
     "JANGAR_LOG",
     "JANGAR_POD_UID",
     "KUBERNETES_SERVICE_HOST",
     "KUBERNETES_SERVICE_PORT",
 ];
+
+/// What programs read beside the table of settings and the chart has no value for: README.md names them, too.
+const BY_VARIABLE_ELSEWHERE: &[&str] = &[
+    "JANGAR_BUILD_SHA",
+    "JANGAR_BUILD_TIME",
+    "JANGAR_CONTROL_PLANE_CACHE_CLUSTER",
+    "JANGAR_DB_CA_CERT",
+    "JANGAR_DB_LOG_TAIL_BYTES",
+    "JANGAR_DB_POOL_SIZE",
+    "JANGAR_GRPC_TOKEN",
+    "JANGAR_SKIP_MIGRATIONS",
+    "JANGAR_VERSION",
+    "PGCONNECT_TIMEOUT_MS",
+    "PGQUERY_TIMEOUT_MS",
+    "PGSSLMODE",
+];
+
+/// The variables that stand in the code of the programs, as a text of their own. `JANGAR_BUILD` is one of the compiler.
+fn named_in_code() -> BTreeSet<String> {
+    let mut waiting: Vec<_> = ["controllers", "jangar", "server", "store", "temporal"]
+        .map(|part| crate::helm::root().join("crates").join(part).join("src"))
+        .into();
+    let mut found = BTreeSet::new();
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let inner = std::fs::read_dir(&path).expect("it is a directory");
+            waiting.extend(inner.map(|entry| entry.expect("it is readable").path()));
+            continue;
+        }
+        let code = std::fs::read_to_string(&path).expect("it is text");
+        let texts = code.split('"').filter(|text| {
+            let prefixes = ["JANGAR_", "PG"];
+            prefixes.iter().any(|prefix| text.starts_with(prefix))
+                && text.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+        });
+        found.extend(texts.map(str::to_owned));
+    }
+    found.remove("JANGAR_BUILD");
+    found
+}
+
+#[test]
+fn what_programs_read_beside_their_settings_is_set_or_told() {
+    let values = values();
+    let set: BTreeSet<String> = variables(&values, "agents").into_keys().collect();
+    let reference = reference();
+    let readme = std::fs::read_to_string(crate::helm::root().join("charts/agents/README.md"))
+        .expect("there is a README");
+    let found = named_in_code();
+    for name in &found {
+        let known = set.contains(name)
+            || reference.contains(&format!("| `{name}` |"))
+            || READ_ELSEWHERE.contains(&name.as_str())
+            || BY_VARIABLE_ELSEWHERE.contains(&name.as_str());
+        assert!(
+            known,
+            "a program reads {name}: give the chart a value for it, or name it in README.md and here"
+        );
+    }
+    for name in BY_VARIABLE_ELSEWHERE {
+        assert!(found.contains(*name), "no program reads {name}");
+        assert!(
+            readme.contains(&format!("`{name}`")),
+            "README.md does not name {name}"
+        );
+    }
+}
 
 #[test]
 fn chart_and_program_know_the_same_names() {

@@ -1,4 +1,4 @@
-//! What people copy: there is an example of every kind.
+//! What people copy: there is an example of every kind, and the command that upgrades them.
 
 use std::collections::BTreeSet;
 
@@ -27,4 +27,24 @@ fn every_kind_has_an_example() {
         .map(|info| (format!("{}/{}", info.group, info.version), info.kind.clone()))
         .collect();
     assert_eq!(shown, expected);
+}
+
+/// Helm owns what it has installed, so that without the flag the API server refuses every change by anybody else.
+/// tests/chart/installed.sh runs the command of the README.
+#[test]
+fn whoever_says_how_kinds_are_upgraded_says_that_conflicts_are_forced() {
+    let command = "kubectl apply --server-side --force-conflicts -f ";
+    for (file, from) in [
+        ("charts/agents/README.md", "charts/agents/crds"),
+        ("charts/agents/README.md", "-\n"),
+        ("charts/agents/templates/NOTES.txt", "charts/agents/crds"),
+        ("charts/agents/templates/_validate.tpl", "charts/agents/crds"),
+        ("docs/runbooks/controllers.md", "charts/agents/crds"),
+        ("crates/agentctl/src/doctor/cluster.rs", "charts/agents/crds"),
+        ("crates/agentctl/src/doctor/plane.rs", "charts/agents/crds"),
+    ] {
+        let text = std::fs::read_to_string(root().join(file)).expect("it is readable");
+        assert!(text.contains(&format!("{command}{from}")), "{file}");
+        assert!(!text.contains("apply --server-side -f"), "{file}");
+    }
 }

@@ -5,7 +5,10 @@ use std::{
     process::Command,
 };
 
-use crate::helm::{Helm, find, objects, program, root, run};
+use jangar_api::Kind;
+use serde_json::{Value, json};
+
+use crate::helm::{Helm, env_of, find, objects, program, root, run};
 
 /// A copy of what the scripts look at, to plant mistakes in.
 struct Copy(tempfile::TempDir);
@@ -164,6 +167,18 @@ fn argo_lint_passes_and_finds_planted_mistakes() {
                 "version: 0.9.1",
                 "make them the same",
             ),
+            mistake(
+                "argocd/applications/agents/kustomization.yaml",
+                "Prune=false,Delete=false",
+                "Prune=false",
+                "would go with the Application",
+            ),
+            mistake(
+                "argocd/applications/agents/kustomization.yaml",
+                "- sample-budget.yaml\n",
+                "",
+                "sample-budget.yaml is named nowhere",
+            ),
         ],
     );
 }
@@ -216,29 +231,54 @@ fn validation_passes_and_finds_planted_mistakes() {
     );
 }
 
-/// What Argo CD applies is what Helm renders, object by object.
+/// What Argo CD applies is what Helm renders, object by object; only the kinds have an annotation more.
 #[test]
 fn kustomize_renders_what_helm_does() {
-    let by_name = |text: &str| {
-        let mut all = objects(text);
-        all.retain(|object| object["metadata"]["labels"]["helm.sh/chart"].is_string());
-        all.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
-        all
-    };
-    let mut command = Command::new(program("JANGAR_TEST_KUSTOMIZE"));
-    command.args(["build", "--enable-helm", "--helm-command"]);
-    command
-        .arg(program("JANGAR_TEST_HELM3"))
-        .arg("argocd/applications/agents");
-    let kustomize = run(&mut command, "").unwrap_or_else(|error| panic!("{error}"));
-    let values = std::fs::read_to_string(root().join("argocd/applications/agents/values.yaml"))
-        .expect("there are values");
-    let helm = Helm::Three
-        .template(&values, &[])
-        .unwrap_or_else(|error| panic!("{error}"));
-    let [kustomize, helm] = [by_name(&kustomize), by_name(&helm)];
-    assert!(helm.len() > 10);
-    assert_eq!(kustomize, helm);
+    let is_kind = |object: &Value| object["kind"] == "CustomResourceDefinition";
+    for (application, kinds) in [("agents", Kind::ALL.len()), ("jangar", 0)] {
+        let by_name = |mut all: Vec<Value>| {
+            all.retain(|object| is_kind(object) || object["metadata"]["labels"]["helm.sh/chart"].is_string());
+            all.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
+            all
+        };
+        let values = format!("argocd/applications/{application}/values.yaml");
+        let mut arguments = vec![
+            "template",
+            application,
+            "charts/agents",
+            "--namespace",
+            application,
+            "--values",
+            &values,
+        ];
+        if kinds > 0 {
+            arguments.push("--include-crds");
+        }
+        let helm = Helm::Three
+            .run(&arguments, "")
+            .unwrap_or_else(|error| panic!("{error}"));
+        let helm = by_name(objects(&helm));
+        let mut kustomize = by_name(kustomized(application));
+        for kind in kustomize.iter_mut().filter(|object| is_kind(object)) {
+            let annotations = kind["metadata"]["annotations"].as_object_mut();
+            annotations
+                .expect("it is kept from Argo CD")
+                .remove("argocd.argoproj.io/sync-options");
+            if kind["metadata"]["annotations"] == json!({}) {
+                kind["metadata"]
+                    .as_object_mut()
+                    .expect("it is an object")
+                    .remove("annotations");
+            }
+        }
+        assert_eq!(
+            helm.iter().filter(|object| is_kind(object)).count(),
+            kinds,
+            "{application}"
+        );
+        assert!(helm.len() > 10 + kinds, "{application}");
+        assert_eq!(kustomize, helm, "{application}");
+    }
 }
 
 /// `kubectl rollout status` in the validation of the seeds is about these.
@@ -248,17 +288,61 @@ fn the_workloads_that_the_seeds_name_are_there() {
         ("agents", ["agents", "agents-controllers"]),
         ("jangar", ["jangar", "jangar-controllers"]),
     ] {
-        let mut command = Command::new(program("JANGAR_TEST_KUSTOMIZE"));
-        command.args(["build", "--enable-helm", "--helm-command"]);
-        command
-            .arg(program("JANGAR_TEST_HELM3"))
-            .arg(format!("argocd/applications/{application}"));
-        let rendered = objects(&run(&mut command, "").unwrap_or_else(|error| panic!("{error}")));
+        let rendered = kustomized(application);
         for workload in workloads {
             let found = find(&rendered, "Deployment", workload).unwrap_or_else(|| panic!("no {workload}"));
             assert_eq!(found["metadata"]["namespace"], application);
         }
     }
+}
+
+fn kustomized(application: &str) -> Vec<Value> {
+    let mut command = Command::new(program("JANGAR_TEST_KUSTOMIZE"));
+    command.args(["build", "--enable-helm", "--helm-command"]);
+    command
+        .arg(program("JANGAR_TEST_HELM3"))
+        .arg(format!("argocd/applications/{application}"));
+    objects(&run(&mut command, "").unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// The bootstrap objects, under the names that the seeds give them.
+#[test]
+fn what_the_agents_start_with_is_rendered() {
+    let all = kustomized("agents");
+    for (kind, name) in [
+        ("SecretBinding", "codex-github-token"),
+        ("AgentProvider", "codex-runner"),
+        ("Agent", "codex"),
+        ("ConfigMap", "codex-agent-system-prompt"),
+        ("VersionControlProvider", "github"),
+        ("ApprovalPolicy", "sample-approval"),
+        ("Budget", "sample-budget"),
+        ("Signal", "sample-signal"),
+    ] {
+        let found = find(&all, kind, name).unwrap_or_else(|| panic!("no {kind} {name}"));
+        assert_eq!(found["metadata"]["namespace"], "agents", "{kind} {name}");
+    }
+}
+
+/// Runs of it have an image, and write only where somebody who is not root can.
+#[test]
+fn the_agent_of_the_repository_can_run() {
+    let all = kustomized("agents");
+    let controllers = find(&all, "Deployment", "agents-controllers").expect("there are controllers");
+    let env = env_of(controllers);
+    let said = |name: &str| {
+        env.iter()
+            .find(|(each, _)| each == name)
+            .and_then(|(_, value)| value.clone())
+    };
+    assert!(said("JANGAR_AGENT_RUNNER_IMAGE").is_some_and(|image| !image.ends_with(":latest")));
+    let home = said("JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_MOUNT_PATH").expect("it is set");
+    assert!(!home.starts_with("/root"), "{home}");
+    let provider = find(&all, "AgentProvider", "codex-runner").expect("there is a provider");
+    let file = provider["spec"]["inputFiles"][0]["path"]
+        .as_str()
+        .expect("it has a file");
+    assert!(file.starts_with(&format!("{home}/")), "{file} is not in {home}");
 }
 
 /// Paths that the seeds name, or that took the place of one: docs/seeds.md.
@@ -291,6 +375,27 @@ fn what_the_seeds_point_to_is_there() {
     }
     let readme = std::fs::read_to_string(root().join("charts/agents/README.md")).expect("there is a README");
     assert!(readme.contains("(../../docs/scheduling.md)"));
+}
+
+/// A test that was renamed shows nothing any more to whoever follows the page.
+#[test]
+fn every_test_that_the_page_about_the_seeds_names_is_there() {
+    let page = std::fs::read_to_string(root().join("docs/seeds.md")).expect("there is a page");
+    let mut looked_at = 0;
+    for named in page.split('`').skip(1).step_by(2) {
+        let Some((module, test)) = named.split_once("::") else {
+            continue;
+        };
+        let code = root().join(format!("crates/jangar/tests/chart/{module}.rs"));
+        let code = std::fs::read_to_string(&code).unwrap_or_else(|error| panic!("{named}: {error}"));
+        let (begin, end) = match test.strip_suffix('…') {
+            Some(begin) => (begin, ""),
+            None => (test, "()"),
+        };
+        assert!(code.contains(&format!("fn {begin}{end}")), "there is no {named}");
+        looked_at += 1;
+    }
+    assert!(looked_at > 10, "{looked_at}");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 )]
 
 mod delivery;
+mod earlier;
 mod env;
 mod examples;
 mod gitops;

@@ -1,6 +1,8 @@
 //! Alerts and the dashboard ask for metrics that there are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
 
 use crate::helm::{find, rendered, root, values_files};
 
@@ -65,17 +67,55 @@ fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
     }
 }
 
+fn alerts(values: &str) -> BTreeMap<String, String> {
+    let objects = rendered(values);
+    let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
+    let rules = rule["spec"]["groups"][0]["rules"]
+        .as_array()
+        .expect("it has rules");
+    let word = |rule: &Value, key: &str| rule[key].as_str().unwrap_or_default().to_owned();
+    rules
+        .iter()
+        .map(|rule| (word(rule, "alert"), word(rule, "expr")))
+        .collect()
+}
+
+/// The first time is the rare one that the alert is for, and `increase` needs two samples of a series.
+#[test]
+fn what_is_counted_for_the_first_time_alerts_as_well() {
+    let alerts = alerts("metrics: {prometheusRule: {enabled: true}}");
+    for (alert, counter) in [
+        ("JangarJobMissing", "jangar_job_missing_total"),
+        ("JangarStatusesRefused", "jangar_statuses_refused_total"),
+    ] {
+        let series = format!(r#"{counter}{{namespace="agents"}}"#);
+        let expr = &alerts[alert];
+        assert!(
+            expr.contains(&format!("increase({series}[15m])) > 0 or ")),
+            "{expr}"
+        );
+        assert!(
+            expr.contains(&format!("({series} unless {series} offset 15m) > 0")),
+            "{expr}"
+        );
+    }
+}
+
+/// Full slots are work, not a queue that is stuck; and a program that has let in nobody yet has a counter all the same, or none.
+#[test]
+fn a_queue_is_stuck_only_when_nothing_is_under_way() {
+    let alerts = alerts("metrics: {prometheusRule: {enabled: true}}");
+    let expr = &alerts["JangarQueueStuck"];
+    assert!(
+        expr.contains("unless sum(jangar_agents_active_concurrency{"),
+        "{expr}"
+    );
+    assert!(!expr.contains("== 0"), "what was never counted is not 0: {expr}");
+}
+
 #[test]
 fn alerts_are_about_what_is_installed() {
-    let alerts = |values: &str| -> Vec<String> {
-        let objects = rendered(values);
-        let rule = find(&objects, "PrometheusRule", "agents").expect("there are alerts");
-        let rules = rule["spec"]["groups"][0]["rules"]
-            .as_array()
-            .expect("it has rules");
-        let names = rules.iter().filter_map(|rule| rule["alert"].as_str());
-        names.map(str::to_owned).collect()
-    };
+    let alerts = |values: &str| -> Vec<String> { alerts(values).into_keys().collect() };
     let on = "metrics: {prometheusRule: {enabled: true}}";
     let all = alerts(&format!("{on}\ndatabase: {{secretRef: {{name: db}}}}"));
     let without_database: Vec<String> = alerts(on);
@@ -89,6 +129,12 @@ fn alerts_are_about_what_is_installed() {
     assert!(
         alone.iter().all(|alert| alert != "JangarApprovalsWaiting"),
         "nobody counts the gates"
+    );
+    let own = "controllers: {env: {vars: {JANGAR_MIGRATIONS: auto}}}\ndatabase: {secretRef: {name: db}}";
+    let alone = alerts(&format!("{on}\ncontrolPlane: {{enabled: false}}\n{own}"));
+    assert!(
+        alone.contains(&"JangarDatabaseDown".to_owned()),
+        "controllers keep the history without a control plane, too"
     );
 }
 

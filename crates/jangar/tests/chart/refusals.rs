@@ -76,6 +76,27 @@ const SCHEMA: &[Case] = &[
         "metrics: {prometheusRule: {approvalsWaitFor: soon}}",
         "at '/metrics/prometheusRule/approvalsWaitFor'",
     ),
+    (
+        "controller: {authSecret: {mountPath: /home/../root}}",
+        "at '/controller/authSecret/mountPath'",
+    ),
+    (
+        "controller: {authSecret: {mountPath: '/a:b'}}",
+        "at '/controller/authSecret/mountPath'",
+    ),
+    (
+        "controller: {leaderElection: {leaseName: ''}}",
+        "at '/controller/leaderElection/leaseName'",
+    ),
+    (
+        "database: {secretRef: {name: Upper}}",
+        "at '/database/secretRef/name'",
+    ),
+    ("logging: {level: jangar=loud}", "at '/logging/level'"),
+    (
+        "podDisruptionBudget: {minAvailable: most}",
+        "at '/podDisruptionBudget/minAvailable'",
+    ),
     ("service: {type: ExternalName}", "at '/service/type'"),
     ("grpc: {serviceType: LoadBalancer}", "at '/grpc/serviceType'"),
     ("grpc: {port: 70000}", "at '/grpc/port': maximum"),
@@ -162,8 +183,20 @@ const CONTRADICTIONS: &[Case] = &[
         "supportingController.namespaces has *",
     ),
     (
+        "orchestrationController: {namespaces: [elsewhere]}",
+        "orchestrationController.namespaces has elsewhere, which controller.namespaces does not have",
+    ),
+    (
+        "controller: {namespaces: [a]}\nsupportingController: {namespaces: [a, b]}",
+        "supportingController.namespaces has b, which controller.namespaces does not have",
+    ),
+    (
         "rbac: {clusterScoped: true}\ncontroller: {namespaces: ['*', a]}",
         "controller.namespaces has * beside other names",
+    ),
+    (
+        "rbac: {clusterScoped: true}\ncontroller: {namespaces: ['*']}\nrunnerServiceAccount: {create: true}",
+        "make the account yourself where runs are",
     ),
     (
         "controller: {leaderElection: {renewDeadlineSeconds: 30}}",
@@ -224,6 +257,35 @@ const CONTRADICTIONS: &[Case] = &[
     (
         "podDisruptionBudget: {enabled: true, minAvailable: 2, maxUnavailable: 1}",
         "Kubernetes takes one of them",
+    ),
+    (
+        "podDisruptionBudget: {enabled: true, minAvailable: ''}",
+        "both minAvailable and maxUnavailable are empty",
+    ),
+    (
+        "minReadySeconds: 600",
+        "controlPlane has to make progress within 600 s",
+    ),
+    (
+        "minReadySeconds: 60\nprogressiveDelivery: {enabled: true, progressDeadlineSeconds: 60}",
+        "controllers has to make progress within 60 s",
+    ),
+    ("podSecurityAdmission: {enabled: true}", "so set both or neither"),
+    (
+        "env: {vars: {JANGAR_GRPC_ENABLED: 0}}",
+        "which the Service follows: use grpc.enabled",
+    ),
+    (
+        "controlPlane: {env: {vars: {JANGAR_GRPC_ADDRESS: '0.0.0.0:6000'}}}",
+        "the Service leads to port 50051: use grpc.port",
+    ),
+    (
+        "controlPlane: {env: {vars: {JANGAR_TLS_CERT_FILE: /tls.crt}}}",
+        "use controlPlane.tls.secret.name",
+    ),
+    (
+        "env: {vars: {JANGAR_CUSTOM_RUNTIME_CALLBACK_URL: 'https://a'}}",
+        "use controller.customRuntime.callbackUrl",
     ),
     ("resourceQuota: {enabled: true}", "resourceQuota.hard is empty"),
     ("limitRange: {enabled: true}", "limitRange.limits is empty"),
@@ -322,6 +384,25 @@ fn values_that_contradict_each_other_are_refused_with_a_remedy() {
 fn helm_four_refuses_the_same() {
     refused(Helm::Four, &SCHEMA[..3]);
     refused(Helm::Four, &CONTRADICTIONS[..3]);
+}
+
+/// An upgrade installs no kinds, so that without them nothing would ever be looked after.
+#[test]
+fn an_upgrade_of_a_cluster_without_the_kinds_is_refused() {
+    let cluster = ["--is-upgrade", "--api-versions", "apps/v1/Deployment"];
+    let with = [
+        &cluster[..],
+        &["--api-versions", "agents.proompteng.ai/v1alpha1/AgentRun"],
+    ]
+    .concat();
+    for helm in [Helm::Three, Helm::Four] {
+        let said = helm.template("{}", &cluster).expect_err("the kinds are missing");
+        assert!(
+            said.contains("does not have the kinds of Jangar: kubectl apply --server-side --force-conflicts"),
+            "{said}"
+        );
+        assert!(helm.template("{}", &with).is_ok());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::helm::{Helm, env_of, find, objects, rendered, values_files};
+use crate::helm::{Helm, env_of, find, objects, rendered, values_files, workload};
 
 /// Helm 4 puts an empty line at the end of a document, which is no difference.
 fn normal(text: &str) -> String {
@@ -99,6 +99,124 @@ fn an_image_of_a_component_takes_over_no_digest_of_another_repository() {
             deployment["spec"]["template"]["spec"]["containers"][0]["image"], expected,
             "{own}"
         );
+    }
+}
+
+/// The directory of the image is named beside that of the ConfigMap: the variable replaces what would be found without it.
+#[test]
+fn further_authorities_are_mounted_where_the_variable_points() {
+    let objects = rendered("trustedCertificates: {configMap: authorities}");
+    for name in ["agents", "agents-controllers"] {
+        let deployment = find(&objects, "Deployment", name).expect("there is a Deployment");
+        let pod = &deployment["spec"]["template"]["spec"];
+        let volume = pod["volumes"]
+            .as_array()
+            .expect("there are volumes")
+            .iter()
+            .find(|volume| volume["configMap"]["name"] == "authorities")
+            .expect("it is a volume");
+        let mount = pod["containers"][0]["volumeMounts"]
+            .as_array()
+            .expect("there are mounts")
+            .iter()
+            .find(|mount| mount["name"] == volume["name"])
+            .expect("it is mounted");
+        let path = mount["mountPath"].as_str().expect("somewhere");
+        let variable = ("SSL_CERT_DIR".to_owned(), Some(format!("/etc/ssl/certs:{path}")));
+        assert!(env_of(deployment).contains(&variable), "{name}");
+    }
+    assert!(
+        !env_of(find(&rendered("{}"), "Deployment", "agents").expect("there is one"))
+            .iter()
+            .any(|(name, _)| name == "SSL_CERT_DIR")
+    );
+}
+
+/// Two pods that both write would be worse than none for a moment.
+#[test]
+fn without_a_lease_the_pod_that_writes_is_gone_before_the_next_one_comes() {
+    let off = "controller: {leaderElection: {enabled: false}}\n";
+    for (values, writer, other) in [
+        (off.to_owned(), "agents-controllers", Some("agents")),
+        (format!("{off}controllers: {{enabled: false}}\n"), "agents", None),
+    ] {
+        let objects = rendered(&values);
+        let strategy = |name| &workload(&objects, name)["spec"]["strategy"];
+        assert_eq!(*strategy(writer), json!({"type": "Recreate"}), "{values}");
+        if let Some(other) = other {
+            assert_eq!(strategy(other)["type"], "RollingUpdate", "{values}");
+        }
+    }
+    let with = rendered("{}");
+    assert_eq!(
+        workload(&with, "agents-controllers")["spec"]["strategy"]["type"],
+        "RollingUpdate"
+    );
+}
+
+/// Without controllers of their own there may be no other image than that of the control plane.
+#[test]
+fn what_is_started_beside_the_workloads_has_the_image_of_the_one_that_does_the_work() {
+    for (values, expected) in [
+        (
+            "controllers: {image: {repository: a}}\ncontrolPlane: {image: {repository: b}}\n",
+            "a:0.10.0",
+        ),
+        (
+            "controllers: {enabled: false, image: {repository: a}}\ncontrolPlane: {image: {repository: b}}\n",
+            "b:0.10.0",
+        ),
+    ] {
+        let objects = rendered(values);
+        let job = find(&objects, "Job", "agents-release-jobs").expect("there is a hook");
+        assert_eq!(
+            job["spec"]["template"]["spec"]["containers"][0]["image"], expected,
+            "{values}"
+        );
+        let variable = ("JANGAR_IMAGE".to_owned(), Some(expected.to_owned()));
+        assert!(
+            env_of(workload(&objects, "agents")).contains(&variable),
+            "{values}"
+        );
+    }
+}
+
+/// Neither the Service nor a policy of the control plane may take the last Job for one of its pods.
+#[test]
+fn no_selector_finds_the_pod_of_the_last_job() {
+    let objects = rendered("networkPolicy: {enabled: true}");
+    let job = find(&objects, "Job", "agents-release-jobs").expect("there is a hook");
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    for selector in objects.iter().flat_map(|object| {
+        let spec = &object["spec"];
+        [
+            &spec["selector"],
+            &spec["selector"]["matchLabels"],
+            &spec["podSelector"]["matchLabels"],
+        ]
+    }) {
+        let all = selector.as_object().into_iter().flatten();
+        let named: Vec<_> = all.filter(|(_, value)| value.is_string()).collect();
+        assert!(
+            named.is_empty() || named.iter().any(|(key, value)| labels[*key] != **value),
+            "{selector} finds {labels}"
+        );
+    }
+}
+
+/// Callers are sent elsewhere only some time after a pod was told to end; whatever it does then has to fit into the time that it has: 5 s
+/// for requests under way, and with controllers 11 s for their writes.
+#[test]
+fn the_control_plane_answers_for_a_while_that_fits_into_its_end() {
+    for (grace, expected) in [(30, "5"), (300, "5"), (10, "2"), (0, "0")] {
+        let objects = rendered(&format!("terminationGracePeriodSeconds: {grace}"));
+        let pod = &workload(&objects, "agents")["spec"]["template"]["spec"];
+        let arguments = pod["containers"][0]["args"]
+            .as_array()
+            .expect("there are arguments");
+        let at = arguments.iter().position(|argument| argument == "--linger");
+        assert_eq!(arguments[at.expect("it lingers") + 1], expected, "{grace}");
+        assert_eq!(pod["terminationGracePeriodSeconds"], grace);
     }
 }
 

@@ -90,6 +90,48 @@ fn the_control_plane_reads_every_kind_and_writes_decisions_alone() {
     assert_eq!(role_of("control-plane-role.yaml"), expected);
 }
 
+/// At the end of an uninstall nothing of the release is left: neither its account nor its bindings.
+#[test]
+fn the_last_job_has_an_account_and_rights_that_are_there_when_it_runs() {
+    let hook = |object: &&Value| object["metadata"]["annotations"]["helm.sh/hook"] == "post-delete";
+    for (rbac, account, expected) in [
+        (true, true, Some("agents-release-jobs")),
+        (true, false, Some("mine")),
+        (false, false, Some("mine")),
+        (false, true, None),
+    ] {
+        let values = format!("rbac: {{create: {rbac}}}\nserviceAccount: {{create: {account}, name: mine}}\n");
+        let objects = rendered(&values);
+        let hooks: Vec<&Value> = objects.iter().filter(hook).collect();
+        let of_kind = |kind: &str| hooks.iter().filter(|hook| hook["kind"] == kind).count();
+        let job = hooks.iter().find(|hook| hook["kind"] == "Job");
+        let used = job.map(|job| &job["spec"]["template"]["spec"]["serviceAccountName"]);
+        assert_eq!(used.and_then(Value::as_str), expected, "{values}");
+        assert_eq!(
+            of_kind("ServiceAccount"),
+            usize::from(rbac && account),
+            "{values}"
+        );
+        assert_eq!(of_kind("Role"), if rbac { 2 } else { 0 }, "{values}");
+        for binding in hooks.iter().filter(|hook| hook["kind"] == "RoleBinding") {
+            assert_eq!(binding["subjects"][0]["name"].as_str(), expected, "{values}");
+        }
+    }
+}
+
+/// The pod of a run leaves it to its account whether there is a token.
+#[test]
+fn an_account_of_runs_has_a_token_if_it_has_rights() {
+    for rbac in [false, true] {
+        let objects = rendered(&format!(
+            "runnerServiceAccount: {{create: true, rbac: {{create: {rbac}}}}}"
+        ));
+        let account = find(&objects, "ServiceAccount", "agents-runner").expect("there is an account");
+        assert_eq!(account["automountServiceAccountToken"], rbac);
+        assert_eq!(find(&objects, "RoleBinding", "agents-runner").is_some(), rbac);
+    }
+}
+
 #[test]
 fn without_forges_there_is_no_right_to_secrets() {
     let objects = rendered("controller: {vcsProviders: {enabled: false}}");

@@ -1,13 +1,21 @@
 //! AgentRuns on `jangar up`: real pods, real processes, and what becomes of them.
 
-use std::fs;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use jangar_api::{
     agents::agent_run::{AgentRun, AgentRunStatus},
     condition::ConditionType,
     phase::RunPhase,
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod, events::v1::Event};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{PersistentVolumeClaim, Pod, Secret},
+    events::v1::Event,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -18,7 +26,7 @@ use tokio::time::timeout;
 
 use crate::{
     objects::create,
-    process::{PATIENCE, Setup, Up, eventually, processes_with},
+    process::{PATIENCE, Setup, Up, eventually, numbers_of_processes_with, processes_with},
 };
 
 fn runs(client: &Client) -> Api<AgentRun> {
@@ -203,10 +211,10 @@ async fn bad_input_ends_the_run_and_says_what_to_do() {
             "claimName",
         ),
         (
-            "bad-job",
-            json!({"runtime": {"type": "job", "config": {"priorityClassName": "Not A Name"}}}),
-            "JobRejected",
-            "priorityClassName",
+            "priority",
+            json!({"runtime": {"type": "job", "config": {"priorityClassName": "system-node-critical"}}}),
+            "PriorityClassNotAllowed",
+            "JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
         ),
         (
             "spread-text",
@@ -337,6 +345,78 @@ async fn objects_of_one_file_may_come_in_any_order() {
 }
 
 /// A script that goes on until it is stopped, with the run's UID in its command line.
+#[tokio::test]
+async fn what_a_secret_holds_is_in_nothing_that_is_kept_of_a_run() {
+    let (_directory, _up, client) = up().await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "database"},
+        "stringData": {"DATABASE_URL": "postgres://me:hunter2-hunter2@db/app", "HANDLE": "quite-private"},
+    });
+    create::<Secret>(&client, secret).await;
+    let report = "echo {\\\"summary\\\": \\\"used $DATABASE_URL\\\", \\\"outputs\\\": {\\\"who\\\": \\\"$HANDLE\\\", \
+                  \\\"file\\\": \\\"$(cat /more/HANDLE)\\\"}} > $AGENT_OUTCOME_PATH; cat .agent/status.json";
+    let provider = json!({"binary": "/bin/sh", "argsTemplate": ["-c", report]});
+    agent(&client, "discreet", provider).await;
+    let volume = json!({"name": "more", "type": "secret", "secretName": "database", "mountPath": "/more"});
+    let changes = json!({"secrets": ["database"], "workload": {"volumes": [volume]}});
+    create::<AgentRun>(&client, run("discreet", changes)).await;
+
+    let status = reached(&client, "discreet", &RunPhase::Succeeded).await;
+
+    let outcome = status.outcome.clone().unwrap();
+    assert_eq!(outcome.summary.as_deref(), Some("used ***"));
+    assert_eq!(
+        outcome.outputs.unwrap().0,
+        *json!({"who": "***", "file": "***"}).as_object().unwrap()
+    );
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pods = pods.list(&ListParams::default()).await.unwrap().items;
+    let statuses = pods.iter().map(|pod| json!(pod.status).to_string());
+    for text in statuses.chain([json!(status).to_string()]) {
+        assert!(
+            !text.contains("hunter2") && !text.contains("quite-private"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_program_in_the_home_directory_runs_if_it_is_exposed_and_not_otherwise() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tools = directory.path().join("home/tools");
+    fs::create_dir_all(&tools).unwrap();
+    let tool = tools.join("agent");
+    fs::write(
+        &tool,
+        "#!/bin/sh\necho > \"$0.mark\" || echo {} > $AGENT_OUTCOME_PATH\n",
+    )
+    .unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let provider = json!({"binary": tool});
+    let home = directory.path().join("home");
+    let setup = |data: &str| Setup::on(&directory.path().join(data)).variable("HOME", home.to_str().unwrap());
+
+    let up = setup("hidden").ready();
+    let client = up.client().await;
+    agent(&client, "hidden", provider.clone()).await;
+    create::<AgentRun>(&client, run("hidden", json!({}))).await;
+    let status = reached(&client, "hidden", &RunPhase::Failed).await;
+    let (_, message) = said(&status, &ConditionType::Failed);
+    assert!(message.contains("with --expose"), "{message}");
+
+    let up = setup("exposed")
+        .with(&["--expose", tools.to_str().unwrap()])
+        .ready();
+    let client = up.client().await;
+    agent(&client, "exposed", provider).await;
+    create::<AgentRun>(&client, run("exposed", json!({}))).await;
+    reached(&client, "exposed", &RunPhase::Succeeded).await;
+    assert!(
+        !tools.join("agent.mark").exists(),
+        "it can be read and not changed"
+    );
+}
+
 const ENDLESS: &str = "echo {{ agentRun.uid }}; while :; do sleep 1; done";
 
 #[tokio::test]
@@ -396,6 +476,61 @@ async fn a_deleted_run_leaves_no_process_and_says_when_it_has_stopped() {
     told.await.unwrap();
 }
 
+/// What a claim holds, on the disk of the machine.
+async fn claim(client: &Client, data: &Path) -> PathBuf {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let claim: PersistentVolumeClaim = create(client, claim).await;
+    data.join("pods/claims").join(claim.metadata.uid.unwrap())
+}
+
+#[tokio::test]
+async fn a_run_that_ends_while_the_program_is_dead_has_run_once_and_keeps_its_result() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let up = Setup::on(&data).ready();
+    let client = up.client().await;
+    let kept = claim(&client, &data).await;
+    let work = ": {{ agentRun.uid }}; echo $$ >> /kept/starts; while [ ! -e /kept/go ]; do sleep 0.1; done; \
+                echo {\\\"outputs\\\": {\\\"answer\\\": 42}} > $AGENT_OUTCOME_PATH; echo > /kept/done";
+    let provider = json!({"binary": "/bin/sh", "argsTemplate": ["-c", work]});
+    agent(&client, "survivor", provider).await;
+    let volume = json!({"name": "kept", "type": "pvc", "claimName": "kept", "mountPath": "/kept"});
+    let run: AgentRun = create(
+        &client,
+        run("survivor", json!({"workload": {"volumes": [volume]}})),
+    )
+    .await;
+    let uid = run.metadata.uid.unwrap();
+    let starts = || fs::read_to_string(kept.join("starts")).unwrap_or_default();
+    eventually("it works", || !starts().is_empty());
+    reached(&client, "survivor", &RunPhase::Running).await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let uids = |pods: Vec<Pod>| {
+        pods.into_iter()
+            .filter_map(|pod| pod.metadata.uid)
+            .collect::<Vec<_>>()
+    };
+    let before = uids(pods.list(&ListParams::default()).await.unwrap().items);
+    up.kill();
+    fs::write(kept.join("go"), "").unwrap();
+    eventually("it ends by itself", || kept.join("done").exists());
+
+    let again = Setup::on(&data).ready();
+    let client = again.client().await;
+    let status = reached(&client, "survivor", &RunPhase::Succeeded).await;
+
+    assert_eq!(status.outcome.unwrap().outputs.unwrap().0["answer"], json!(42));
+    assert_eq!(status.runtime_ref.unwrap().0["attempt"], json!(1));
+    assert_eq!(starts().lines().count(), 1, "it was started twice: {}", starts());
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let after = uids(pods.list(&ListParams::default()).await.unwrap().items);
+    assert_eq!(before, after, "the same pod, and no other");
+    assert_eq!(processes_with(&uid), 0);
+}
+
 #[tokio::test]
 async fn a_killed_program_finds_its_run_again_and_does_not_run_it_twice() {
     let directory = tempfile::tempdir().unwrap();
@@ -406,8 +541,14 @@ async fn a_killed_program_finds_its_run_again_and_does_not_run_it_twice() {
     let uid = run.metadata.uid.unwrap();
     eventually("it works", || processes_with(&uid) > 0);
     reached(&client, "survivor", &RunPhase::Running).await;
+    let before = numbers_of_processes_with(&uid);
     up.kill();
     let again = Setup::on(&data).ready();
+    assert_eq!(
+        numbers_of_processes_with(&uid),
+        before,
+        "the same processes, and no others"
+    );
     let client = again.client().await;
     let jobs: Api<Job> = Api::default_namespaced(client.clone());
     let cancel = json!({"spec": {"cancel": true}});

@@ -17,6 +17,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use kubelite::tls::Identity;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::process::{PATIENCE, Setup, Up, eventually};
@@ -133,6 +134,27 @@ async fn it_answers_whoever_has_a_token_and_ends_when_it_is_asked_to() {
     );
 
     assert_eq!(running.up.stop(), Some(0));
+}
+
+/// No request may be refused while those who send callers have not heard of the end.
+#[tokio::test]
+async fn after_a_request_to_stop_it_is_not_ready_and_answers_for_a_while() {
+    let directory = tempfile::tempdir().unwrap();
+    let _up = Setup::on(directory.path()).ready();
+    let mut command = control_plane(directory.path());
+    command.args(["--linger", "3600"]);
+    let mut running = Running::start(&mut command, directory.path());
+    eventually("it is ready", || running.up.get("/readyz").0 == 200);
+
+    running.up.signal(Signal::TERM);
+    eventually("it is ready no longer", || running.up.get("/readyz").0 == 503);
+    let (_, said) = running.up.get("/readyz");
+    assert!(said.contains("about to end"), "{said}");
+    let (code, answer) = running.sent("GET /v1/agent-runs?namespace=agents", &Value::Null);
+    assert_eq!(code, 200, "{answer}");
+
+    running.up.signal(Signal::TERM);
+    assert_eq!(running.up.ended(), Some(0));
 }
 
 #[tokio::test]

@@ -237,9 +237,15 @@ impl Shared {
             let token = format!("ghs-{}", known.minted);
             known.tokens.insert(token.clone());
             let expires_at = Timestamp::now() + SignedDuration::from_hours(1);
+            // An installation knows its repositories by their names, and tells whose they are.
+            let asked = body["repositories"].as_array().into_iter().flatten();
+            let repositories: Vec<Value> = asked
+                .filter_map(Value::as_str)
+                .map(|name| json!({"name": name, "full_name": format!("example/{name}")}))
+                .collect();
             let said = json!({
                 "token": token, "expires_at": expires_at, "permissions": body["permissions"],
-                "repository_selection": "selected",
+                "repository_selection": "selected", "repositories": repositories,
             });
             return (201, said);
         }

@@ -1,6 +1,7 @@
 //! The program under test, started and asked from outside.
 
 use std::{
+    collections::BTreeSet,
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
@@ -47,14 +48,41 @@ pub(crate) fn eventually(what: &str, mut question: impl FnMut() -> bool) {
 
 /// How many processes of this machine have the word in their command line.
 pub(crate) fn processes_with(word: &str) -> usize {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return 0;
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
-        .filter(|line| String::from_utf8_lossy(line).contains(word))
-        .count()
+    numbers_of_processes_with(word).len()
+}
+
+/// Which processes of this machine have the word in their command line.
+#[cfg(target_os = "linux")]
+pub(crate) fn numbers_of_processes_with(word: &str) -> BTreeSet<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbered =
+        entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+    numbered
+        .filter(|(_, path)| {
+            let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(word)
+        })
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// Other systems have no /proc.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn numbers_of_processes_with(word: &str) -> BTreeSet<u32> {
+    let listed = Command::new("ps")
+        .args(["-A", "-ww", "-o", "pid=,args="])
+        .output()
+        .unwrap();
+    assert!(
+        listed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
+    let lines = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let found = lines.lines().filter(|line| line.contains(word));
+    found
+        .filter_map(|line| line.split_whitespace().next()?.parse().ok())
+        .collect()
 }
 
 /// How `up` is started.

@@ -61,6 +61,11 @@ impl GitServer {
         server
     }
 
+    /// Where repositories are, by their names.
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
     fn bare(&self) -> PathBuf {
         self.root.path().join("example/adder.git")
     }

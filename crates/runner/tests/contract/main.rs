@@ -11,4 +11,5 @@ mod git_server;
 mod install;
 mod outcomes;
 mod plain;
+mod ssh;
 mod workspace;

@@ -146,15 +146,19 @@ fn artifacts_that_exist_are_recorded() {
 
 #[test]
 fn secrets_are_in_nothing_that_the_runner_writes() {
-    let script = r#"printf '{"summary": "used %s", "outputs": {"%s": ["%s"]}}' "$VCS_TOKEN" "$HANDLE" "$MADE_TOKEN" \
-                    > "$AGENT_OUTCOME_PATH"; exit 1"#;
+    let directory = tempfile::tempdir().expect("a directory");
+    let secrets = directory.path().to_owned();
+    std::fs::write(secrets.join("URL"), "mounted-secret").expect("a file");
+    let script = r#"printf '{"summary": "used %s and %s", "outputs": {"%s": ["%s", "%s"]}}' \
+                    "$VCS_TOKEN" "mounted-secret" "$HANDLE" "$MADE_TOKEN" "$(cat "$0")" > "$AGENT_OUTCOME_PATH"; exit 1"#;
     let workspace = Workspace::with_agent_and(
         script,
         &json!({
             "secretEnv": ["HANDLE"],
+            "secretFiles": [secrets, secrets.join("absent")],
             "providerSpec": {
                 "binary": "/bin/sh",
-                "args": ["-c", script, "agent", "--token=token-in-args"],
+                "args": ["-c", script, secrets.join("URL"), "--token=token-in-args"],
                 "env": {"MADE_TOKEN": "made-by-provider"},
             },
         }),
@@ -165,8 +169,8 @@ fn secrets_are_in_nothing_that_the_runner_writes() {
 
     let finished = workspace.run();
 
-    assert_eq!(finished.outcome["summary"], "used ***");
-    assert_eq!(finished.outcome["outputs"], json!({"***": ["***"]}));
+    assert_eq!(finished.outcome["summary"], "used *** and ***");
+    assert_eq!(finished.outcome["outputs"], json!({"***": ["***", "***"]}));
     assert_eq!(finished.status["args"][3], "--token=***");
     for (place, text) in [
         ("stderr", finished.stderr),

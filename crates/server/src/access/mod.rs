@@ -317,7 +317,7 @@ impl Gatekeeper {
             Ok(())
         } else {
             self.metrics.review(Review::Refused);
-            Err(question.refused())
+            Err(question.refused().denied())
         }
     }
 

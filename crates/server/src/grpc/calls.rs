@@ -401,6 +401,7 @@ async fn explained(
         text: explanation.headline.clone(),
         // It is made of texts.
         json: serde_json::to_string(&explanation).unwrap_or_default(),
+        archived: run.live().is_err(),
     }))
 }
 

@@ -7,17 +7,22 @@ use jangar_proto::v1::{
     ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, GetRequest, GetResponse, ListRequest,
     ListResponse,
 };
+use jangar_store::altered;
 use serde_json::Value;
 use tonic::{Request, Response};
 
 use super::caller;
 use crate::{
     plane::{
-        ControlPlane,
-        objects::{Applying, ListQuery, Outcome},
+        Caller, ControlPlane,
+        objects::{Applying, ListQuery, Outcome, list_document},
+        runs::{Run, remembered_object},
     },
     refusal::{Refusal, Trouble},
 };
+
+/// As agentctl calls itself when it speaks to Kubernetes: whoever applies a file both ways has no conflict with themselves.
+const AGENTCTL: &str = "agentctl";
 
 pub(super) async fn list(
     plane: &Arc<ControlPlane>,
@@ -36,16 +41,60 @@ pub(super) async fn list(
         label_selector: request.label_selector,
         phase: request.phase,
         runtime: request.runtime,
-        subject: String::new(),
+        subject: request.subject,
         search: request.search,
         limit: request.limit,
         cursor: request.cursor,
     };
+    if request.archived {
+        return remembered(plane, &caller, kind, &query).await;
+    }
     let page = plane.list(&caller, kind, &query).await?;
     Ok(Response::new(ListResponse {
         json: page.document(kind).to_string(),
         next_cursor: page.next.unwrap_or_default(),
     }))
+}
+
+/// A page of what history has.
+async fn remembered(
+    plane: &ControlPlane,
+    caller: &Caller,
+    kind: Kind,
+    query: &ListQuery,
+) -> Result<Response<ListResponse>, Refusal> {
+    if !kind.is_run() {
+        return Err(Refusal::field("archived", true, "history has none of this kind")
+            .remedy("leave it out: only runs are remembered"));
+    }
+    let page = plane.remembered_runs(caller, kind, query).await?;
+    let items: Vec<Value> = page
+        .items
+        .iter()
+        .map(|run| remembered_object(kind, run))
+        .collect();
+    let next_cursor = page.next.unwrap_or_default();
+    Ok(Response::new(ListResponse {
+        json: list_document(kind, &items, &next_cursor).to_string(),
+        next_cursor,
+    }))
+}
+
+fn found(run: &Run) -> GetResponse {
+    let (archived, cut) = match run {
+        Run::Live(_) => (false, false),
+        Run::Archived { cut, .. } => (true, *cut),
+    };
+    GetResponse {
+        json: run.document().to_string(),
+        archived,
+        cut,
+        altered: if archived {
+            altered(run.document())
+        } else {
+            Vec::new()
+        },
+    }
 }
 
 pub(super) async fn get(
@@ -59,17 +108,14 @@ pub(super) async fn get(
     match plane.get(&caller, kind, &namespace, &request.name).await {
         Ok(object) => Ok(Response::new(GetResponse {
             json: object.json.to_string(),
-            archived: false,
+            ..GetResponse::default()
         })),
         Err(gone) if gone.trouble == Trouble::NotFound && request.archived_too && kind.is_run() => {
             match plane
                 .run(&caller, &request.name, Some(&namespace), Some(kind))
                 .await
             {
-                Ok(run) => Ok(Response::new(GetResponse {
-                    json: run.document().to_string(),
-                    archived: run.live().is_err(),
-                })),
+                Ok(run) => Ok(Response::new(found(&run))),
                 // Nobody remembers it.
                 Err(refusal) if refusal.trouble == Trouble::NotFound => Err(gone),
                 Err(refusal) => Err(refusal),
@@ -91,6 +137,7 @@ pub(super) async fn apply(
         dry_run: request.dry_run,
         refuse_conflicts: request.refuse_conflicts,
         compare: true,
+        manager: Some(AGENTCTL),
     };
     let manifest = document(&request.manifest_yaml)?;
     let applied = plane.apply_as(&caller, kind, &namespace, manifest, how).await?;

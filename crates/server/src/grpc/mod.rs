@@ -37,6 +37,7 @@ use jangar_proto::{
 };
 use prost::Message;
 use prost_types::FileDescriptorSet;
+use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, codegen::BoxStream, service::Routes};
 
 use crate::{
@@ -51,8 +52,11 @@ use crate::{
 const MESSAGE_MAX_BYTES: usize = 1024 * 1024;
 /// How long a call may take until its answer begins. A stream goes on after that.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// What may be called without a token.
-const HEALTH: &str = "/grpc.health.v1.Health/";
+/// Calls at once whose answer has not begun. What is more is told to come back.
+const CALLS_MAX: usize = 512;
+/// What may be called without a token, and is answered whatever else is under way. To watch the health needs one: such a call never ends, and
+/// whoever reaches the port could begin any number of them.
+const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
 
 /// The paths of all methods, which metrics name.
 static METHODS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
@@ -78,24 +82,41 @@ pub async fn router(plane: Arc<ControlPlane>) -> Result<Router, tonic_reflection
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
     let routes = Routes::new(service).add_service(health).add_service(reflection);
+    let bounds = Bounds {
+        plane,
+        places: Arc::new(Semaphore::new(CALLS_MAX)),
+    };
     Ok(routes
         .into_axum_router()
-        .layer(middleware::from_fn_with_state(plane, known)))
+        .layer(middleware::from_fn_with_state(bounds, known)))
 }
 
-/// Says who calls, bounds the call in time, and counts it.
-async fn known(State(plane): State<Arc<ControlPlane>>, mut request: HttpRequest, next: Next) -> HttpResponse {
+#[derive(Clone)]
+struct Bounds {
+    plane: Arc<ControlPlane>,
+    places: Arc<Semaphore>,
+}
+
+/// Says who calls, bounds calls in number and time, and counts them.
+async fn known(State(bounds): State<Bounds>, mut request: HttpRequest, next: Next) -> HttpResponse {
+    let Bounds { plane, places } = bounds;
     let started = Instant::now();
     let path = request.uri().path().to_owned();
     let route = METHODS.get(&path).map_or("other", String::as_str);
     let called = async {
-        if !path.starts_with(HEALTH) {
+        let _place = if path == HEALTH_CHECK {
+            None
+        } else {
+            let place = places
+                .try_acquire()
+                .map_err(|_| Refusal::unavailable("too many calls are under way"))?;
             let token = Token::of(request.headers())?;
             let identity = plane.gatekeeper.identify(&token).await?;
             let peer = request.extensions().get::<Peer>();
             let source = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.0.to_string());
             request.extensions_mut().insert(Caller { identity, source });
-        }
+            Some(place)
+        };
         Ok::<_, Refusal>(next.run(request).await)
     };
     let response = match tokio::time::timeout(CALL_TIMEOUT, called).await {

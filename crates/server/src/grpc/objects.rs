@@ -114,6 +114,7 @@ pub(super) async fn watch_objects(
     let mut watching = Watching {
         told: changes.boxed(),
         pending: VecDeque::new(),
+        cut: false,
         over: false,
     };
     watching.list(shelf.objects(), late);
@@ -130,40 +131,74 @@ struct Shelf {
 }
 
 impl Shelf {
+    fn object(&self, namespace: &str, name: &str) -> Option<Arc<Object>> {
+        let object = self.plane.world.get(self.kind, namespace, name);
+        object.filter(|object| self.filter.matches(object))
+    }
+
     /// What is there, by namespace and name as Kubernetes lists it.
-    fn objects(&self) -> Vec<Arc<Object>> {
+    fn objects(&self) -> Listed {
         let mut objects = match (&self.filter.namespace, &self.name) {
             (Some(namespace), Some(name)) => {
                 let found = self.plane.world.get(self.kind, namespace, name);
                 found.into_iter().collect()
             }
-            _ => self.plane.world.list(self.kind, &self.filter, None, LISTED_MAX),
+            _ => self
+                .plane
+                .world
+                .list(self.kind, &self.filter, None, LISTED_MAX + 1),
         };
+        let cut = objects.len() > LISTED_MAX;
+        objects.truncate(LISTED_MAX);
         objects.retain(|object| {
             self.filter.matches(object) && self.name.as_ref().is_none_or(|name| *name == object.name)
         });
         objects.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        objects
+        Listed { objects, cut }
     }
+}
+
+/// What is there.
+#[derive(Default)]
+struct Listed {
+    objects: Vec<Arc<Object>>,
+    /// There are more.
+    cut: bool,
+}
+
+/// What is still to be told.
+#[derive(Debug)]
+enum Pending {
+    Word(Change),
+    /// An object that was there, by its namespace and name: it is told as it is when its turn comes, so that nothing old is kept for who
+    /// does not read.
+    Known(String, String),
+    Object(Change, Arc<Object>),
 }
 
 /// Objects that are watched.
 struct Watching {
     told: BoxStream<'static, Result<Told, Refusal>>,
-    /// Shared with the caches, so that who does not read costs little.
-    pending: VecDeque<(Change, Option<Arc<Object>>)>,
+    pending: VecDeque<Pending>,
+    /// There were more than were told last.
+    cut: bool,
     over: bool,
 }
 
 impl Watching {
     /// Tells all that is there, and one that the caches may not show yet.
-    fn list(&mut self, objects: Vec<Arc<Object>>, late: Option<Arc<Object>>) {
+    fn list(&mut self, listed: Listed, late: Option<Arc<Object>>) {
+        let Listed { objects, cut } = listed;
+        self.cut = cut;
         let late = late.filter(|_| objects.is_empty());
-        self.pending.push_back((Change::Relisting, None));
-        let seen = objects.into_iter().chain(late);
+        self.pending.push_back(Pending::Word(Change::Relisting));
+        let known = objects
+            .iter()
+            .map(|object| Pending::Known(object.namespace.clone(), object.name.clone()));
+        self.pending.extend(known);
         self.pending
-            .extend(seen.map(|object| (Change::Seen, Some(object))));
-        self.pending.push_back((Change::Listed, None));
+            .extend(late.map(|object| Pending::Object(Change::Seen, object)));
+        self.pending.push_back(Pending::Word(Change::Listed));
     }
 
     fn change(&mut self, action: Action, object: Arc<Object>) {
@@ -171,7 +206,7 @@ impl Watching {
             Action::Deleted => Change::Gone,
             Action::Added | Action::Modified => Change::Seen,
         };
-        self.pending.push_back((change, Some(object)));
+        self.pending.push_back(Pending::Object(change, object));
     }
 }
 
@@ -179,10 +214,20 @@ type Answer = Result<WatchObjectsResponse, Status>;
 
 async fn next(mut watching: Watching, shelf: Shelf) -> Option<(Answer, (Watching, Shelf))> {
     loop {
-        if let Some((change, object)) = watching.pending.pop_front() {
+        if let Some(pending) = watching.pending.pop_front() {
+            let (change, object) = match pending {
+                Pending::Word(change) => (change, None),
+                Pending::Object(change, object) => (change, Some(object)),
+                Pending::Known(namespace, name) => match shelf.object(&namespace, &name) {
+                    Some(object) => (Change::Seen, Some(object)),
+                    // The list of changes tells of that.
+                    None => continue,
+                },
+            };
             let answer = WatchObjectsResponse {
                 change: change.into(),
                 json: object.map(|object| object.json.to_string()).unwrap_or_default(),
+                cut: change == Change::Listed && watching.cut,
             };
             return Some((Ok(answer), (watching, shelf)));
         }
@@ -190,7 +235,7 @@ async fn next(mut watching: Watching, shelf: Shelf) -> Option<(Answer, (Watching
             return None;
         }
         match watching.told.next().await? {
-            Ok(Told::Heartbeat) => {}
+            Ok(Told::Heartbeat { .. } | Told::Synced { .. }) => {}
             Ok(Told::Object { action, object, .. }) => watching.change(action, object),
             // The stream fell behind. What it tells of after that is told twice rather than not at all.
             Ok(Told::Reset { .. }) => watching.list(shelf.objects(), None),
@@ -218,13 +263,21 @@ mod tests {
         let mut watching = Watching {
             told: stream::empty().boxed(),
             pending: VecDeque::new(),
+            cut: false,
             over: false,
         };
         watching.list(
-            objects.iter().map(|name| object(name)).collect(),
+            Listed {
+                objects: objects.iter().map(|name| object(name)).collect(),
+                cut: false,
+            },
             late.map(object),
         );
-        watching.pending.iter().map(|(change, _)| *change).collect()
+        let change = |pending: &Pending| match pending {
+            Pending::Word(change) | Pending::Object(change, _) => *change,
+            Pending::Known(..) => Change::Seen,
+        };
+        watching.pending.iter().map(change).collect()
     }
 
     #[test]

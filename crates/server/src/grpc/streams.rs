@@ -17,7 +17,7 @@ use crate::{
     metrics::Protocol,
     plane::{
         ControlPlane,
-        logs::{Following, LogQuery},
+        logs::{Line, LogQuery, Said},
         stream::{Subscription, Told},
     },
     refusal::Refusal,
@@ -46,23 +46,36 @@ pub(super) async fn logs(
         .run(&caller, &request.name, Some(&namespace), Some(kind))
         .await?;
     let query = log_query(&request)?;
-    let Following {
-        pod,
-        container,
-        lines,
-    } = plane.follow_log(&caller, &run, &query, request.follow).await?;
-    let counted = plane.metrics.stream(Protocol::Grpc);
-    let lines = lines.map(move |line| {
-        let _ = &counted;
-        let message = line.map_err(Status::from)?;
-        Ok(StreamAgentRunLogsResponse {
-            stream: "stdout".to_owned(),
-            message,
-            pod: pod.clone(),
-            container: container.clone(),
-        })
+    let said = plane
+        .follow_log(&caller, &run, &query, request.follow, Protocol::Grpc)
+        .await?;
+    let lines = said.filter_map(async |said| match said {
+        Ok(Said::Line(line)) => Some(Ok(of_line(line))),
+        // HTTP/2 has its own.
+        Ok(Said::Heartbeat) => None,
+        Err(refusal) => Some(Err(Status::from(refusal))),
     });
     Ok(Response::new(lines.boxed()))
+}
+
+fn of_line(line: Line) -> StreamAgentRunLogsResponse {
+    let Line {
+        origin,
+        text,
+        cut,
+        partial,
+    } = line;
+    StreamAgentRunLogsResponse {
+        stream: "stdout".to_owned(),
+        message: text,
+        pod: origin.pod.clone(),
+        container: origin.container.clone(),
+        archived: origin.archived,
+        cut,
+        step: origin.step.clone(),
+        attempt: origin.attempt,
+        partial,
+    }
 }
 
 fn log_query(request: &StreamAgentRunLogsRequest) -> Result<LogQuery, Refusal> {
@@ -76,6 +89,9 @@ fn log_query(request: &StreamAgentRunLogsRequest) -> Result<LogQuery, Refusal> {
     Ok(LogQuery {
         pod: given(&request.pod),
         container: given(&request.container),
+        step: given(&request.step),
+        attempt: Some(request.attempt).filter(|attempt| *attempt > 0),
+        archived: request.archived,
         tail_lines: request.tail_lines,
         timestamps: request.timestamps,
         since_seconds: Some(request.since_seconds).filter(|seconds| *seconds > 0),
@@ -121,7 +137,7 @@ async fn status(
         .await?;
     let now = plane.get(&caller, kind, &namespace, &request.name).await?;
     let known = stream::iter([Ok(Told::Object {
-        id: String::new(),
+        id: None,
         action: Action::Modified,
         object: now,
     })]);
@@ -155,7 +171,7 @@ async fn next(mut following: Watched) -> Option<(Result<StreamStatusResponse, St
                 let json = object.json.to_string();
                 return Some((Ok(StreamStatusResponse { json, phase }), following));
             }
-            Ok(Told::Reset { .. } | Told::Heartbeat) => {}
+            Ok(Told::Reset { .. } | Told::Synced { .. } | Told::Heartbeat { .. }) => {}
             Err(refusal) => {
                 following.over = true;
                 return Some((Err(Status::from(refusal)), following));

@@ -5,13 +5,13 @@ use std::{fmt, time::Duration};
 use futures::future::BoxFuture;
 use jangar_api::Kind;
 use jangar_store::{
-    AuditEntry, AuditOutcome, Error, IdempotencyKey, Page, PageRequest, Run, RunFilter, RunKind, RunPage,
-    RunSummary, Store,
+    AuditEntry, AuditFilter, AuditOutcome, Delivery, Error, IdempotencyKey, LogTail, LogTailInfo, Page,
+    PageRequest, Run, RunFilter, RunKind, RunPage, RunSummary, Store,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{ArchivedLog, ArchivedRun, History, HistoryError, SubmittedKey};
+use super::{ArchivedRun, History, HistoryError, SubmittedKey};
 use crate::audit::{Entry, Outcome};
 
 /// How long a key is remembered after its run was made. Nobody repeats a request after a month.
@@ -40,6 +40,7 @@ fn failed(error: Error) -> HistoryError {
 fn archived(run: Run) -> ArchivedRun {
     ArchivedRun {
         document: run.document,
+        cut: run.document_cut,
         at: run.summary.archived_at,
     }
 }
@@ -87,6 +88,18 @@ impl History for Database {
             };
             self.0.audit(&written).await.map_err(failed)
         })
+    }
+
+    fn audited<'a>(
+        &'a self,
+        filter: &'a AuditFilter,
+        page: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Page<AuditEntry>, HistoryError>> {
+        Box::pin(async move { self.0.audit_entries(filter, page).await.map_err(failed) })
+    }
+
+    fn delivery<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), HistoryError>> {
+        Box::pin(async move { self.0.record_delivery(delivery).await.map(drop).map_err(failed) })
     }
 
     fn run<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>> {
@@ -137,29 +150,18 @@ impl History for Database {
         })
     }
 
-    fn log<'a>(
-        &'a self,
-        uid: &'a str,
-        pod: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Option<ArchivedLog>, HistoryError>> {
+    fn logs<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Vec<LogTailInfo>, HistoryError>> {
         Box::pin(async move {
             let mut tails = self.0.log_tails(uid).await.map_err(failed)?;
-            // The latest first: that is where a run ended.
-            tails.sort_by_key(|tail| std::cmp::Reverse((tail.taken_at, tail.attempt)));
-            let wanted = match pod {
-                Some(pod) => tails.iter().find(|tail| tail.pod == pod),
-                None => tails.first(),
-            };
-            let Some(wanted) = wanted else { return Ok(None) };
-            let tail = self.0.log_tail(uid, &wanted.step, Some(wanted.attempt)).await;
-            let pods = tails.iter().map(|tail| tail.pod.clone()).collect();
-            Ok(tail.map_err(failed)?.map(|tail| ArchivedLog {
-                pod: tail.info.pod,
-                container: tail.info.container,
-                text: tail.text,
-                cut: tail.info.cut,
-                pods,
-            }))
+            tails.sort_by_key(|tail| (tail.taken_at, tail.attempt));
+            Ok(tails)
+        })
+    }
+
+    fn log<'a>(&'a self, of: &'a LogTailInfo) -> BoxFuture<'a, Result<Option<LogTail>, HistoryError>> {
+        Box::pin(async move {
+            let tail = self.0.log_tail(&of.run_uid, &of.step, Some(of.attempt)).await;
+            tail.map_err(failed)
         })
     }
 

@@ -7,7 +7,10 @@ use std::{fmt, time::Duration};
 
 use futures::future::BoxFuture;
 use jangar_api::Kind;
-use jangar_store::{Page, PageRequest, RunFilter, RunPage, RunSummary};
+use jangar_store::{
+    AuditEntry, AuditFilter, Delivery, LogTail, LogTailInfo, Page, PageRequest, RunFilter, RunPage,
+    RunSummary,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -55,20 +58,10 @@ pub struct SubmittedKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchivedRun {
     pub document: Value,
+    /// Whether something of it was too long to be kept whole.
+    pub cut: bool,
     /// When it was written.
     pub at: Timestamp,
-}
-
-/// The end of what a container wrote.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArchivedLog {
-    pub pod: String,
-    pub container: String,
-    pub text: String,
-    /// Only the end is there.
-    pub cut: bool,
-    /// The other pods of the run whose logs are there, the latest first.
-    pub pods: Vec<String>,
 }
 
 /// Where runs are remembered.
@@ -79,6 +72,14 @@ pub trait History: fmt::Debug + Send + Sync {
     fn ready(&self) -> BoxFuture<'_, Result<Duration, HistoryError>>;
     /// Records what somebody did.
     fn audit<'a>(&'a self, entry: &'a Entry) -> BoxFuture<'a, Result<(), HistoryError>>;
+    /// A page of what somebody did, the latest first.
+    fn audited<'a>(
+        &'a self,
+        filter: &'a AuditFilter,
+        page: &'a PageRequest,
+    ) -> BoxFuture<'a, Result<Page<AuditEntry>, HistoryError>>;
+    /// Notes a delivery of a webhook, or how far it has come.
+    fn delivery<'a>(&'a self, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), HistoryError>>;
     /// A run, by its UID.
     fn run<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<ArchivedRun>, HistoryError>>;
     /// The latest run of this name.
@@ -98,12 +99,10 @@ pub trait History: fmt::Debug + Send + Sync {
     fn page<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<RunPage>, HistoryError>>;
     /// The runs that did the work of the steps of this one, as many as matter.
     fn children<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Vec<ArchivedRun>, HistoryError>>;
-    /// The end of what this pod of a run wrote, or the one that was taken last.
-    fn log<'a>(
-        &'a self,
-        uid: &'a str,
-        pod: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Option<ArchivedLog>, HistoryError>>;
+    /// Which ends of logs are there for a run, those that ended first before the others.
+    fn logs<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Vec<LogTailInfo>, HistoryError>>;
+    /// One of them, with its text.
+    fn log<'a>(&'a self, of: &'a LogTailInfo) -> BoxFuture<'a, Result<Option<LogTail>, HistoryError>>;
     /// The run that was submitted with this key.
     fn key<'a>(
         &'a self,

@@ -63,7 +63,7 @@ pub(super) async fn reject(
 }
 
 async fn decide(
-    plane: &ControlPlane,
+    plane: &Arc<ControlPlane>,
     caller: &Caller,
     (namespace, run, step): Gate,
     body: DecisionBody,

@@ -4,6 +4,7 @@
 
 mod answer;
 mod approvals;
+mod audit;
 mod control_plane;
 mod extract;
 mod memories;

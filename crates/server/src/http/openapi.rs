@@ -64,6 +64,11 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
             },
         },
     });
+    if route.key {
+        let mut made = answer(route);
+        made["description"] = json!("It was made. 200 says that it was made before, with the same key.");
+        operation["responses"]["201"] = made;
+    }
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::routing::{MethodRouter, delete, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::{approvals, control_plane, memories, objects, runs, webhooks};
+use super::{approvals, audit, control_plane, memories, objects, runs, webhooks};
 use crate::plane::{
     ControlPlane,
     submit::{AgentRunSubmission, OrchestrationRunSubmission},
@@ -334,6 +334,18 @@ pub(super) static ROUTES: &[Route] = &[
         answer: Answered::Json,
         anonymous: false,
         handler: || post(memories::query),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/audit",
+        id: "listAudit",
+        summary: "Who changed what through the control plane. Needs the right to get this path.",
+        query: Some(schema_of::<audit::AuditList>),
+        body: None,
+        key: false,
+        answer: Answered::Json,
+        anonymous: false,
+        handler: || get(audit::list),
     },
     Route {
         method: Method::Get,

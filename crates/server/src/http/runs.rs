@@ -17,11 +17,12 @@ use super::{
     sse,
 };
 use crate::{
+    metrics::Protocol,
     plane::{
         Caller, ControlPlane,
-        logs::{Following, LogQuery},
+        logs::LogQuery,
         objects::ListQuery,
-        runs::{RUN_KINDS, Run, record},
+        runs::{RUN_KINDS, Run, record, remembered},
         submit::{AgentRunSubmission, OrchestrationRunSubmission, Submitted},
     },
     refusal::Refusal,
@@ -73,6 +74,10 @@ pub(super) struct WhichLog {
     kind: Option<String>,
     pod: Option<String>,
     container: Option<String>,
+    /// Of this step of a workflow.
+    step: Option<String>,
+    /// Of what history has: this attempt.
+    attempt: Option<u32>,
     /// At most 5000.
     tail_lines: Option<u32>,
     /// As server-sent events, until the container ends.
@@ -165,8 +170,9 @@ async fn list(
         cursor: query.cursor.unwrap_or_default(),
     };
     if archived {
-        let (records, next) = plane.remembered_runs(&caller, kind, &query).await?;
-        return Ok(Answer::ok(json!({field: records, "nextCursor": next})));
+        let page = plane.remembered_runs(&caller, kind, &query).await?;
+        let records: Vec<Value> = page.items.iter().map(remembered).collect();
+        return Ok(Answer::ok(json!({field: records, "nextCursor": page.next})));
     }
     let page = plane.list(&caller, kind, &query).await?;
     let records: Vec<Value> = page.objects.iter().map(|run| record(kind, &run.json)).collect();
@@ -276,6 +282,8 @@ pub(super) async fn run_logs(
         kind,
         pod,
         container,
+        step,
+        attempt,
         tail_lines,
         follow,
     } = which;
@@ -283,16 +291,16 @@ pub(super) async fn run_logs(
     let query = LogQuery {
         pod,
         container,
+        step,
+        attempt,
         tail_lines: tail_lines.unwrap_or_default(),
         ..LogQuery::default()
     };
     if follow == Some(true) {
-        let Following {
-            pod,
-            container,
-            lines,
-        } = plane.follow_log(&caller, &run, &query, true).await?;
-        return Ok(sse::lines(pod, container, lines));
+        let said = plane
+            .follow_log(&caller, &run, &query, true, Protocol::Http)
+            .await?;
+        return Ok(sse::lines(said));
     }
     let log = plane.log(&caller, &run, &query).await?;
     Ok(Answer::ok(json!({"log": log})).into_response())

@@ -14,6 +14,7 @@ use crate::{
     metrics::Protocol,
     plane::{
         Caller, ControlPlane,
+        logs::{Line, Said},
         stream::{Subscription, Told},
     },
     refusal::Refusal,
@@ -44,20 +45,31 @@ pub(super) async fn changes(
 }
 
 /// A stream of lines of a log.
-pub(super) fn lines(
-    pod: String,
-    container: String,
-    lines: impl Stream<Item = Result<String, Refusal>> + Send + 'static,
-) -> Response {
-    let lines = lines.map(move |line| match line {
-        Ok(text) => event(
-            None,
-            &json!({"type": "log", "pod": pod, "container": container, "stream": "stdout", "message": text}),
-        ),
+pub(super) fn lines(said: impl Stream<Item = Result<Said, Refusal>> + Send + 'static) -> Response {
+    let lines = said.map(|said| match said {
+        Ok(Said::Line(line)) => event(None, &of_line(&line)),
+        Ok(Said::Heartbeat) => heartbeat(),
         Err(refusal) => event(None, &json!({"type": "error", "error": refusal.to_string()})),
     });
     let end = stream::once(async { event(None, &json!({"type": "end"})) });
     response(lines.chain(end))
+}
+
+fn of_line(line: &Line) -> Value {
+    let origin = &line.origin;
+    let mut value = json!({
+        "type": "log", "pod": origin.pod, "container": origin.container, "stream": "stdout", "message": line.text,
+        "archived": origin.archived, "cut": line.cut, "partial": line.partial,
+    });
+    if origin.archived {
+        value["step"] = json!(origin.step);
+        value["attempt"] = json!(origin.attempt);
+    }
+    value
+}
+
+fn heartbeat() -> Event {
+    Event::default().comment("heartbeat")
 }
 
 fn response(events: impl Stream<Item = Event> + Send + 'static) -> Response {
@@ -67,7 +79,7 @@ fn response(events: impl Stream<Item = Event> + Send + 'static) -> Response {
 fn of(told: Told) -> Event {
     match told {
         Told::Object { id, action, object } => event(
-            Some(&id),
+            id.as_deref(),
             &json!({
                 "type": "resource",
                 "kind": object.kind.info().kind,
@@ -77,8 +89,10 @@ fn of(told: Told) -> Event {
                 "resource": object.json,
             }),
         ),
-        Told::Reset { id, cut } => event(Some(&id), &json!({"type": "reset", "cut": cut})),
-        Told::Heartbeat => Event::default().comment("heartbeat"),
+        Told::Reset { cut } => event(None, &json!({"type": "reset", "cut": cut})),
+        Told::Synced { id } => event(Some(&id), &json!({"type": "synced"})),
+        // An event without data is none to a program, and moves the place to which it comes back.
+        Told::Heartbeat { id } => heartbeat().id(id),
     }
 }
 

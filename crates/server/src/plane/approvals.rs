@@ -3,6 +3,8 @@
 //! A decision is the one thing that the control plane writes with its own account, because it is written to the status: for a
 //! caller who holds the verb `approve` on the OrchestrationRun, and whom the ApprovalPolicy of the gate names.
 
+use std::sync::Arc;
+
 use jangar_api::{
     Kind,
     approvals::ApprovalPolicy,
@@ -181,7 +183,7 @@ impl ControlPlane {
     }
 
     /// Records what the caller decides about a gate.
-    pub async fn decide(&self, caller: &Caller, decision: Decision) -> Result<Value, Refusal> {
+    pub async fn decide(self: &Arc<Self>, caller: &Caller, decision: Decision) -> Result<Value, Refusal> {
         checked_namespace(&decision.namespace)?;
         checked_name("run", &decision.run)?;
         for (field, text) in [("step", &decision.step), ("digest", &decision.digest)] {
@@ -199,7 +201,8 @@ impl ControlPlane {
             namespace: decision.namespace.clone(),
             name: decision.run.clone(),
         };
-        let work = self.decided(caller, &decision);
+        let (plane, decider) = (Arc::clone(self), caller.clone());
+        let work = Box::pin(async move { plane.decided(&decider, &decision).await });
         self.audited(caller, deed, work).await
     }
 

@@ -1,5 +1,7 @@
 //! A new object of any kind, for clients that write the whole object themselves.
 
+use std::sync::Arc;
+
 use jangar_api::{Kind, agents::agent_run::AgentRun, labels::CREATED_BY};
 use jangar_engine::{
     queue::{Lane, no_room, repository_of},
@@ -10,6 +12,7 @@ use serde_json::{Value, json};
 use super::{Caller, ControlPlane};
 use crate::{
     access::Question,
+    audit::Deed,
     refusal::{Refusal, Trouble},
     world::{Object, text},
 };
@@ -20,6 +23,24 @@ const QUEUE_RETRY_SECONDS: u32 = 15;
 impl ControlPlane {
     /// Creates an object, as the caller; `None` if there is one of that name, which is left as it is.
     pub async fn create_new(
+        self: &Arc<Self>,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+    ) -> Result<Option<Object>, Refusal> {
+        let deed = Deed {
+            action: "object.created",
+            kind,
+            namespace: namespace.to_owned(),
+            name: text(&manifest, "/metadata/name").unwrap_or_default(),
+        };
+        let (plane, maker, namespace) = (Arc::clone(self), caller.clone(), namespace.to_owned());
+        let work = async move { plane.created(&maker, kind, &namespace, manifest).await };
+        self.audited_if(caller, deed, work, Option::is_some).await
+    }
+
+    async fn created(
         &self,
         caller: &Caller,
         kind: Kind,
@@ -30,15 +51,12 @@ impl ControlPlane {
         let create = Question::on("create", kind, namespace, "");
         self.gatekeeper.require(&caller.identity, &create).await?;
         if kind.is_run() {
-            sign(&mut manifest, &caller.identity.user)?;
+            sign(&mut manifest, Some(&caller.identity.user))?;
         }
         if kind == Kind::AgentRun {
             self.has_room(namespace, &manifest)?;
         }
-        match self
-            .create(caller, "object.created", kind, namespace, manifest)
-            .await
-        {
+        match self.create_unrecorded(caller, kind, namespace, manifest).await {
             Ok(object) => Ok(Some(object)),
             // A create collides with nothing but an object of the same name.
             Err(refusal) if refusal.trouble == Trouble::Conflict => Ok(None),
@@ -49,7 +67,7 @@ impl ControlPlane {
 
 impl ControlPlane {
     /// Whether one more run of an agent may wait, as with a submission. What makes no sense is left to the API server.
-    fn has_room(&self, namespace: &str, manifest: &Value) -> Result<(), Refusal> {
+    pub(super) fn has_room(&self, namespace: &str, manifest: &Value) -> Result<(), Refusal> {
         let Ok(run) = serde_json::from_value::<AgentRun>(manifest.clone()) else {
             return Ok(());
         };
@@ -86,8 +104,9 @@ pub fn kind_named(word: &str) -> Result<Kind, Refusal> {
     })
 }
 
-/// Who makes a run may not let it pass its gates, so that it says who that is, whatever they wrote.
-fn sign(manifest: &mut Value, user: &str) -> Result<(), Refusal> {
+/// Who makes a run may not let it pass its gates, so that it says who that is, whatever they wrote; or nothing, of one whose maker nobody
+/// knows.
+pub(super) fn sign(manifest: &mut Value, user: Option<&str>) -> Result<(), Refusal> {
     let unnamed = || Refusal::missing("metadata.name").remedy("give the object a name");
     let metadata = manifest
         .get_mut("metadata")
@@ -96,7 +115,10 @@ fn sign(manifest: &mut Value, user: &str) -> Result<(), Refusal> {
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
     match annotations.as_object_mut() {
         Some(annotations) => {
-            annotations.insert(CREATED_BY.to_owned(), json!(user));
+            match user {
+                Some(user) => annotations.insert(CREATED_BY.to_owned(), json!(user)),
+                None => annotations.remove(CREATED_BY),
+            };
             Ok(())
         }
         None => Err(
@@ -114,13 +136,15 @@ mod tests {
     fn a_run_says_who_made_it_whatever_they_wrote() {
         let mut run =
             json!({"metadata": {"name": "r", "annotations": {CREATED_BY: "somebody else", "a": "b"}}});
-        sign(&mut run, "ada").expect("it has metadata");
+        sign(&mut run, Some("ada")).expect("it has metadata");
         assert_eq!(
             run["metadata"]["annotations"],
             json!({CREATED_BY: "ada", "a": "b"})
         );
-        assert!(sign(&mut json!({}), "ada").is_err());
-        assert!(sign(&mut json!({"metadata": {"annotations": "none"}}), "ada").is_err());
+        sign(&mut run, None).expect("it has metadata");
+        assert_eq!(run["metadata"]["annotations"], json!({"a": "b"}));
+        assert!(sign(&mut json!({}), Some("ada")).is_err());
+        assert!(sign(&mut json!({"metadata": {"annotations": "none"}}), Some("ada")).is_err());
     }
 
     #[test]

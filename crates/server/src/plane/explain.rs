@@ -75,7 +75,9 @@ impl ControlPlane {
                 let around = self.around(caller, object.kind, &object.namespace).await?;
                 Ok(explain(legible.subject(), &around.context(), self.now()))
             }
-            Run::Archived { kind, document, at } => {
+            Run::Archived {
+                kind, document, at, ..
+            } => {
                 let around = match kind {
                     Kind::OrchestrationRun => self.remembered(caller, document).await?,
                     _ => Around::default(),

@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod create;
 pub mod cursor;
+pub mod events;
 pub mod explain;
 mod gates;
 pub mod logs;
@@ -26,7 +27,7 @@ use crate::{
     audit::{Audit, Deed, Entry, Outcome, detail},
     history::{History, Pulse},
     metrics::Metrics,
-    refusal::Refusal,
+    refusal::{Refusal, Trouble},
     tls::Certificate,
     webhooks::Webhooks,
     world::World,
@@ -36,6 +37,8 @@ use crate::{
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Streams at once, of all callers together. Each is a task and a number; the changes are shared.
 const STREAMS_MAX: usize = 2_048;
+/// Logs that are followed at once, which are streams as well. Each is a connection to the API server.
+const LOG_STREAMS_MAX: usize = 512;
 /// Under this name the writes of the control plane stand in the managed fields of objects.
 pub const FIELD_MANAGER: &str = "jangar-control-plane";
 
@@ -94,7 +97,9 @@ pub struct ControlPlane {
     clock: Clock,
     grpc_address: Option<String>,
     certificate: Option<Arc<Certificate>>,
+    lease: tokio::sync::Mutex<Option<status::KnownLease>>,
     pub(crate) streams: Arc<Semaphore>,
+    log_streams: Arc<Semaphore>,
     /// Whether the program ends.
     closing: watch::Sender<bool>,
     pub(crate) webhooks: Webhooks,
@@ -137,9 +142,15 @@ impl ControlPlane {
             clock,
             grpc_address,
             certificate,
+            lease: tokio::sync::Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            log_streams: Arc::new(Semaphore::new(LOG_STREAMS_MAX)),
             closing: watch::Sender::new(false),
         })
+    }
+
+    pub(crate) fn history(&self) -> Option<&Arc<dyn History>> {
+        self.history.as_ref()
     }
 
     /// The namespace of a request that names none: the one that Jangar itself is in.
@@ -166,24 +177,53 @@ impl ControlPlane {
         self.pulse.as_ref().and_then(Pulse::trouble).is_some()
     }
 
+    /// Waits until every change that somebody began has been made and recorded.
+    pub async fn settled(&self) {
+        self.audit.settled().await;
+    }
+
     /// Does something for a caller, and records it.
-    async fn audited<T>(
+    async fn audited<T: Send + 'static>(
         &self,
         caller: &Caller,
         deed: Deed,
-        work: impl Future<Output = Result<T, Refusal>>,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let result = work.await;
-        self.audit.record(Entry {
-            at: self.now(),
-            actor: caller.identity.user.clone(),
-            groups: caller.identity.groups.clone(),
-            source: caller.source.clone(),
-            deed,
-            outcome: Outcome::of(&result),
-            detail: detail(&result),
+        self.audited_if(caller, deed, work, |_| true).await
+    }
+
+    /// Does something for a caller, and records it unless it changed nothing.
+    ///
+    /// It is a task of its own: a caller who hangs up ends their request, and neither what it has begun nor the record of it.
+    async fn audited_if<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        deed: Deed,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+        changed: fn(&T) -> bool,
+    ) -> Result<T, Refusal> {
+        let (audit, clock, caller) = (self.audit.clone(), Arc::clone(&self.clock), caller.clone());
+        let begun = audit.begin();
+        let task = tokio::spawn(async move {
+            let result = work.await;
+            if result.as_ref().map_or(true, changed) {
+                audit.record(Entry {
+                    at: clock(),
+                    actor: caller.identity.user.clone(),
+                    groups: caller.identity.groups.clone(),
+                    source: caller.source.clone(),
+                    deed,
+                    outcome: Outcome::of(&result),
+                    detail: detail(&result),
+                });
+            }
+            drop(begun);
+            result
         });
-        result
+        task.await.unwrap_or_else(|_| {
+            Err(Refusal::new(Trouble::Internal, "the request ended in the middle")
+                .remedy("look whether it changed anything before you repeat it"))
+        })
     }
 }
 

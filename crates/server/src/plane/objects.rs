@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
-use jangar_api::Kind;
+use jangar_api::{Kind, labels::CREATED_BY};
 use kube::{
-    Api,
+    Api, Client,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Caller, ControlPlane, FIELD_MANAGER, cursor, live};
+use super::{Caller, ControlPlane, FIELD_MANAGER, create::sign, cursor, live};
 use crate::{
     access::Question,
     audit::Deed,
     refusal::{Refusal, Trouble},
-    world::{Filter, Object, Selector, resource},
+    world::{Filter, Object, Selector, resource, text},
 };
 
 /// The most objects of one page.
 pub const PAGE_MAX: usize = 500;
+/// About how many bytes a page has at most, unless one object alone has more: what a client that reads slowly costs.
+pub const PAGE_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// How many there are if the caller does not say.
 pub const PAGE_DEFAULT: usize = 100;
 /// The most words of a search, which is the longest that people write.
@@ -84,15 +87,33 @@ pub struct Page {
 impl Page {
     /// As a List document of Kubernetes.
     pub fn document(&self, kind: Kind) -> Value {
-        let info = kind.info();
         let items: Vec<&Value> = self.objects.iter().map(|object| &object.json).collect();
-        json!({
-            "apiVersion": format!("{}/{}", info.group, info.version),
-            "kind": format!("{}List", info.kind),
-            "metadata": {"continue": self.next.clone().unwrap_or_default()},
-            "items": items,
-        })
+        list_document(kind, &items, self.next.as_deref().unwrap_or_default())
     }
+}
+
+/// A List document of Kubernetes.
+pub(crate) fn list_document<T: Serialize>(kind: Kind, items: &[T], next: &str) -> Value {
+    let info = kind.info();
+    json!({
+        "apiVersion": format!("{}/{}", info.group, info.version),
+        "kind": format!("{}List", info.kind),
+        "metadata": {"continue": next},
+        "items": items,
+    })
+}
+
+/// Cuts a page to its bounds; whether something was beyond them.
+fn shorten(objects: &mut Vec<Arc<Object>>, limit: usize) -> bool {
+    let mut bytes = 0;
+    let fits = objects.iter().enumerate().take_while(|(number, object)| {
+        bytes += object.bytes;
+        *number < limit && (*number == 0 || bytes <= PAGE_MAX_BYTES)
+    });
+    let fits = fits.count();
+    let more = objects.len() > fits;
+    objects.truncate(fits);
+    more
 }
 
 /// How an object is applied.
@@ -104,6 +125,8 @@ pub struct Applying {
     pub refuse_conflicts: bool,
     /// Whether the object is read first, to say what became of it.
     pub compare: bool,
+    /// Under which name the fields stand; absent: that of the control plane.
+    pub manager: Option<&'static str>,
 }
 
 /// What became of an object that was applied.
@@ -199,8 +222,7 @@ impl ControlPlane {
         self.require_list(caller, kind, filter.namespace.as_deref())
             .await?;
         let mut objects = self.world.list(kind, &filter, after.as_ref(), limit + 1);
-        let more = objects.len() > limit;
-        objects.truncate(limit);
+        let more = shorten(&mut objects, limit);
         let next = objects
             .last()
             .filter(|_| more)
@@ -298,7 +320,7 @@ impl ControlPlane {
         manifest: Value,
         how: Applying,
     ) -> Result<Applied, Refusal> {
-        let (namespace, name, manifest) = addressed(kind, namespace, manifest)?;
+        let (namespace, name, mut manifest) = addressed(kind, namespace, manifest)?;
         let name = name.ok_or_else(|| {
             Refusal::missing("metadata.name")
                 .remedy("give the object a name: an object is applied by its name")
@@ -311,6 +333,21 @@ impl ControlPlane {
         };
         let api: Api<DynamicObject> =
             Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
+        if kind.is_run() {
+            // Who made a run may not let it pass its gates, so that nobody else writes who that is.
+            let there = self.seen(kind, &namespace, &name).await?;
+            let maker = match &there {
+                None => Some(caller.identity.user.clone()),
+                Some(run) => run
+                    .json
+                    .pointer("/metadata/annotations")
+                    .and_then(|annotations| text(annotations.get(CREATED_BY)?, "")),
+            };
+            sign(&mut manifest, maker.as_deref())?;
+            if kind == Kind::AgentRun && there.is_none() {
+                self.has_room(&namespace, &manifest)?;
+            }
+        }
         let before = if how.compare {
             // Who may write and not read is not told, and is not kept from writing.
             live(api.get_opt(&name)).await.ok()
@@ -320,10 +357,12 @@ impl ControlPlane {
         let params = PatchParams {
             dry_run: how.dry_run,
             force: !how.refuse_conflicts,
-            ..PatchParams::apply(FIELD_MANAGER)
+            ..PatchParams::apply(how.manager.unwrap_or(FIELD_MANAGER))
         };
-        let patch = Patch::Apply(&manifest);
-        let work = live(api.patch(&name, &params, &patch));
+        let work = async move {
+            let patch = Patch::Apply(&manifest);
+            live(api.patch(&name, &params, &patch)).await
+        };
         let after = if how.dry_run {
             // Nothing is done, so that nothing is recorded.
             work.await?
@@ -352,19 +391,21 @@ impl ControlPlane {
             namespace: namespace.clone(),
             name: name.unwrap_or_default(),
         };
-        let work = async {
-            let object: DynamicObject = serde_json::from_value(manifest).map_err(|error| {
-                Refusal::new(Trouble::BadRequest, format!("the object cannot be read: {error}"))
-            })?;
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
-            let params = PostParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            live(api.create(&params, &object)).await
-        };
+        let work = create(caller.identity.client(), kind, namespace, manifest);
         let object = self.audited(caller, deed, work).await?;
+        Ok(self.read(kind, object))
+    }
+
+    /// The same for whoever keeps the record themselves.
+    pub(super) async fn create_unrecorded(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+    ) -> Result<Object, Refusal> {
+        let (namespace, _, manifest) = addressed(kind, namespace, manifest)?;
+        let object = create(caller.identity.client(), kind, namespace, manifest).await?;
         Ok(self.read(kind, object))
     }
 
@@ -384,14 +425,29 @@ impl ControlPlane {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let work = async {
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(caller.identity.client(), namespace, &resource(kind));
-            live(api.delete(name, &DeleteParams::background())).await
-        };
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(caller.identity.client(), namespace, &resource(kind));
+        let name = name.to_owned();
+        let work = async move { live(api.delete(&name, &DeleteParams::background())).await };
         let deleted = self.audited(caller, deed, work).await?;
         Ok(deleted.left().map(|object| self.read(kind, object)))
     }
+}
+
+async fn create(
+    client: Client,
+    kind: Kind,
+    namespace: String,
+    manifest: Value,
+) -> Result<DynamicObject, Refusal> {
+    let object: DynamicObject = serde_json::from_value(manifest)
+        .map_err(|error| Refusal::new(Trouble::BadRequest, format!("the object cannot be read: {error}")))?;
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &resource(kind));
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    live(api.create(&params, &object)).await
 }
 
 /// Where a manifest belongs: its own words have to agree with what was asked for.
@@ -461,6 +517,27 @@ fn addressed(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_ends_before_it_is_too_long_for_one_answer() {
+        let object = |name: &str, bytes: usize| {
+            let object = json!({"metadata": {"name": name}, "spec": {"text": "x".repeat(bytes)}});
+            let object = serde_json::from_value(object).expect("an object");
+            Arc::new(Object::read(Kind::ImplementationSpec, object, true))
+        };
+        let half = PAGE_MAX_BYTES / 2;
+        for (sizes, limit, fits, more) in [
+            (vec![1, 1, 1], 3, 3, false),
+            (vec![1, 1, 1], 2, 2, true),
+            (vec![half - 1_000, half - 1_000, 10_000], 9, 2, true),
+            (vec![PAGE_MAX_BYTES + 1, 1], 9, 1, true),
+            (vec![], 9, 0, false),
+        ] {
+            let mut objects: Vec<_> = sizes.iter().map(|bytes| object("o", *bytes)).collect();
+            assert_eq!(shorten(&mut objects, limit), more, "{sizes:?}");
+            assert_eq!(objects.len(), fits, "{sizes:?}");
+        }
+    }
 
     #[test]
     fn a_manifest_has_to_be_of_the_kind_and_the_namespace_that_are_asked_for() {

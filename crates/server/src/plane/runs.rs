@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jangar_api::{Kind, phase::RunPhase};
-use jangar_store::{Namespaces, PageRequest, RunFilter, RunKind, RunSummary};
+use jangar_store::{AuditEntry, AuditFilter, Namespaces, Page, PageRequest, RunFilter, RunKind, RunSummary};
 use jiff::Timestamp;
 use kube::{
     Api,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     Caller, ControlPlane, FIELD_MANAGER, live,
-    objects::{ALL_NAMESPACES, ListQuery, checked_namespace},
+    objects::{ALL_NAMESPACES, ListQuery, checked_name, checked_namespace},
 };
 use crate::{
     access::Question,
@@ -25,6 +25,8 @@ use crate::{
 
 /// The kinds that run, in the order in which a name is looked for.
 pub const RUN_KINDS: [Kind; 3] = [Kind::AgentRun, Kind::OrchestrationRun, Kind::ToolRun];
+/// Who may get this path may read what everybody did.
+const AUDIT_PATH: &str = "/v1/audit";
 /// The longest reason of a cancel, which stays in the spec of the run.
 const REASON_MAX: usize = 1_024;
 
@@ -36,6 +38,8 @@ pub enum Run {
     Archived {
         kind: Kind,
         document: Value,
+        /// Whether something of it was too long to be kept whole.
+        cut: bool,
         /// When it was last seen.
         at: Timestamp,
     },
@@ -103,7 +107,7 @@ pub fn record(kind: Kind, run: &Value) -> Value {
 }
 
 /// The same of a run as history lists it.
-fn remembered(run: &RunSummary) -> Value {
+pub fn remembered(run: &RunSummary) -> Value {
     let subject = match run.kind {
         RunKind::AgentRun => "agentName",
         RunKind::OrchestrationRun => "orchestrationName",
@@ -125,10 +129,50 @@ fn remembered(run: &RunSummary) -> Value {
     })
 }
 
+/// The same as an object, with what a list needs of it.
+pub fn remembered_object(kind: Kind, run: &RunSummary) -> Value {
+    let subject = match run.kind {
+        RunKind::AgentRun => "agentRef",
+        RunKind::OrchestrationRun => "orchestrationRef",
+        RunKind::ToolRun => "toolRef",
+    };
+    let info = kind.info();
+    let mut object = json!({
+        "apiVersion": format!("{}/{}", info.group, info.version),
+        "kind": info.kind,
+        "metadata": {
+            "name": run.name,
+            "namespace": run.namespace,
+            "uid": run.uid,
+            "creationTimestamp": run.created_at.to_string(),
+            "labels": run.labels,
+        },
+        "spec": {subject: {"name": run.subject}},
+        "status": {"phase": run.phase.as_str()},
+    });
+    if let Some(runtime) = &run.runtime {
+        object["spec"]["runtime"] = json!({"type": runtime});
+    }
+    for (field, time) in [("startedAt", run.started_at), ("finishedAt", run.finished_at)] {
+        if let Some(time) = time {
+            object["status"][field] = json!(time.to_string());
+        }
+    }
+    if let Some(reason) = &run.reason {
+        let at = run.finished_at.unwrap_or(run.archived_at);
+        object["status"]["conditions"] = json!([{
+            "type": run.phase.as_str(), "status": "True", "reason": reason,
+            "message": run.message.as_deref().unwrap_or_default(), "lastTransitionTime": at.to_string(),
+        }]);
+    }
+    object
+}
+
 fn archived(kind: Kind, run: ArchivedRun) -> Run {
     Run::Archived {
         kind,
         document: run.document,
+        cut: run.cut,
         at: run.at,
     }
 }
@@ -221,9 +265,14 @@ impl ControlPlane {
                 .filter_map(|kind| self.world.get(*kind, &namespace, id));
             found.extend(named.map(Run::Live));
             if found.is_empty() {
+                // One that was made a moment ago, perhaps by another replica, is not one that is gone.
+                found.extend(self.made_lately(&kinds, &namespace, id).await?);
+            }
+            if found.is_empty() {
                 found.extend(self.archived(&kinds, &namespace, id).await?);
             }
         }
+        let live = found.iter().any(|run| matches!(run, Run::Live(_)));
         let mut seen = Vec::new();
         for run in found {
             let document = run.document();
@@ -243,7 +292,23 @@ impl ControlPlane {
             .named("kind")
             .remedy("say which one with `kind`, or give its UID"));
         }
+        if seen.is_empty() && live {
+            // While the database is away, who may not see a run learns no more than if there were none.
+            self.archived(&kinds, &self.namespace(namespace)?, id).await?;
+        }
         seen.pop().ok_or_else(none)
+    }
+
+    /// Runs of this name that the caches do not show yet.
+    async fn made_lately(&self, kinds: &[Kind], namespace: &str, id: &str) -> Result<Vec<Run>, Refusal> {
+        if checked_name("name", id).is_err() {
+            return Ok(Vec::new());
+        }
+        let mut runs = Vec::new();
+        for kind in kinds {
+            runs.extend(self.seen(*kind, namespace, id).await?.map(Run::Live));
+        }
+        Ok(runs)
     }
 
     async fn archived(&self, kinds: &[Kind], namespace: &str, id: &str) -> Result<Vec<Run>, Refusal> {
@@ -296,7 +361,7 @@ impl ControlPlane {
         caller: &Caller,
         kind: Kind,
         query: &ListQuery,
-    ) -> Result<(Vec<Value>, Option<String>), Refusal> {
+    ) -> Result<Page<RunSummary>, Refusal> {
         let (filter, page) = remembered_query(kind, query)?;
         let namespace = Some(query.namespace.as_str()).filter(|name| *name != ALL_NAMESPACES);
         self.require_list(caller, kind, namespace).await?;
@@ -309,8 +374,27 @@ impl ControlPlane {
             .remedy("set DATABASE_URL, or leave `archived` out to list what is in the cluster")
         })?;
         let found = history.runs(&filter, &page).await;
-        let found = found.map_err(|error| error.refusal("runs that are gone are asked for"))?;
-        Ok((found.items.iter().map(remembered).collect(), found.next))
+        found.map_err(|error| error.refusal("runs that are gone are asked for"))
+    }
+
+    /// A page of what everybody did. It tells of all namespaces, so that it takes a right of its own.
+    pub async fn audit_entries(
+        &self,
+        caller: &Caller,
+        filter: &AuditFilter,
+        page: &PageRequest,
+    ) -> Result<Page<AuditEntry>, Refusal> {
+        let question = Question::Path(AUDIT_PATH.to_owned());
+        self.gatekeeper.require(&caller.identity, &question).await?;
+        let history = self.history.as_ref().ok_or_else(|| {
+            Refusal::new(
+                Trouble::BadRequest,
+                "no database is configured, so that only the log has the audit",
+            )
+            .remedy("set DATABASE_URL, or look for the target jangar::audit in the log")
+        })?;
+        let found = history.audited(filter, page).await;
+        found.map_err(|error| error.refusal("the audit is in the log"))
     }
 
     /// Asks a run to stop, as the caller. One that has ended keeps its end.
@@ -342,16 +426,17 @@ impl ControlPlane {
             namespace: run.namespace.clone(),
             name: run.name.clone(),
         };
-        let work = async {
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(caller.identity.client(), &run.namespace, &resource(kind));
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(caller.identity.client(), &run.namespace, &resource(kind));
+        // The UID keeps another run of the same name from being cancelled instead.
+        let patch = json!({"metadata": {"uid": run.uid}, "spec": spec});
+        let name = run.name.clone();
+        let work = async move {
             let params = PatchParams {
                 field_manager: Some(FIELD_MANAGER.to_owned()),
                 ..PatchParams::default()
             };
-            // The UID keeps another run of the same name from being cancelled instead.
-            let patch = json!({"metadata": {"uid": run.uid}, "spec": spec});
-            live(api.patch(&run.name, &params, &Patch::Merge(&patch))).await
+            live(api.patch(&name, &params, &Patch::Merge(&patch))).await
         };
         let object = self.audited(caller, deed, work).await?;
         Ok(Cancelled {

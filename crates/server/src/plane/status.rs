@@ -1,5 +1,7 @@
 //! How the control plane is, and what there is in numbers.
 
+use std::time::Duration;
+
 use jangar_api::Kind;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -7,6 +9,7 @@ use kube::Api;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::{
     Caller, ControlPlane, live,
@@ -15,6 +18,11 @@ use super::{
 use crate::{refusal::Refusal, world::Filter};
 
 pub const SERVICE: &str = "jangar";
+/// How old what is told of the Lease may be: shorter than anybody needs to take the lead.
+const LEASE_AGE: Duration = Duration::from_secs(2);
+
+/// When the Lease was read, and what it was.
+pub(super) type KnownLease = (Instant, Result<Option<Lease>, Refusal>);
 
 /// The status document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -152,11 +160,25 @@ impl ControlPlane {
         })
     }
 
+    /// The Lease, no older than [`LEASE_AGE`], read once for all who ask meanwhile.
+    async fn lease(&self) -> Result<Option<Lease>, Refusal> {
+        let mut known = self.lease.lock().await;
+        match &*known {
+            Some((at, lease)) if at.elapsed() < LEASE_AGE => lease.clone(),
+            _ => {
+                let settings = &self.settings.lease;
+                let leases: Api<Lease> = Api::namespaced(self.own.clone(), &settings.namespace);
+                let lease = live(leases.get_opt(&settings.name)).await;
+                *known = Some((Instant::now(), lease.clone()));
+                lease
+            }
+        }
+    }
+
     /// Who leads, and whether somebody surely does. `None`: nobody here may know.
     async fn leader(&self, now: Timestamp) -> (LeaderElection, Option<bool>) {
         let settings = &self.settings.lease;
-        let leases: Api<Lease> = Api::namespaced(self.own.clone(), &settings.namespace);
-        let lease = live(leases.get_opt(&settings.name)).await;
+        let lease = self.lease().await;
         let (holder, led) = match lease {
             Ok(lease) => {
                 let spec = lease.and_then(|lease| lease.spec);
@@ -259,9 +281,9 @@ impl ControlPlane {
         .collect()
     }
 
-    /// Whether the database answers.
+    /// Whether the database answered when it was asked last. Nobody waits for it here.
     pub async fn database(&self) -> Database {
-        let Some(history) = &self.history else {
+        let (Some(history), Some(pulse)) = (&self.history, &self.pulse) else {
             return Database {
                 configured: false,
                 connected: false,
@@ -271,21 +293,26 @@ impl ControlPlane {
                 latency_ms: 0,
             };
         };
-        let answer = history.ready().await;
-        self.metrics.database(answer.is_ok());
-        match answer {
-            Ok(latency) => Database {
+        match pulse.answer().await {
+            Some(Ok(latency)) => Database {
                 configured: true,
                 connected: true,
                 status: Word::Healthy,
                 message: history.place().to_owned(),
                 latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
             },
-            Err(error) => Database {
+            Some(Err(error)) => Database {
                 configured: true,
                 connected: false,
                 status: Word::Degraded,
-                message: error.to_string(),
+                message: error,
+                latency_ms: 0,
+            },
+            None => Database {
+                configured: true,
+                connected: false,
+                status: Word::Unknown,
+                message: "it has not answered yet".to_owned(),
                 latency_ms: 0,
             },
         }

@@ -11,7 +11,7 @@ use std::{
 use futures::{Stream, stream};
 use jangar_api::Kind;
 use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::Instant,
 };
 
@@ -49,21 +49,41 @@ impl Subscription {
             && self.name.as_ref().is_none_or(|name| *name == object.name)
             && self.filter.matches(object)
     }
+
+    /// What a change is to this client; nothing, if neither what the object was nor what it is concerns them.
+    fn seen(&self, change: Change) -> Option<(Action, Arc<Object>)> {
+        let Change {
+            action,
+            object,
+            before,
+            ..
+        } = change;
+        let before = before.filter(|before| self.wants(before));
+        match (self.wants(&object), before) {
+            (true, None) if action == Action::Modified => Some((Action::Added, object)),
+            (true, _) => Some((action, object)),
+            // It is there, and no longer among those that are looked at.
+            (false, Some(before)) => Some((Action::Deleted, before)),
+            (false, None) => None,
+        }
+    }
 }
 
 /// Something that a stream says.
 #[derive(Clone, Debug)]
 pub enum Told {
-    /// An object, and where the client is after it.
+    /// An object, and where the client is after it; absent while it is told what is there: it cannot go on from the middle of that.
     Object {
-        id: String,
+        id: Option<String>,
         action: Action,
         object: Arc<Object>,
     },
     /// What the client knows may be outdated: what follows is what is there now.
-    Reset { id: String, cut: bool },
-    /// Nothing has happened.
-    Heartbeat,
+    Reset { cut: bool },
+    /// The client knows what was there. What follows are changes, and this is where it is.
+    Synced { id: String },
+    /// Nothing has happened that the client wants to know, and this is where it is.
+    Heartbeat { id: String },
 }
 
 /// What a stream needs while it is open.
@@ -75,6 +95,8 @@ struct Open {
     /// What is still to be told of what was there, at most [`SNAPSHOT_MAX`]. Whatever goes or changes before its turn is not kept for
     /// it: the list of changes tells of that.
     listing: VecDeque<Weak<Object>>,
+    /// Whether the client is being told what is there.
+    syncing: bool,
     /// At most [`BATCH_MAX`], and what announces them.
     pending: VecDeque<Told>,
     checked: Instant,
@@ -92,16 +114,13 @@ impl ControlPlane {
         protocol: Protocol,
     ) -> Result<impl Stream<Item = Result<Told, Refusal>> + Send + use<>, Refusal> {
         self.may_watch(&caller, &subscription).await?;
-        let place = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            Refusal::new(Trouble::Unavailable, "too many streams are open")
-                .remedy("close one, or read lists instead")
-                .retry_after(30)
-        })?;
+        let place = self.place(&self.streams)?;
         let mut open = Open {
             position: self.world.log.latest(),
             plane: Arc::clone(self),
             caller,
             listing: VecDeque::new(),
+            syncing: false,
             pending: VecDeque::new(),
             checked: Instant::now(),
             ended: false,
@@ -116,10 +135,25 @@ impl ControlPlane {
         }))
     }
 
+    /// A place for one more stream.
+    pub(super) fn place(&self, places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+        let _ = self;
+        Arc::clone(places).try_acquire_owned().map_err(|_| {
+            Refusal::new(Trouble::Unavailable, "too many streams are open")
+                .remedy("close one, or read lists instead")
+                .retry_after(30)
+        })
+    }
+
     async fn may_watch(&self, caller: &Caller, subscription: &Subscription) -> Result<(), Refusal> {
         let namespace = subscription.filter.namespace.clone();
         for kind in &subscription.kinds {
-            let question = Question::on("watch", *kind, namespace.as_deref().unwrap_or_default(), "");
+            let question = Question::on(
+                "watch",
+                *kind,
+                namespace.as_deref().unwrap_or_default(),
+                subscription.name.as_deref().unwrap_or_default(),
+            );
             self.gatekeeper.require(&caller.identity, &question).await?;
         }
         match namespace {
@@ -135,7 +169,7 @@ impl Open {
         let log = &self.plane.world.log;
         match self.subscription.last_id.as_deref() {
             None if self.subscription.snapshot => self.snapshot(),
-            None => {}
+            None => self.syncing = true,
             Some(id) => match log.number(id).filter(|number| log.since(*number, 1).is_some()) {
                 Some(number) => self.position = number,
                 None => self.snapshot(),
@@ -162,22 +196,25 @@ impl Open {
         }
         let cut = self.listing.len() > SNAPSHOT_MAX;
         self.listing.truncate(SNAPSHOT_MAX);
-        let id = world.log.id(self.position);
-        self.pending.push_back(Told::Reset { id, cut });
+        self.syncing = true;
+        self.pending.push_back(Told::Reset { cut });
     }
 
     /// Takes some more of what was there; whether there was any.
     fn take_listed(&mut self) -> bool {
-        let id = self.plane.world.log.id(self.position);
         while let Some(object) = self.listing.pop_front() {
             if let Some(object) = object.upgrade() {
-                let id = id.clone();
-                let action = Action::Added;
+                let (id, action) = (None, Action::Added);
                 self.pending.push_back(Told::Object { id, action, object });
             }
             if self.pending.len() == BATCH_MAX {
-                break;
+                return true;
             }
+        }
+        if self.syncing {
+            self.syncing = false;
+            let id = self.plane.world.log.id(self.position);
+            self.pending.push_back(Told::Synced { id });
         }
         !self.pending.is_empty()
     }
@@ -209,7 +246,10 @@ impl Open {
                     // Without the world there is nothing to tell.
                     changed.ok()?;
                 }
-                () = tokio::time::sleep(wait) => self.pending.push_back(Told::Heartbeat),
+                () = tokio::time::sleep(wait) => {
+                    let id = self.plane.world.log.id(self.position);
+                    self.pending.push_back(Told::Heartbeat { id });
+                }
                 () = closed(&mut closing) => return None,
             }
         }
@@ -227,21 +267,18 @@ impl Open {
             return false;
         };
         self.position = last.number;
-        let told = |change: Change| Told::Object {
-            id: log.id(change.number),
-            action: change.action,
-            object: change.object,
-        };
-        let wanted = changes
-            .into_iter()
-            .filter(|change| self.subscription.wants(&change.object));
-        self.pending.extend(wanted.map(told));
+        let told = changes.into_iter().filter_map(|change| {
+            let id = Some(log.id(change.number));
+            let (action, object) = self.subscription.seen(change)?;
+            Some(Told::Object { id, action, object })
+        });
+        self.pending.extend(told);
         true
     }
 }
 
 /// Waits until the program ends.
-async fn closed(closing: &mut watch::Receiver<bool>) {
+pub(super) async fn closed(closing: &mut watch::Receiver<bool>) {
     // Without a sender it has ended.
     let _ = closing.wait_for(|closing| *closing).await;
 }

@@ -49,8 +49,9 @@ use crate::{
 
 /// Sources of one sender that are looked at. Each costs the hash of the whole body.
 const SOURCES_MAX: usize = 256;
-/// Deliveries whose signature is checked at once: whoever sends rubbish does not get the whole processor.
-const CHECKING_MAX: usize = 4;
+/// Deliveries whose signature is checked at once: whoever sends rubbish does not get the whole processor, nor the threads of everybody
+/// else.
+const CHECKING_MAX: usize = 2;
 /// Specs that are written at once, so that a burst of deliveries does not crowd out people.
 const WRITING_MAX: usize = 4;
 /// How long a delivery that was taken in is remembered. Whoever repeats one does so sooner, and later it does no harm either.
@@ -298,18 +299,26 @@ async fn signed(plane: &ControlPlane, delivery: &Delivery, body: &[u8]) -> Resul
         return Err(Refusal::unavailable("the caches are not filled yet"));
     }
     let sender = delivery.sender;
-    let mut signed = Vec::new();
+    // The semaphore is never closed.
+    let _turn = plane.webhooks.checking.acquire().await;
+    let mut candidates = Vec::new();
     for source in sources(plane, sender) {
         // A Secret that cannot be read just now may be the one that signed, so that it is all to be sent again. A source with a
         // mistake is told of it, and takes nothing.
         let key = plane.webhooks.secrets.of(plane, &source, delivery).await?;
-        let Some(key) = key else { continue };
-        // The semaphore is never closed.
-        let _turn = plane.webhooks.checking.acquire().await;
-        if key.made(&delivery.signature, body) {
-            signed.push(source);
-        }
+        candidates.extend(key.map(|key| (source, key)));
     }
+    let (signature, body) = (delivery.signature, body.to_vec());
+    // Hashing a megabyte for each of many sources takes a while, in which nobody else would get a turn.
+    let checked = tokio::task::spawn_blocking(move || {
+        let mine = candidates
+            .into_iter()
+            .filter(|(_, key)| key.made(&signature, &body));
+        mine.map(|(source, _)| source).collect::<Vec<Source>>()
+    });
+    let signed = checked
+        .await
+        .map_err(|_| Refusal::unavailable("the signature was not checked"))?;
     if !signed.is_empty() {
         return Ok(signed);
     }

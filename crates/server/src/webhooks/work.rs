@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use jangar_api::Kind;
+use jangar_api::{Kind, phase::WebhookState};
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     audit::{Deed, Entry, Outcome},
-    metrics::Webhook,
+    metrics::{Loss, Webhook},
     plane::ControlPlane,
     refusal::{Refusal, Trouble},
 };
@@ -23,6 +24,11 @@ use crate::{
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// When a sender that found the queue full may come back.
 const FULL_RETRY_SECONDS: u32 = 15;
+
+/// How long history tells of a delivery: as long as a forge shows its own list of them.
+const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
+/// What both senders tell of.
+const EVENT: &str = "issue";
 
 /// What came of the first attempt.
 type First = oneshot::Receiver<Result<Written, Refusal>>;
@@ -109,10 +115,13 @@ impl Job {
             let last = attempt >= settings.attempts;
             let goes_on = result.as_ref().is_err_and(may_work_later) && !last;
             self.tell(&result, attempt, goes_on).await;
+            let error = result.as_ref().err().map(ToString::to_string);
             if let Some(first) = first.take() {
                 // Whoever asked may have waited long enough.
                 let _ = first.send(result);
             }
+            // After the answer, which does not wait for the database.
+            self.keep(error, attempt, goes_on).await;
             if !goes_on {
                 return;
             }
@@ -160,6 +169,40 @@ impl Job {
             plane.audit.record(self.entry(result, attempt));
         }
         report::write(plane, source, delivery, Some(issue), &verdict, attempt).await;
+    }
+
+    /// Notes in history how far the delivery has come.
+    async fn keep(&self, error: Option<String>, attempt: u32, goes_on: bool) {
+        let Some(history) = self.plane.history() else {
+            return;
+        };
+        let Delivery {
+            sender,
+            id,
+            received_at,
+            ..
+        } = self.delivery.as_ref();
+        let key = self.delivery.key(&self.issue);
+        let noted = jangar_store::Delivery {
+            source: self.source.key(),
+            delivery_id: id.clone().unwrap_or(key),
+            provider: sender.word().to_owned(),
+            event: EVENT.to_owned(),
+            external_id: Some(self.issue.external_id.clone()),
+            received_at: *received_at,
+            state: match (&error, goes_on) {
+                (None, _) => WebhookState::Synced,
+                (Some(_), true) => WebhookState::Retrying,
+                (Some(_), false) => WebhookState::Failed,
+            },
+            attempts: i64::from(attempt),
+            error,
+            expires_at: received_at.saturating_add(KEPT_FOR).unwrap_or(Timestamp::MAX),
+        };
+        if let Err(error) = history.delivery(&noted).await {
+            self.plane.metrics.loss(Loss::History);
+            tracing::warn!(%error, "a delivery is not noted in history: the status of its source and the log tell of it");
+        }
     }
 
     fn entry(&self, result: &Result<Written, Refusal>, attempt: u32) -> Entry {

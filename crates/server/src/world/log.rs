@@ -39,6 +39,8 @@ pub struct Change {
     pub number: u64,
     pub action: Action,
     pub object: Arc<Object>,
+    /// What it was before, if it was there: for who looks at some of the objects only.
+    pub before: Option<Arc<Object>>,
 }
 
 /// The changes of late.
@@ -59,13 +61,14 @@ impl Log {
         }
     }
 
-    pub(super) fn record(&self, action: Action, object: Arc<Object>) {
+    pub(super) fn record(&self, action: Action, object: Arc<Object>, before: Option<Arc<Object>>) {
         let mut changes = self.lock();
         let number = *self.latest.borrow() + 1;
         changes.push_back(Change {
             number,
             action,
             object,
+            before,
         });
         if changes.len() > CHANGES_MAX {
             changes.pop_front();
@@ -132,7 +135,7 @@ mod tests {
         let log = Log::new("e1".to_owned());
         assert!(log.since(0, 9).is_some_and(|changes| changes.is_empty()));
         for _ in 0..3 {
-            log.record(Action::Added, object());
+            log.record(Action::Added, object(), None);
         }
         let numbers = |from, most| {
             let changes = log.since(from, most)?;
@@ -144,7 +147,7 @@ mod tests {
         assert_eq!(numbers(4, 9), None);
         assert_eq!(numbers(u64::MAX, 9), None);
         for _ in 0..CHANGES_MAX {
-            log.record(Action::Modified, object());
+            log.record(Action::Modified, object(), None);
         }
         assert_eq!(numbers(2, 1), None);
         assert_eq!(numbers(3, 1), Some(vec![4]));

@@ -64,6 +64,9 @@ impl Filter {
     }
 }
 
+/// What happened to an object, and what it was before.
+type Changed = (Action, Arc<Object>, Option<Arc<Object>>);
+
 /// The caches of all kinds.
 #[derive(Debug)]
 pub struct World {
@@ -175,18 +178,18 @@ impl World {
     }
 
     /// Changes a shelf and tells the log what came of it.
-    fn change(&self, kind: Kind, change: impl FnOnce(&mut Shelf) -> Vec<(Action, Arc<Object>)>) {
+    fn change(&self, kind: Kind, change: impl FnOnce(&mut Shelf) -> Vec<Changed>) {
         let Some(shelf) = self.shelves.get(&kind) else {
             return;
         };
         let mut shelf = shelf.write().unwrap_or_else(PoisonError::into_inner);
-        for (action, object) in change(&mut shelf) {
+        for (action, object, before) in change(&mut shelf) {
             match kind {
                 Kind::AgentRun => self.note_waiting(action, &object),
                 Kind::OrchestrationRun => self.note_gates(action, &object),
                 _ => {}
             }
-            self.log.record(action, object);
+            self.log.record(action, object, before);
         }
         self.metrics.objects(kind, shelf.len());
     }
@@ -215,8 +218,8 @@ impl World {
     pub(crate) fn apply(&self, object: Object) {
         let object = Arc::new(object);
         self.change(object.kind, |shelf| match shelf.put(Arc::clone(&object)) {
-            Put::Added => vec![(Action::Added, object)],
-            Put::Changed => vec![(Action::Modified, object)],
+            Put::Added => vec![(Action::Added, object, None)],
+            Put::Changed(before) => vec![(Action::Modified, object, Some(before))],
             Put::Same => Vec::new(),
         });
     }
@@ -224,7 +227,9 @@ impl World {
     fn delete(&self, kind: Kind, namespace: &str, name: &str) {
         self.change(kind, |shelf| {
             let gone = shelf.remove(namespace, name);
-            gone.map(|object| (Action::Deleted, object)).into_iter().collect()
+            gone.map(|object| (Action::Deleted, object, None))
+                .into_iter()
+                .collect()
         });
     }
 
@@ -246,7 +251,9 @@ impl World {
     fn list_ends(&self, kind: Kind, scope: &str) {
         self.change(kind, |shelf| {
             let gone = shelf.list_ends(scope);
-            gone.into_iter().map(|object| (Action::Deleted, object)).collect()
+            gone.into_iter()
+                .map(|object| (Action::Deleted, object, None))
+                .collect()
         });
         self.missing
             .send_if_modified(|missing| missing.remove(&(kind, scope.to_owned())).is_some());

@@ -39,6 +39,8 @@ pub struct Object {
     pub waiting: Option<Lane>,
     /// In lower case.
     haystack: String,
+    /// About how long the document is as text.
+    pub bytes: usize,
     /// The whole document, without the record of who owns which field.
     pub json: Value,
 }
@@ -75,6 +77,7 @@ impl Object {
             namespace,
             name,
             labels,
+            bytes: length(&json),
             json,
         }
     }
@@ -96,6 +99,19 @@ impl Object {
 pub(crate) fn text(json: &Value, pointer: &str) -> Option<String> {
     let text = json.pointer(pointer)?.as_str()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// About how long a document is as text. Escapes are not counted, and the API server has bounded its depth.
+fn length(json: &Value) -> usize {
+    match json {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>() + 2,
+        Value::Object(map) => {
+            let fields = map.iter().map(|(key, value)| key.len() + 4 + length(value));
+            fields.sum::<usize>() + 2
+        }
+    }
 }
 
 fn phase(json: &Value) -> Option<String> {
@@ -134,6 +150,14 @@ fn haystack(name: &str, subject: Option<&str>, labels: &BTreeMap<String, String>
     let mut words = vec![name.to_owned()];
     words.extend(subject.map(str::to_owned));
     words.extend(labels.iter().map(|(key, value)| format!("{key}={value}")));
+    let conditions = json.pointer("/status/conditions").and_then(Value::as_array);
+    for condition in conditions.into_iter().flatten() {
+        words.extend(
+            ["/reason", "/message"]
+                .iter()
+                .filter_map(|pointer| text(condition, pointer)),
+        );
+    }
     let told = [
         "/spec/summary",
         "/spec/implementation/inline/summary",
@@ -144,6 +168,7 @@ fn haystack(name: &str, subject: Option<&str>, labels: &BTreeMap<String, String>
         "/spec/parameters/repository",
         "/status/phase",
         "/spec/text",
+        "/spec/implementation/inline/text",
     ];
     words.extend(told.iter().filter_map(|pointer| text(json, pointer)));
     let mut all = words.join("\n").to_lowercase();
@@ -184,6 +209,26 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert!(object.contains(&words("größe team=blue coder")));
         assert!(!object.contains(&words("coder green")));
+    }
+
+    #[test]
+    fn the_length_of_a_document_is_about_that_of_its_text() {
+        let object = run(&json!({"phase": "Pending", "list": [1, true, null, {"a": "b"}]}));
+        let whole = object.json.to_string().len();
+        assert!(
+            object.bytes.abs_diff(whole) < whole / 10,
+            "{} of {whole}",
+            object.bytes
+        );
+    }
+
+    #[test]
+    fn a_search_finds_the_words_of_the_task_and_why_it_stands_where_it_does() {
+        let object = run(
+            &json!({"conditions": [{"type": "Failed", "reason": "JobFailed", "message": "exit code 3"}]}),
+        );
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(object.contains(&words("do jobfailed exit")));
     }
 
     #[test]

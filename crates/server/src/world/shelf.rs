@@ -11,10 +11,11 @@ use super::object::{Object, Place};
 type Key = (String, String);
 
 /// What a shelf did with an object.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Put {
     Added,
-    Changed,
+    /// It was like this.
+    Changed(Arc<Object>),
     /// It has this version already.
     Same,
 }
@@ -54,12 +55,12 @@ impl Shelf {
 
     pub(super) fn put(&mut self, object: Arc<Object>) -> Put {
         let key = (object.namespace.clone(), object.name.clone());
-        let before = self.take(&key);
-        let put = match &before {
-            None => Put::Added,
-            Some(before) if before.uid == object.uid && before.version == object.version => Put::Same,
-            Some(_) => Put::Changed,
-        };
+        let known = self.get(&object.namespace, &object.name);
+        if known.is_some_and(|known| known.uid == object.uid && known.version == object.version) {
+            // The copy that others share stays: a stream that lists it holds no other.
+            return Put::Same;
+        }
+        let put = self.take(&key).map_or(Put::Added, Put::Changed);
         let place = object.place();
         self.names.insert(object.uid.clone(), key.clone());
         self.places.insert(key, place.clone());

@@ -95,8 +95,14 @@ async fn only_health_answers_without_a_token() {
     let request = HealthCheckRequest {
         service: jangar_proto::SERVICE.to_owned(),
     };
-    let answer = health.check(request).await.unwrap().into_inner();
+    let answer = health.check(request.clone()).await.unwrap().into_inner();
     assert_eq!(answer.status, 1, "serving");
+    let refused = health.watch(request).await;
+    assert_eq!(
+        refused.unwrap_err().code(),
+        Code::Unauthenticated,
+        "it would never end"
+    );
     let mut client = AgentctlServiceClient::new(router);
     let refused = client.get_server_info(GetServerInfoRequest {}).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);

@@ -1,10 +1,11 @@
 //! Runs that are gone from the cluster, and a database that is away.
 
 use futures::StreamExt;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use jangar_api::Kind;
 use jangar_proto::v1::{
-    ExplainRequest, StreamAgentRunLogsRequest, agentctl_service_client::AgentctlServiceClient,
+    ExplainRequest, GetRequest, ListRequest, StreamAgentRunLogsRequest,
+    agentctl_service_client::AgentctlServiceClient,
 };
 use jangar_store::{AuditFilter, AuditOutcome, Config, NewLogTail, PageRequest, RunRecord, Store};
 use jiff::Timestamp;
@@ -12,8 +13,9 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Request;
+use tower::ServiceExt;
 
-use crate::stage::{HIDDEN, NAMESPACE, Stage, agent, agent_run};
+use crate::stage::{Arrived, HIDDEN, NAMESPACE, Stage, agent, agent_run, request};
 
 const AT: &str = "2026-03-01T11:00:00Z";
 
@@ -204,6 +206,28 @@ async fn the_log_of_a_run_whose_pods_are_gone_comes_from_history_for_who_may_rea
     }
 }
 
+#[tokio::test]
+async fn logs_that_are_followed_at_once_have_a_bound() {
+    let (_directory, store) = store();
+    remember(&store, &gone("AgentRun", "fix", "Failed", &json!({}))).await;
+    log(&store, "fix", 1, "one\n").await;
+    let stage = Stage::remembering(&store).await;
+    let open = async || {
+        let path = "/v1/runs/uid-fix/logs?follow=true";
+        let asked = request(Method::GET, "reader", path, None, None);
+        stage.http.clone().oneshot(asked).await.unwrap()
+    };
+    let mut opened = Vec::new();
+    for _ in 0..512 {
+        let response = open().await;
+        assert_eq!(response.status(), StatusCode::OK);
+        opened.push(response);
+    }
+    assert_eq!(open().await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    opened.pop();
+    assert_eq!(open().await.status(), StatusCode::OK);
+}
+
 fn asked<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     let token = "Bearer token-of-reader".parse().unwrap();
@@ -216,6 +240,7 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
     let (_directory, store) = store();
     remember(&store, &gone("AgentRun", "fix", "Failed", &json!({}))).await;
     log(&store, "fix", 1, "one\ntwo\n").await;
+    log(&store, "fix", 2, "again\n").await;
     let stage = Stage::remembering(&store).await;
     let router = jangar_server::grpc::router(stage.plane.clone()).await.unwrap();
     let mut client = AgentctlServiceClient::new(router);
@@ -227,12 +252,38 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
         ..StreamAgentRunLogsRequest::default()
     };
     let lines = client.stream_agent_run_logs(asked(request)).await.unwrap();
-    let lines: Vec<String> = lines
-        .into_inner()
-        .map(|line| line.unwrap().message)
-        .collect()
-        .await;
-    assert_eq!(lines, ["one", "two"]);
+    let lines: Vec<_> = lines.into_inner().map(Result::unwrap).collect().await;
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line.message.as_str(), line.attempt, line.archived, line.cut))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("one", 1, true, false),
+            ("two", 1, true, false),
+            ("again", 2, true, false)
+        ]
+    );
+    let request = StreamAgentRunLogsRequest {
+        namespace: NAMESPACE.to_owned(),
+        name: "fix".to_owned(),
+        attempt: 1,
+        tail_lines: 1,
+        archived: true,
+        ..StreamAgentRunLogsRequest::default()
+    };
+    let lines = client.stream_agent_run_logs(asked(request)).await.unwrap();
+    let lines: Vec<_> = lines.into_inner().map(Result::unwrap).collect().await;
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line.message.as_str(), line.pod.as_str(), line.cut))
+        .collect();
+    assert_eq!(
+        told,
+        [("two", "fix-1-pod", true)],
+        "the line before it is missing"
+    );
 
     let request = ExplainRequest {
         namespace: NAMESPACE.to_owned(),
@@ -244,6 +295,65 @@ async fn over_grpc_a_run_that_is_gone_is_explained_and_its_log_given() {
         .unwrap()
         .into_inner();
     assert!(told.text.contains("gone from the cluster"), "{}", told.text);
+    assert!(told.archived);
+}
+
+#[tokio::test]
+async fn over_grpc_history_is_listed_and_what_is_not_as_it_was_is_named() {
+    let (_directory, store) = store();
+    let secret = json!({"/spec/parameters": {"API_KEY": "hunter2", "mode": "fast"}});
+    remember(&store, &gone("AgentRun", "one", "Failed", &secret)).await;
+    let other = json!({"/spec/agentRef": {"name": "painter"}});
+    remember(&store, &gone("AgentRun", "two", "Succeeded", &other)).await;
+    let stage = Stage::remembering(&store).await;
+    let router = jangar_server::grpc::router(stage.plane.clone()).await.unwrap();
+    let list = async |kind: &'static str, request: ListRequest| {
+        let answer = jangar_proto::call(router.clone(), kind, asked(request)).await?;
+        let document: Value = serde_json::from_str(&answer.get_ref().json).unwrap();
+        Ok::<_, tonic::Status>(document["items"].as_array().unwrap().clone())
+    };
+    let all = ListRequest {
+        namespace: NAMESPACE.to_owned(),
+        archived: true,
+        ..ListRequest::default()
+    };
+    let found = list("AgentRun", all.clone()).await.unwrap();
+    assert_eq!(found.len(), 2);
+    let failed = ListRequest {
+        phase: "Failed".to_owned(),
+        subject: "coder".to_owned(),
+        search: "exit code".to_owned(),
+        ..all.clone()
+    };
+    let found = list("AgentRun", failed).await.unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let run = &found[0];
+    assert_eq!(run["metadata"]["name"], "one");
+    assert_eq!(
+        run["spec"],
+        json!({"agentRef": {"name": "coder"}, "runtime": {"type": "job"}})
+    );
+    assert_eq!(run["status"]["conditions"][0]["reason"], "JobFailed");
+    let refused = list("Agent", all.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    let hidden = ListRequest {
+        namespace: HIDDEN.to_owned(),
+        ..all
+    };
+    let refused = list("AgentRun", hidden).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::NotFound);
+
+    let get = GetRequest {
+        namespace: NAMESPACE.to_owned(),
+        name: "one".to_owned(),
+        archived_too: true,
+    };
+    let got = jangar_proto::call(router, "AgentRun", asked(get))
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(got.archived && !got.cut);
+    assert_eq!(got.altered, ["/spec/parameters/API_KEY"]);
 }
 
 #[tokio::test]
@@ -388,6 +498,111 @@ async fn a_key_is_remembered_after_its_run_is_gone_and_who_used_it_is_audited() 
     );
 }
 
+/// The entries of the audit, when there are so many: they are written beside the requests.
+async fn audited(store: &Store, count: usize) -> Vec<(String, String, AuditOutcome)> {
+    let waiting = async {
+        loop {
+            let all = AuditFilter::default();
+            let found = store.audit_entries(&all, &PageRequest::default()).await.unwrap();
+            if found.items.len() >= count {
+                let told = found.items.into_iter();
+                return told
+                    .map(|entry| (entry.actor, entry.action, entry.outcome))
+                    .collect();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_mins(1), waiting)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn what_somebody_began_who_hung_up_is_done_and_recorded() {
+    let (_directory, store) = store();
+    let stage = Stage::remembering(&store).await;
+    stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
+    let path = "/v1/agent-runs";
+    let asked = request(Method::POST, "submitter", path, Some("key"), Some(submission()));
+    {
+        let mut answer = std::pin::pin!(stage.http.clone().oneshot(asked));
+        let is_create = |arrived: &Arrived| {
+            arrived.method == Method::POST
+                && arrived.path.ends_with("/agentruns")
+                && arrived.user == "submitter"
+        };
+        let begun = stage.eventually(|| stage.arrived(is_create) > 0);
+        tokio::select! {
+            biased;
+            () = begun => {}
+            // An answer that is faster than we look leaves nothing to hang up on, and has to be recorded all the same.
+            _ = &mut answer => {}
+        }
+    }
+    let entries = audited(&store, 1).await;
+    let expected = (
+        "submitter".to_owned(),
+        "agent_run.created".to_owned(),
+        AuditOutcome::Allowed,
+    );
+    assert_eq!(entries, [expected]);
+    tokio::time::timeout(std::time::Duration::from_mins(1), stage.plane.settled())
+        .await
+        .unwrap();
+    let key = store
+        .key(jangar_store::RunKind::AgentRun, NAMESPACE, "coder", "key", at())
+        .await
+        .unwrap();
+    assert!(key.is_some(), "the key is remembered");
+}
+
+#[tokio::test]
+async fn a_submission_that_is_refused_is_recorded_and_one_that_is_repeated_is_not() {
+    let (_directory, store) = store();
+    let stage = Stage::remembering(&store).await;
+    let path = "/v1/agent-runs";
+    let (status, _) = stage.post("reader", path, Some("one"), submission()).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    let (status, _) = stage.post("submitter", path, Some("two"), submission()).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "there is no such Agent");
+    stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
+    for status in [StatusCode::CREATED, StatusCode::OK] {
+        let (found, body) = stage.post("submitter", path, Some("three"), submission()).await;
+        assert_eq!(found, status, "{body}");
+    }
+    let (status, _) = stage.post("reader", path, Some("four"), submission()).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+
+    let told: Vec<_> = audited(&store, 4)
+        .await
+        .into_iter()
+        .map(|entry| entry.2)
+        .collect();
+    assert_eq!(
+        told,
+        [
+            AuditOutcome::Denied,
+            AuditOutcome::Allowed,
+            AuditOutcome::Failed,
+            AuditOutcome::Denied
+        ]
+    );
+    // Who may get its path reads it over HTTP.
+    let (status, body) = stage.get("admin", "/v1/audit?actor=submitter&limit=1").await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let entry = &body["entries"][0];
+    assert_eq!(
+        (&entry["action"], &entry["outcome"]),
+        (&json!("agent_run.created"), &json!("Allowed"))
+    );
+    assert!(body["nextCursor"].is_string(), "{body}");
+    let (status, body) = stage.get("reader", "/v1/audit").await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
+    let (status, body) = stage.get("admin", "/v1/audit?since=yesterday").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+}
+
 #[tokio::test]
 async fn a_database_that_is_away_stops_nothing_but_history() {
     let directory = tempfile::tempdir().unwrap();
@@ -408,8 +623,12 @@ async fn a_database_that_is_away_stops_nothing_but_history() {
         let (status, body) = stage.get("reader", &path).await;
         assert_eq!(status, StatusCode::OK, "{body}");
     }
+    let hidden = stage.create(Kind::AgentRun, HIDDEN, agent_run("secret")).await;
+    let hidden = format!("/v1/runs/{}", hidden["metadata"]["uid"].as_str().unwrap());
     for path in [
         "/v1/runs/uid-fix",
+        // Whoever may not see it cannot tell it from one that nobody has.
+        &hidden,
         "/v1/agent-runs?archived=true&namespace=agents",
     ] {
         let (status, body) = stage.get("reader", path).await;

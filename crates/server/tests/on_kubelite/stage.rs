@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -70,12 +73,20 @@ pub(crate) struct Arrived {
 type Requests = Arc<Mutex<Vec<Arrived>>>;
 /// What the account of the control plane itself may not do, all of a sudden: verbs and resources.
 type Denied = Arc<Mutex<Vec<(&'static str, &'static str)>>>;
+/// How many of the next answers to who creates an AgentRun get lost on their way.
+type Lost = Arc<AtomicUsize>;
 
 /// A line to the API server that keeps to the rights. Without a `user`, the token of each request says who sends it.
-fn line(router: Router, user: Option<&'static str>, requests: Requests, denied: Denied) -> Client {
+fn line(
+    router: Router,
+    user: Option<&'static str>,
+    requests: Requests,
+    denied: Denied,
+    lost: Lost,
+) -> Client {
     let service = service_fn(move |request: Request<Body>| {
         let (router, requests) = (router.clone(), Arc::clone(&requests));
-        let denied = Arc::clone(&denied);
+        let (denied, lost) = (Arc::clone(&denied), Arc::clone(&lost));
         async move {
             let user = user.map_or_else(|| user_of(&request), str::to_owned);
             requests.lock().unwrap().push(Arrived {
@@ -94,7 +105,17 @@ fn line(router: Router, user: Option<&'static str>, requests: Requests, denied: 
             {
                 return Ok(forbidden(&user, verb, &resource, &namespace));
             }
-            Ok(router.oneshot(request).await?)
+            let is_create = request.method() == Method::POST && request.uri().path().ends_with("/agentruns");
+            let answer = router.oneshot(request).await?;
+            let loses = |left: usize| left.checked_sub(1);
+            if is_create
+                && lost
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, loses)
+                    .is_ok()
+            {
+                return Err("the connection broke before the answer".into());
+            }
+            Ok(answer)
         }
     });
     Client::new(service, NAMESPACE)
@@ -166,6 +187,7 @@ pub(crate) struct Stage {
     pub(crate) admin: Client,
     pub(crate) requests: Requests,
     pub(crate) denied: Denied,
+    pub(crate) lost: Lost,
     anonymous: Client,
     own: Client,
     settings: Arc<Settings>,
@@ -205,7 +227,7 @@ impl Stage {
         })
         .await
         .unwrap();
-        let (requests, denied) = (Requests::default(), Denied::default());
+        let (requests, denied, lost) = (Requests::default(), Denied::default(), Lost::default());
         let admin = Client::new(server.local(User::system("admin")), NAMESPACE);
         install(&admin).await;
         let own = line(
@@ -213,8 +235,15 @@ impl Stage {
             Some("own"),
             Arc::clone(&requests),
             Arc::clone(&denied),
+            Arc::clone(&lost),
         );
-        let anonymous = line(server.router(), None, Arc::clone(&requests), Arc::clone(&denied));
+        let anonymous = line(
+            server.router(),
+            None,
+            Arc::clone(&requests),
+            Arc::clone(&denied),
+            Arc::clone(&lost),
+        );
         let mut settings = Settings {
             namespaces: Namespaces::These(BTreeSet::from([NAMESPACE, HIDDEN].map(str::to_owned))),
             ..Settings::default()
@@ -231,6 +260,7 @@ impl Stage {
             admin,
             requests,
             denied,
+            lost,
             anonymous,
             own,
             settings,

@@ -1,5 +1,7 @@
 //! A run is made once for each key, however often and wherever it is asked for.
 
+use std::sync::atomic::Ordering;
+
 use futures::future::join_all;
 use http::{Method, StatusCode};
 use jangar_api::{Kind, labels};
@@ -17,6 +19,44 @@ async fn stage() -> Stage {
     let stage = Stage::start().await;
     stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
     stage
+}
+
+#[tokio::test]
+async fn a_run_whose_answer_was_lost_is_found_by_its_key_on_any_replica() {
+    let stage = stage().await;
+    let (other, _watches) = stage.replica().await;
+    stage.lost.store(1, Ordering::SeqCst);
+    let (status, body) = stage
+        .post("submitter", "/v1/agent-runs", Some("k"), submission())
+        .await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "nobody knows: {body}");
+    let again = request(
+        Method::POST,
+        "submitter",
+        "/v1/agent-runs",
+        Some("k"),
+        Some(submission()),
+    );
+    let (status, body) = call(&other, again).await;
+    assert_eq!(
+        (status, &body["idempotent"]),
+        (StatusCode::OK, &json!(true)),
+        "{body}"
+    );
+    let runs = stage.api(Kind::AgentRun, NAMESPACE);
+    assert_eq!(runs.list(&ListParams::default()).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_was_just_made_is_there_for_every_replica() {
+    let stage = stage().await;
+    let (_, made) = stage
+        .post("submitter", "/v1/agent-runs", Some("k"), submission())
+        .await;
+    let name = made["resource"]["metadata"]["name"].as_str().unwrap();
+    let path = format!("/v1/runs/{name}/cancel?namespace=agents");
+    let (status, body) = stage.post("submitter", &path, None, json!({})).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use axum::{Router, body::Body};
 use futures::future::join_all;
 use http::{Method, Request, StatusCode, header};
 use jangar_api::{Kind, labels};
+use jangar_store::{Config, PageRequest, Store};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
@@ -228,6 +229,37 @@ async fn an_older_version_never_takes_the_place_of_a_newer_one_on_any_replica() 
         "{body}"
     );
     assert_eq!(spec(&stage, NAME).await, Some(after));
+}
+
+#[tokio::test]
+async fn history_tells_what_came_of_a_delivery() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/history.db", directory.path().display());
+    let store = Store::open(Config::new(&url, |_| None).unwrap());
+    let stage = with(Stage::remembering(&store).await).await;
+    let (status, body) = send(&stage.http, "d-1", &issue(1)).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let source = format!("{NAMESPACE}/github");
+    // It is noted after the answer.
+    let noted = async {
+        loop {
+            let page = store.deliveries(&source, &PageRequest::default()).await.unwrap();
+            if let Some(delivery) = page.items.into_iter().next() {
+                return delivery;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let delivery = tokio::time::timeout(Duration::from_mins(1), noted).await.unwrap();
+    assert_eq!(
+        (
+            delivery.delivery_id.as_str(),
+            delivery.provider.as_str(),
+            delivery.state.as_str()
+        ),
+        ("d-1", "github", "synced")
+    );
+    assert_eq!((delivery.attempts, delivery.error), (1, None));
 }
 
 #[tokio::test]

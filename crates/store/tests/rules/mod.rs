@@ -135,6 +135,8 @@ macro_rules! play_all {
             schema::of_several_that_start_at_once_one_prepares_and_all_come_up,
             schema::a_changed_entry_of_the_ledger_stops_before_anything_is_touched,
             schema::an_entry_of_a_later_version_is_named,
+            schema::a_later_version_may_say_that_this_one_can_go_on,
+            schema::a_schema_of_the_version_before_is_brought_up_to_date,
             schema::skip_says_what_is_missing_and_makes_nothing,
             schema::skip_takes_a_schema_that_is_there,
             schema::a_store_that_is_closed_says_so,

@@ -18,12 +18,12 @@ pub(crate) async fn of_several_that_start_at_once_one_prepares_and_all_come_up(p
         .collect();
     for start in starts {
         let store = start.await.unwrap().expect("each comes up");
-        assert_eq!(store.ready().await.unwrap().schema, 1);
+        assert_eq!(store.ready().await.unwrap().schema, 2);
         store.close().await;
     }
     assert_eq!(
         place.meddle("SELECT COUNT(*) FROM jangar_migrations").await,
-        Some(1)
+        Some(2)
     );
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn a_changed_entry_of_the_ledger_stops_before_anything_is_touch
     );
     assert_eq!(
         place.meddle("SELECT COUNT(*) FROM jangar_migrations").await,
-        Some(1)
+        Some(2)
     );
 }
 
@@ -64,6 +64,42 @@ pub(crate) async fn an_entry_of_a_later_version_is_named(place: Place) {
     store.record(&record(&object("team", 1)), now()).await.unwrap();
 }
 
+pub(crate) async fn a_later_version_may_say_that_this_one_can_go_on(place: Place) {
+    place.store().await.close().await;
+    place
+        .meddle(
+            "INSERT INTO jangar_migrations (number, name, checksum, applied_at, usable_by) VALUES (9, 'wings', 'x', 0, 2)",
+        )
+        .await;
+    let store = place.store().await;
+    store.record(&record(&object("team", 1)), now()).await.unwrap();
+    store.close().await;
+    place
+        .meddle(
+            "INSERT INTO jangar_migrations (number, name, checksum, applied_at, usable_by) VALUES (10, 'tail', 'x', 0, 3)",
+        )
+        .await;
+    let said = refusal(&place, &[]).await;
+    assert!(said.contains("step 10 (tail)"), "{said}");
+}
+
+pub(crate) async fn a_schema_of_the_version_before_is_brought_up_to_date(place: Place) {
+    place.store().await.close().await;
+    for back in [
+        "DROP INDEX jangar_runs_listed",
+        "DROP INDEX jangar_runs_listed_by_phase",
+        "DROP INDEX jangar_runs_listed_by_subject",
+        "ALTER TABLE jangar_migrations DROP COLUMN usable_by",
+        "DELETE FROM jangar_migrations WHERE number = 2",
+    ] {
+        place.meddle(back).await;
+    }
+    let store = place.store().await;
+    assert_eq!(store.ready().await.unwrap().schema, 2);
+    store.close().await;
+    place.store().await;
+}
+
 pub(crate) async fn skip_says_what_is_missing_and_makes_nothing(place: Place) {
     let said = refusal(&place, &[("JANGAR_MIGRATIONS", "skip")]).await;
     assert!(
@@ -79,7 +115,7 @@ pub(crate) async fn skip_takes_a_schema_that_is_there(place: Place) {
     let store = Store::connect(place.config(&[("JANGAR_MIGRATIONS", "skip")]))
         .await
         .unwrap();
-    assert_eq!(store.ready().await.unwrap().schema, 1);
+    assert_eq!(store.ready().await.unwrap().schema, 2);
 }
 
 pub(crate) async fn a_store_that_is_closed_says_so(place: Place) {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kubelite::store::Store;
 use serde_json::Value;
 
-use crate::world::{NAMESPACE, all_runs, jobs, objects, orchestration_runs, pods};
+use crate::world::{NAMESPACE, all_runs, config_maps, jobs, objects, orchestration_runs, pods};
 
 /// Differences that are printed; the first ones tell the story.
 const DIFFERENCES_MAX: usize = 20;
@@ -39,7 +39,7 @@ impl EndState {
         let mut all = BTreeMap::new();
         for collection in all_runs()
             .into_iter()
-            .chain([orchestration_runs(), jobs(), pods()])
+            .chain([orchestration_runs(), jobs(), pods(), config_maps()])
         {
             for object in objects(store, &collection) {
                 let value = object.value();

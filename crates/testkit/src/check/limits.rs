@@ -1,5 +1,5 @@
-//! That no limit is exceeded at any moment, counted from the outside: by the Jobs and pods that there are, and not by what
-//! the controllers believe.
+//! That no limit is exceeded at any moment, counted from the outside: by the Jobs and pods that there are, and by the status of
+//! runs that no Job executes, and not by what the controllers believe.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,8 @@ pub struct Slots {
     /// The Jobs whose pod has ended.
     over: BTreeSet<String>,
     runs: BTreeMap<String, RunKey>,
+    /// The runs that were let in and that no Job executes.
+    elsewhere: BTreeMap<String, JobView>,
     starts: Vec<(Timestamp, Option<String>)>,
 }
 
@@ -50,6 +52,7 @@ impl Slots {
             pods: BTreeMap::new(),
             over: BTreeSet::new(),
             runs: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
             starts: Vec::new(),
         }
     }
@@ -59,22 +62,28 @@ impl Slots {
         let value = event.object.value();
         let uid = event.object.meta.uid.clone();
         let gone = event.kind == EventKind::Deleted;
-        if event.collection == world::runs() {
-            if gone {
-                self.runs.remove(&uid);
-            } else if let Some(key) = value["spec"]["idempotencyKey"].as_str() {
-                let agent = text(&value["spec"]["agentRef"]["name"]);
-                self.runs.insert(uid, (agent, key.to_owned()));
-            }
-            return Vec::new();
-        }
         let mut found = Vec::new();
-        if event.collection == world::jobs() {
+        if event.collection == world::runs() {
+            self.runs.remove(&uid);
+            if let Some(key) = value["spec"]["idempotencyKey"].as_str().filter(|_| !gone) {
+                let agent = text(&value["spec"]["agentRef"]["name"]);
+                self.runs.insert(uid.clone(), (agent, key.to_owned()));
+            }
+            let before = self.elsewhere.remove(&uid);
+            if let Some(run) = without_job(&uid, &value).filter(|_| !gone) {
+                if before.is_none() {
+                    found.extend(self.too_fast(&run, &value["status"]["admittedAt"]));
+                    found.extend(self.executed_twice(&run));
+                }
+                self.elsewhere.insert(uid, run);
+            }
+        } else if event.collection == world::jobs() {
             if gone {
                 self.jobs.remove(&uid);
             } else if let Some(job) = job(&value) {
                 if event.kind == EventKind::Added {
-                    found.extend(self.too_fast(&job, &value));
+                    let stamp = &value["metadata"]["annotations"][labels::ADMITTED_AT];
+                    found.extend(self.too_fast(&job, stamp));
                     found.extend(self.executed_twice(&job));
                 }
                 self.jobs.insert(uid, job);
@@ -109,7 +118,12 @@ impl Slots {
             .values()
             .filter(|pod| !pod.ended && !self.jobs.contains_key(&pod.job))
             .map(|pod| (pod.agent.as_str(), None));
-        let all: Vec<(&str, Option<&str>)> = held.chain(orphans).collect();
+        let elsewhere = self
+            .elsewhere
+            .values()
+            .filter(|run| !run.ended)
+            .map(|run| (run.agent.as_str(), run.repository.as_deref()));
+        let all: Vec<(&str, Option<&str>)> = held.chain(orphans).chain(elsewhere).collect();
         let limits = &self.limits.concurrency;
         let mut found = Vec::new();
         let mut within = |what: String, count: usize, limit: Option<u32>| {
@@ -136,8 +150,7 @@ impl Slots {
     }
 
     /// Too many within the window.
-    fn too_fast(&mut self, job: &JobView, value: &Value) -> Vec<String> {
-        let stamp = &value["metadata"]["annotations"][labels::ADMITTED_AT];
+    fn too_fast(&mut self, job: &JobView, stamp: &Value) -> Vec<String> {
         let Ok(at) = text(stamp).parse::<Timestamp>() else {
             return vec!["a Job does not say when its run was let in".to_owned()];
         };
@@ -169,6 +182,7 @@ impl Slots {
         let twice = self
             .jobs
             .values()
+            .chain(self.elsewhere.values())
             .any(|other| other.run != job.run && self.runs.get(&other.run) == Some(key));
         twice.then(|| format!("two runs with the idempotency key {} were executed", key.1))
     }
@@ -189,6 +203,22 @@ fn job(value: &Value) -> Option<JobView> {
         repository: annotations[labels::REPOSITORY].as_str().map(str::to_owned),
         run: text(&metadata["ownerReferences"][0]["uid"]),
         ended,
+    })
+}
+
+/// A run that was let in and that no Job executes, until it has ended.
+fn without_job(uid: &str, value: &Value) -> Option<JobView> {
+    let (spec, status) = (&value["spec"], &value["status"]);
+    if spec["runtime"]["type"] != "custom" && spec["runtime"]["type"] != "temporal" {
+        return None;
+    }
+    status["admittedAt"].as_str()?;
+    let phase = status["phase"].as_str().unwrap_or_default();
+    Some(JobView {
+        agent: text(&spec["agentRef"]["name"]),
+        repository: status["runtimeRef"]["repository"].as_str().map(str::to_owned),
+        run: uid.to_owned(),
+        ended: matches!(phase, "Succeeded" | "Failed" | "Cancelled"),
     })
 }
 

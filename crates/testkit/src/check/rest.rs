@@ -1,10 +1,13 @@
 //! What must hold when nothing happens any more: nothing is left over, and nothing is stuck.
 
+use std::collections::BTreeMap;
+
 use jangar_api::{
     labels::{self, JOB_STATUS_FINALIZER},
     phase::RunPhase,
 };
 use kubelite::store::{Object, Store};
+use serde_json::Value;
 
 use super::{
     orchestrations,
@@ -14,6 +17,9 @@ use crate::{
     node::Work,
     world::{self, objects},
 };
+
+/// That it began, and how it ended.
+const EVENTS_MAX: usize = 2;
 
 /// The rules that the world breaks at rest. If somebody set the clock, an endpoint may have had no time to report.
 pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String> {
@@ -82,6 +88,13 @@ pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String>
             ));
         }
     }
+    for map in objects(store, &world::config_maps()) {
+        let owner = map.meta.owners.iter().find(|owner| owner.controller);
+        if owner.is_some_and(|owner| !runs.iter().any(|run| run.uid == owner.uid)) {
+            found.push(format!("ConfigMap {} is left of a run that is gone", name(&map)));
+        }
+    }
+    found.extend(too_many_events(store));
     for work in works.iter().filter(|work| work.is_running()) {
         if !unfinished(&work.assignment.run_uid) {
             found.push(format!(
@@ -91,6 +104,27 @@ pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String>
         }
     }
     found
+}
+
+/// Runs about which more was told than may be. Events are told by runs' UIDs: those of a deleted run stay.
+fn too_many_events(store: &Store) -> Vec<String> {
+    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for event in objects(store, &world::events()) {
+        let event = event.value();
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        if matches!(event["regarding"]["kind"].as_str(), Some("AgentRun" | "ToolRun")) {
+            let of_run = told.entry(word(&event["regarding"]["uid"])).or_default();
+            of_run.push(format!(
+                "{} {}",
+                word(&event["regarding"]["name"]),
+                word(&event["reason"])
+            ));
+        }
+    }
+    let too_many = told.into_values().filter(|told| told.len() > EVENTS_MAX);
+    too_many
+        .map(|told| format!("more than {EVENTS_MAX} Events: {}", told.join(", ")))
+        .collect()
 }
 
 fn name(object: &Object) -> String {

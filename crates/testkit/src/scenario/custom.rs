@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     End, Scenario, Step,
+    queue::{limits, named},
     runs::{create, failed, run, story, succeeded},
 };
 use crate::endpoint::{Deed, ENDPOINT};
@@ -33,7 +34,24 @@ pub(super) fn all() -> Vec<Scenario> {
         refused(),
         cancelled(),
         deleted(),
+        one_slot(),
     ]
+}
+
+/// Two runs and one slot: no Job shows who has it.
+fn one_slot() -> Scenario {
+    let deed = Deed::Reports(Duration::from_secs(10), json!({"status": "Succeeded"}));
+    let second = named("two", custom(TIMEOUT_SECONDS));
+    Scenario {
+        limits: limits(|limits| limits.concurrency.cluster = 1),
+        deeds: [("one", deed.clone()), ("two", deed)].into(),
+        at_most_once: true,
+        ..story(
+            "custom-one-slot",
+            vec![create(custom(TIMEOUT_SECONDS)), create(second)],
+            vec![("one", succeeded()), ("two", succeeded())],
+        )
+    }
 }
 
 fn reports(name: &'static str, report: Value, end: End) -> Scenario {

@@ -13,6 +13,8 @@ use crate::node::{Eviction, OnTerm, Script, Scripts};
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
 const LONG: Duration = Duration::from_hours(1);
+/// More than a pod's annotations are given: half of it twice, because both documents of a run tell its parameters.
+const INPUTS_BYTES: usize = 120 * 1024;
 /// Work that stops when it is told to.
 pub(super) const OBEYS: OnTerm = OnTerm::Obeys(Duration::from_secs(2));
 
@@ -31,11 +33,16 @@ pub(super) fn all() -> Vec<Scenario> {
         node_lost(),
         node_silent(),
         references_last(),
+        agent_missing(),
+        secret_last(),
+        secret_missing(),
+        metadata_missing(),
         kept(),
         forgotten(),
         image_missing(),
         name_reused(),
         crowded(),
+        large_inputs(),
     ]
 }
 
@@ -169,6 +176,51 @@ fn references_last() -> Scenario {
     }
 }
 
+/// Nobody ever creates the Agent.
+fn agent_missing() -> Scenario {
+    let mut run = run("one");
+    run["spec"]["agentRef"]["name"] = "nobody".into();
+    story("agent-missing", vec![create(run)], vec![("one", failed())])
+}
+
+/// A run whose pod cannot start without a Secret.
+fn with_secret(mut run: Value) -> Value {
+    run["spec"]["secrets"] = json!(["keys"]);
+    run
+}
+
+fn secret_last() -> Scenario {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"token": "t"},
+    });
+    let steps = vec![
+        create(with_secret(run("one"))),
+        Step::Wait(20 * SECOND),
+        Step::Create("secrets", secret),
+    ];
+    story("secret-last", steps, vec![("one", succeeded())])
+}
+
+fn secret_missing() -> Scenario {
+    let steps = vec![create(with_secret(run("one")))];
+    story("secret-missing", steps, vec![("one", failed())])
+}
+
+/// The work asks for something that the run does not say.
+fn metadata_missing() -> Scenario {
+    let spec = json!({"text": "Mend it.", "contract": {"requiredKeys": ["customer"]}});
+    let mut run = run("one");
+    run["spec"]["implementationSpecRef"]["name"] = "for-somebody".into();
+    let steps = vec![
+        Step::Create(
+            "implementationspecs",
+            object("ImplementationSpec", "for-somebody", &spec),
+        ),
+        create(run),
+    ];
+    story("metadata-missing", steps, vec![("one", failed())])
+}
+
 /// The Job stays when it is let go.
 fn kept() -> Scenario {
     let mut run = run("one");
@@ -244,6 +296,17 @@ fn crowded() -> Scenario {
         .with("three", 1, slow())
         .with("four", 1, slow());
     crowded
+}
+
+/// A run whose files do not fit into the pod's annotations and need a ConfigMap, and then another one of its name.
+fn large_inputs() -> Scenario {
+    let mut run = run("one");
+    run["spec"]["parameters"]["notes"] = "x".repeat(INPUTS_BYTES).into();
+    let steps = replaced(create(run));
+    Scenario {
+        scripts: Scripts::default().with("one", 1, ends_well_when_told()),
+        ..story("large-inputs", steps, vec![("one", succeeded())])
+    }
 }
 
 /// Work that takes longer than a restart of the controllers, so that the run that waits is cancelled before its turn.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     End, Scenario, Step,
+    queue::{limits, named},
     runs::{create, failed, run, story, succeeded},
 };
 use crate::endpoint::Deed;
@@ -31,7 +32,25 @@ pub(super) fn all() -> Vec<Scenario> {
         ),
         stopped("temporal-deleted", Step::Delete("one"), End::Gone),
         cancelled_at_once(),
+        one_start_at_a_time(),
     ]
+}
+
+/// Two runs, one slot and one start within the window: no Job shows who has them.
+fn one_start_at_a_time() -> Scenario {
+    let deed = Deed::Reports(Duration::from_secs(10), json!({"status": "Succeeded"}));
+    Scenario {
+        limits: limits(|limits| {
+            limits.concurrency.cluster = 1;
+            limits.rate.cluster = Some(1);
+        }),
+        deeds: [("one", deed.clone()), ("two", deed)].into(),
+        ..story(
+            "temporal-one-slot",
+            vec![create(temporal()), create(named("two", temporal()))],
+            vec![("one", succeeded()), ("two", succeeded())],
+        )
+    }
 }
 
 fn ends(name: &'static str, how: &str, end: End) -> Scenario {

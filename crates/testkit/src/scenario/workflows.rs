@@ -16,6 +16,8 @@ pub(super) fn all() -> Vec<Scenario> {
         step_retried(),
         step_timed_out(),
         step_failed(),
+        step_never_works(),
+        step_never_ends(),
         cancelled_in_step(),
         cancelled_between_attempts(),
         deleted(),
@@ -62,6 +64,33 @@ fn step_timed_out() -> Scenario {
             "workflow-timed-out",
             vec![create(workflow("one", &steps))],
             vec![("one", succeeded())],
+        )
+    }
+}
+
+fn step_never_works() -> Scenario {
+    let steps = json!([{"name": "plan", "retries": 1, "onJobMissing": "Retry"}]);
+    Scenario {
+        scripts: Scripts::default()
+            .with_step("one", 1, 1, exits(1))
+            .with_step("one", 1, 2, exits(1)),
+        ..story(
+            "workflow-exhausted",
+            vec![create(workflow("one", &steps))],
+            vec![("one", failed())],
+        )
+    }
+}
+
+fn step_never_ends() -> Scenario {
+    let steps = json!([{"name": "plan", "timeoutSeconds": 120}]);
+    let endless = Script::Runs { on_term: OBEYS };
+    Scenario {
+        scripts: Scripts::default().with_step("one", 1, 1, endless),
+        ..story(
+            "workflow-never-ends",
+            vec![create(workflow("one", &steps))],
+            vec![("one", failed())],
         )
     }
 }

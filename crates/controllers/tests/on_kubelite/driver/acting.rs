@@ -291,11 +291,12 @@ async fn a_run_is_deleted_only_once() {
         },
         |observed| match &observed.run {
             Some(run) => {
+                let version = run.resource_version().unwrap();
                 let run = ObjectId {
                     name: run.name_any(),
                     uid: Uid(run.uid().unwrap()),
                 };
-                act(vec![Effect::DeleteRun { run }], None)
+                act(vec![Effect::DeleteRun { run, version }], None)
             }
             None => idle(),
         },
@@ -304,6 +305,34 @@ async fn a_run_is_deleted_only_once() {
 
     assert_eq!(stage.tap.requests(), ["DELETE agentruns/a"]);
     assert!(stage.props().runs().get_opt("a").await.unwrap().is_none());
+}
+
+/// Somebody asked to keep it, and the caches do not show that yet.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_changed_since_it_was_seen_is_looked_at_again_and_not_deleted() {
+    let mut asked = false;
+    let stage = Stage::start(
+        async |props| {
+            props.run("a", "coder").await;
+        },
+        move |observed| match &observed.run {
+            Some(run) if !asked => {
+                asked = true;
+                let run = ObjectId {
+                    name: run.name_any(),
+                    uid: Uid(run.uid().unwrap()),
+                };
+                let version = "1".to_owned();
+                act(vec![Effect::DeleteRun { run, version }], None)
+            }
+            Some(_) | None => idle(),
+        },
+    )
+    .await;
+
+    assert_eq!(stage.tap.requests(), ["DELETE agentruns/a", "GET agentruns/a"]);
+    let run = stage.props().runs().get("a").await.unwrap();
+    assert_eq!(run.metadata.deletion_timestamp, None);
 }
 
 #[tokio::test(start_paused = true)]

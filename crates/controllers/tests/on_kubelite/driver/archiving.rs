@@ -8,11 +8,11 @@ use std::sync::{
 use futures::future::BoxFuture;
 use jangar_api::{
     agents::agent_run::AgentRunStatus,
-    labels::{self, RUNTIME_CLEANUP_FINALIZER},
+    labels::{self, ARCHIVE_FINALIZER, RUNTIME_CLEANUP_FINALIZER},
     phase::RunPhase,
 };
 use jangar_controllers::{
-    archive::{Archive, logs::Tail},
+    archive::{Archive, NotWritten, logs::Tail},
     outside::Outside,
 };
 use jangar_engine::{
@@ -37,6 +37,9 @@ use crate::support::{seconds, settle};
 #[derive(Clone, Debug, Default)]
 struct Shelf {
     away: Arc<AtomicBool>,
+    /// A run that it cannot take, for as long as it is said so.
+    refuses: Option<&'static str>,
+    takes_it: Arc<AtomicBool>,
     /// Names and phases, in the order of writing.
     written: Arc<Mutex<Vec<(String, String)>>>,
     tails: Arc<Mutex<Vec<Tail>>>,
@@ -67,11 +70,12 @@ impl Shelf {
 }
 
 impl Archive for Shelf {
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), String>> {
+    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
         let this = self.clone();
         Box::pin(async move {
-            if this.away.load(Ordering::SeqCst) {
-                return Err("nobody answers".to_owned());
+            let bad = this.refuses.is_some() && run["metadata"]["name"].as_str() == this.refuses;
+            if this.away.load(Ordering::SeqCst) || (bad && !this.takes_it.load(Ordering::SeqCst)) {
+                return Err(NotWritten::Away("nobody answers".to_owned()));
             }
             assert_eq!(run["kind"], "AgentRun");
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -132,13 +136,25 @@ async fn a_run_is_written_when_it_has_ended_and_not_before() {
     assert_eq!(stage.counted("jangar_runs_archive_waiting"), Some(0));
 }
 
+/// The version of the run that was observed.
+fn version_of(observed: &Observed) -> String {
+    let version = observed
+        .run
+        .as_ref()
+        .and_then(|run| run.metadata.resource_version.clone());
+    version.unwrap_or_default()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_time_has_come_is_kept_until_it_is_in_history() {
     let shelf = Shelf::away();
     let stage = shelf
         .beside("due", |observed| match (phase_of(observed), id(observed)) {
             (None, Some(_)) => act(vec![], Some(phase(RunPhase::Succeeded))),
-            (Some(_), Some(run)) => act(vec![Effect::DeleteRun { run }], None),
+            (Some(_), Some(run)) => {
+                let version = version_of(observed);
+                act(vec![Effect::DeleteRun { run, version }], None)
+            }
             _ => idle(),
         })
         .await;
@@ -224,6 +240,165 @@ async fn a_run_that_somebody_deletes_waits_a_minute_for_history_and_then_goes_wi
             .contains("nobody answers"),
         "{told:?}"
     );
+}
+
+/// The finalizers of a run; nothing if it is gone.
+async fn finalizers(stage: &Stage, name: &str) -> Option<Vec<String>> {
+    let run = stage.props().runs().get_opt(name).await.unwrap()?;
+    Some(run.metadata.finalizers.unwrap_or_default())
+}
+
+async fn delete(stage: &Stage, name: &str) {
+    let runs = stage.props().runs();
+    runs.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ordinary_run_that_is_not_in_history_is_held_and_goes_a_minute_after_somebody_deletes_it() {
+    let shelf = Shelf::away();
+    let stage = shelf.beside("mend", |_| idle()).await;
+    stage.props().end_run("mend").await;
+    sleep(seconds(7)).await;
+    let held = Some(vec![ARCHIVE_FINALIZER.to_owned()]);
+    assert_eq!(finalizers(&stage, "mend").await, held);
+
+    delete(&stage, "mend").await;
+    sleep(seconds(50)).await;
+    assert_eq!(finalizers(&stage, "mend").await, held, "it is waited for");
+    sleep(seconds(15)).await;
+    assert_eq!(
+        finalizers(&stage, "mend").await,
+        None,
+        "and not for longer than a minute"
+    );
+    let given_up = "jangar_runs_archived_total{result=\"given_up\"}";
+    assert_eq!(stage.counted(given_up), Some(1));
+    let events: Api<Event> = Api::default_namespaced(stage.cluster.client());
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let told = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some("NotArchived"));
+    assert_eq!(told.count(), 1);
+
+    // It is not lost for all that.
+    shelf.away.store(false, Ordering::SeqCst);
+    sleep(seconds(120)).await;
+    let written = shelf.written.lock().unwrap().clone();
+    assert_eq!(written, [("mend".to_owned(), "Succeeded".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_waits_ends_when_history_is_back() {
+    let shelf = Shelf::away();
+    let stage = shelf.beside("mend", |_| idle()).await;
+    stage.props().end_run("mend").await;
+    sleep(seconds(7)).await;
+    delete(&stage, "mend").await;
+    sleep(seconds(5)).await;
+    shelf.away.store(false, Ordering::SeqCst);
+    sleep(seconds(35)).await;
+    assert_eq!(finalizers(&stage, "mend").await, None);
+    assert!(!shelf.written.lock().unwrap().is_empty());
+    let given_up = "jangar_runs_archived_total{result=\"given_up\"}";
+    assert_eq!(stage.counted(given_up), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_held_is_let_go_when_history_has_it() {
+    let shelf = Shelf::away();
+    let stage = shelf.beside("mend", |_| idle()).await;
+    stage.props().end_run("mend").await;
+    sleep(seconds(7)).await;
+    assert_ne!(finalizers(&stage, "mend").await, Some(Vec::new()));
+    shelf.away.store(false, Ordering::SeqCst);
+    sleep(seconds(180)).await;
+    assert_eq!(finalizers(&stage, "mend").await, Some(Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_costs_no_write_while_history_is_there() {
+    let stage = Shelf::default().beside("mend", |_| idle()).await;
+    stage.props().end_run("mend").await;
+    let version = async || {
+        let run = stage.props().runs().get("mend").await.unwrap();
+        run.metadata.resource_version
+    };
+    let before = version().await;
+    sleep(seconds(300)).await;
+    assert_eq!(version().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_history_nothing_is_held_and_what_was_is_let_go() {
+    let before = async |props: &Props<'_>| {
+        let mut run = props.new_run("mend", "coder");
+        run.metadata.finalizers = Some(vec![ARCHIVE_FINALIZER.to_owned()]);
+        props.runs().create(&PostParams::default(), &run).await.unwrap();
+    };
+    let stage = Stage::beside(Arc::default(), Tap::new(), before, |_| idle()).await;
+    stage.props().end_run("mend").await;
+    sleep(seconds(1)).await;
+    assert_eq!(finalizers(&stage, "mend").await, Some(Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_time_has_come_goes_although_it_was_held() {
+    let shelf = Shelf::away();
+    let stage = shelf
+        .beside("due", |observed| match (phase_of(observed), id(observed)) {
+            (None, Some(_)) => act(vec![], Some(phase(RunPhase::Succeeded))),
+            (Some(_), Some(run))
+                if observed
+                    .run
+                    .as_ref()
+                    .is_some_and(|run| run.metadata.finalizers.is_some()) =>
+            {
+                let version = version_of(observed);
+                act(vec![Effect::DeleteRun { run, version }], None)
+            }
+            _ => idle(),
+        })
+        .await;
+    sleep(seconds(10)).await;
+    assert_ne!(finalizers(&stage, "due").await, Some(Vec::new()));
+    shelf.away.store(false, Ordering::SeqCst);
+    sleep(seconds(180)).await;
+    let left = finalizers(&stage, "due").await;
+    assert_eq!(left.unwrap_or_default(), Vec::<String>::new(), "nothing holds it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_kept_until_those_of_its_steps_are_in_history() {
+    let shelf = Shelf {
+        refuses: Some("child"),
+        ..Shelf::default()
+    };
+    let before = async |props: &Props<'_>| {
+        props.run("parent", "coder").await;
+        let mut child = props.new_run("child", "coder");
+        let parent = [(labels::ORCHESTRATION_RUN.to_owned(), "parent".to_owned())];
+        child.metadata.labels = Some(parent.into());
+        props.runs().create(&PostParams::default(), &child).await.unwrap();
+    };
+    let stage = Stage::beside(shelf.outside(), Tap::new(), before, |observed| {
+        match (phase_of(observed), id(observed), observed.key.name.as_str()) {
+            (None, Some(_), _) => act(vec![], Some(phase(RunPhase::Succeeded))),
+            (Some(_), Some(run), "parent") => {
+                let version = version_of(observed);
+                act(vec![Effect::DeleteRun { run, version }], None)
+            }
+            _ => idle(),
+        }
+    })
+    .await;
+    sleep(seconds(120)).await;
+    assert!(
+        finalizers(&stage, "parent").await.is_some(),
+        "its child would go with it"
+    );
+    shelf.takes_it.store(true, Ordering::SeqCst);
+    sleep(seconds(180)).await;
+    assert_eq!(finalizers(&stage, "parent").await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use super::{
     illegible::loosen_agents,
     life::controllers,
     stage::{Props, cluster_with_kinds, settings},
-    tap::Tap,
+    tap::{Answer, Tap},
 };
 use crate::support::{Cluster, OddClock, identity, seconds, settle};
 
@@ -44,6 +44,7 @@ impl Canary {
         let (mut registry, tap) = (Registry::default(), Tap::new());
         let controllers = start(Setup {
             client: tap.client(&cluster.server),
+            lease_client: tap.client(&cluster.server),
             settings: Arc::new(settings),
             clock: OddClock::right(),
             identity: identity("canary"),
@@ -103,6 +104,32 @@ async fn a_canary_of_the_same_version_agrees_with_the_leader() {
         assert_eq!(canary.says(controller, "differs"), 0, "{controller}");
     }
     assert_eq!(canary.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canary_is_nothing_before_it_has_looked_at_everything_also_if_its_role_cannot_be_read() {
+    let cluster = cluster_with_kinds().await;
+    let mut idle = cluster.elector("idle");
+    let _leadership = idle.lead().await;
+    for readable in [true, false] {
+        let canary = Canary::start(&cluster);
+        if !readable {
+            std::fs::remove_file(canary.file.path()).unwrap();
+        }
+        // The first one asks whether the kind is served, the next one fills the cache, slowly.
+        let mut asked = 0;
+        canary.tap.answer(move |what| {
+            asked += u32::from(what.ends_with(" agents"));
+            match what {
+                "LIST agents" | "WATCH agents" if asked > 1 => Answer::Later(seconds(60)),
+                _ => Answer::Server,
+            }
+        });
+        sleep(seconds(30)).await;
+        assert_eq!(canary.state(), State::Surveying, "{readable}");
+        sleep(seconds(120)).await;
+        assert_eq!(canary.state(), agreed(), "{readable}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -88,6 +88,7 @@ async fn switched_off_they_touch_nothing() {
     let tap = Tap::new();
     let controllers = start(Setup {
         client: tap.client(&cluster.server),
+        lease_client: tap.client(&cluster.server),
         settings: Arc::new(Settings {
             agents_enabled: false,
             ..settings()

@@ -16,6 +16,7 @@ use crate::support::{Cluster, OddClock, identity, seconds, settle};
 pub(super) fn controllers(cluster: &Cluster, tap: &Tap, name: &str) -> Controllers {
     start(Setup {
         client: tap.client(&cluster.server),
+        lease_client: tap.client(&cluster.server),
         settings: Arc::new(settings()),
         clock: OddClock::right(),
         identity: identity(name),
@@ -98,6 +99,40 @@ async fn a_process_that_lost_its_lease_stands_by_and_leads_again() {
     sleep(seconds(60)).await;
 
     assert_eq!(*state.borrow(), State::Leading);
+}
+
+/// After a network was silent, every connection in the pool of the work may be dead.
+#[tokio::test(start_paused = true)]
+async fn they_keep_the_lease_while_nothing_is_answered_on_the_connections_of_their_work() {
+    let cluster = cluster_with_kinds().await;
+    let (work, lease) = (Tap::new(), Tap::new());
+    let controllers = start(Setup {
+        client: work.client(&cluster.server),
+        lease_client: lease.client(&cluster.server),
+        settings: Arc::new(settings()),
+        clock: OddClock::right(),
+        identity: identity("one"),
+        registry: &mut Registry::default(),
+        outside: Arc::default(),
+    });
+    let mut state = controllers.state();
+    settle().await;
+    assert_eq!(*state.borrow_and_update(), State::Leading);
+
+    work.answer(|_| Answer::Later(seconds(3600)));
+    // And one renewal goes out on a connection that is dead as well.
+    let mut hung = false;
+    lease.answer(move |request| match request {
+        "PUT leases/jangar-controller-leader" if !hung => {
+            hung = true;
+            Answer::Later(seconds(3600))
+        }
+        _ => Answer::Server,
+    });
+    sleep(seconds(300)).await;
+
+    assert!(!state.has_changed().unwrap(), "it led all the time");
+    assert_eq!(cluster.holder().await, "one");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,12 +5,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use jangar_api::phase::RunPhase;
 use jangar_engine::decision::{Decision, Plan};
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
 use super::{
-    stage::{Stage, act, create_job, idle},
+    stage::{Stage, act, create_job, idle, phase, phase_of},
     tap::{Answer, Seen, Tap, failure},
 };
 use crate::support::{seconds, settle};
@@ -56,7 +57,7 @@ async fn a_failed_key_is_tried_again_after_longer_and_longer_pauses() {
     let tap = Tap::new();
     let mut left = 5;
     tap.answer(move |request| match request {
-        "POST jobs" if left > 0 => {
+        "PATCH agentruns/a/status" if left > 0 => {
             left -= 1;
             failure(500, "InternalError", &json!({}))
         }
@@ -67,9 +68,9 @@ async fn a_failed_key_is_tried_again_after_longer_and_longer_pauses() {
         async |props| {
             props.run("a", "coder").await;
         },
-        |observed| match observed.jobs.len() {
-            0 => act(vec![create_job("one", "a")], None),
-            _ => idle(),
+        |observed| match phase_of(observed) {
+            None => act(vec![], Some(phase(RunPhase::Running))),
+            Some(_) => idle(),
         },
     )
     .await;

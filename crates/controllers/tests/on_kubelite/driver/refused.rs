@@ -124,3 +124,49 @@ async fn a_field_that_nobody_knows_is_refused_by_the_api_server_and_not_dropped(
     assert_eq!(invalid.reason, Reason::JobRejected);
     assert!(invalid.message.contains("operater"), "{}", invalid.message);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_the_api_server_cannot_make_for_long_is_told_and_its_slot_is_free_for_others() {
+    let cluster = cluster_with_kinds().await;
+    let props = Props { cluster: &cluster };
+    props.provider("shell").await;
+    props.agent("coder", "shell").await;
+    let tap = Tap::new();
+    tap.answer(|request| match request {
+        "POST jobs" => failure(500, "InternalError", &json!({})),
+        _ => Answer::Server,
+    });
+    let _controllers = controllers(&cluster, &tap, "one");
+    settle().await;
+
+    props.run("a", "coder").await;
+    tokio::time::sleep(seconds(10)).await;
+
+    let blocked = async || {
+        let status = props.runs().get("a").await.unwrap().status.unwrap_or_default();
+        status.common.condition(&ConditionType::Blocked).cloned()
+    };
+    let told = blocked().await.unwrap();
+    assert_eq!(told.reason, Reason::JobForbidden);
+    assert!(
+        told.message.contains("the test says InternalError"),
+        "{}",
+        told.message
+    );
+    tap.forget();
+    tokio::time::sleep(seconds(300)).await;
+    let tries = tap.requests();
+    assert!(
+        (8..=60).contains(&tries.iter().filter(|request| *request == "POST jobs").count()),
+        "{tries:?}"
+    );
+    assert!(
+        !tries.iter().any(|request| request.starts_with("PATCH agentruns")),
+        "it says so already: {tries:?}"
+    );
+
+    tap.answer(|_| Answer::Server);
+    tokio::time::sleep(seconds(60)).await;
+    assert_eq!(props.job_names().await, ["a-job"]);
+    assert_ne!(blocked().await.unwrap().reason, Reason::JobForbidden);
+}

@@ -40,11 +40,12 @@ async fn runs_that_are_due_at_once_go_in_batches_and_other_work_does_not_wait_fo
                 }
                 return idle();
             }
+            let version = run.metadata.resource_version.clone().unwrap();
             let run = ObjectId {
                 name: observed.key.name.clone(),
                 uid: Uid(run.metadata.uid.clone().unwrap()),
             };
-            act(vec![Effect::DeleteRun { run }], None)
+            act(vec![Effect::DeleteRun { run, version }], None)
         },
     )
     .await;

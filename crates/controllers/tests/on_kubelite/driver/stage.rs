@@ -145,19 +145,14 @@ impl Stage {
         let (halter, halt) = halt();
         let mut registry = Registry::default();
         let setup = TermSetup {
-            reporter: Reporter::new(
-                client.clone(),
-                identity("tester"),
-                Arc::clone(&clock),
-                Arc::default(),
-            ),
+            reporter: Reporter::new(client.clone(), identity("tester"), Arc::default()),
             client,
             settings: Arc::new(settings()),
             clock,
             gate: leadership.gate(),
             metrics: Arc::new(Metrics::register(&mut registry)),
             halt,
-            forges: Arc::new(Network),
+            forges: Arc::new(Network::default()),
             outside,
         };
         let term = Term::begin(setup, vec![station(script)]);

@@ -10,6 +10,7 @@ use jangar_api::{
     agents::{agent_run::AgentRun, version_control_provider::VersionControlProvider},
     condition::ConditionType,
     labels,
+    reason::Reason,
 };
 use jangar_controllers::{
     Setup, State,
@@ -36,7 +37,7 @@ use tokio::time::sleep;
 use super::{
     life::controllers,
     stage::{Props, cluster_with_kinds, settings},
-    tap::Tap,
+    tap::{Answer, Tap, failure},
 };
 use crate::support::{Cluster, OddClock, identity, seconds, settle};
 
@@ -189,6 +190,7 @@ async fn switched_off_forges_are_not_even_watched() {
     let tap = Tap::new();
     let controllers = start(Setup {
         client: tap.client(&cluster.server),
+        lease_client: tap.client(&cluster.server),
         settings: Arc::new(Settings {
             vcs: VcsSettings {
                 enabled: false,
@@ -277,6 +279,7 @@ fn down() -> DeliveryAnswer {
     DeliveryAnswer::Failed {
         message: "GET /repos/example/adder/branches/x: 503".to_owned(),
         passing: true,
+        not_before: None,
     }
 }
 
@@ -290,6 +293,7 @@ async fn the_forge_is_asked_after_the_end_until_it_answers_and_never_again() {
     forges.answers.lock().unwrap().extend([down(), found("c0ffee")]);
     let setup = Setup {
         client: cluster.client(),
+        lease_client: cluster.client(),
         settings: Arc::new(settings()),
         clock: OddClock::right(),
         identity: identity("one"),
@@ -417,6 +421,7 @@ async fn a_token_of_an_app_lives_in_a_secret_of_the_run_until_its_job_is_let_go(
     let forges = Arc::new(Told::default());
     let setup = Setup {
         client: cluster.client(),
+        lease_client: cluster.client(),
         settings: Arc::new(settings()),
         clock: OddClock::right(),
         identity: identity("one"),
@@ -466,4 +471,39 @@ async fn a_token_of_an_app_lives_in_a_secret_of_the_run_until_its_job_is_let_go(
     let minted = || ("mint example/adder".to_owned(), b"the-key".to_vec());
     let revoked = |token: &str| ("revoke".to_owned(), token.as_bytes().to_vec());
     assert_eq!(asked, [minted(), revoked("made-1"), minted(), revoked("made-3")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_secrets_the_controllers_may_not_read_says_so_and_holds_no_slot() {
+    let cluster = stage().await;
+    let props = Props { cluster: &cluster };
+    let mut provider = serde_json::to_value(forge(&json!({}))).unwrap();
+    provider["spec"]["auth"] = json!({ "method": "app", "app": {
+        "appId": 17, "installationId": "42", "privateKeySecretRef": { "name": "app-key" },
+    } });
+    let provider: VersionControlProvider = serde_json::from_value(provider).unwrap();
+    let forges: Api<VersionControlProvider> = Api::default_namespaced(cluster.client());
+    forges.create(&PostParams::default(), &provider).await.unwrap();
+    let tap = Tap::new();
+    tap.answer(|request| match request {
+        request if request.starts_with("GET secrets/") => failure(403, "Forbidden", &json!({})),
+        _ => Answer::Server,
+    });
+    let _controllers = controllers(&cluster, &tap, "one");
+    settle().await;
+
+    run(&props, "a", &json!({})).await;
+    sleep(seconds(10)).await;
+    let status = props.runs().get("a").await.unwrap().status.unwrap();
+    let blocked = status.common.condition(&ConditionType::Blocked).unwrap();
+    assert_eq!(blocked.reason, Reason::VcsAuthUnavailable);
+    assert!(
+        blocked.message.contains("may not read Secret") && blocked.message.contains("let them get it"),
+        "{}",
+        blocked.message
+    );
+
+    // It does not insist on its repository, and goes on without when it has waited for long enough.
+    sleep(seconds(61)).await;
+    assert_eq!(props.job_names().await, ["a-job"]);
 }

@@ -28,10 +28,10 @@ use jangar_api::{
 };
 use kube::ResourceExt;
 
-pub(super) use self::farewell::farewell;
-use self::record::{Record, Submission};
+use self::record::Record;
+pub(super) use self::{farewell::farewell, stop::removal};
 use super::{
-    Situation, Standing, abort,
+    Situation, abort,
     elsewhere::{Sender, fail},
     hold::is_held,
     runtime_of,
@@ -75,20 +75,6 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     match record {
         None => submit::first(situation),
         Some(record) => submit::follow(situation, record),
-    }
-}
-
-/// Why the endpoint has not taken the work yet.
-pub(super) fn standing(situation: &Situation<'_>) -> Standing {
-    match Record::of(situation.status) {
-        Ok(None) => submit::standing(situation),
-        Ok(Some(record)) => match &record.submission {
-            Submission::Postponed(postponed) => {
-                Standing::Waits(Box::new(submit::waiting(&record, postponed)))
-            }
-            Submission::Intended(_) | Submission::Taken => Standing::Goes,
-        },
-        Err(_) => Standing::Goes,
     }
 }
 

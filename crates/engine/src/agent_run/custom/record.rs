@@ -24,6 +24,9 @@ pub(super) struct Record {
     namespace: String,
     /// Counted from one.
     pub attempt: u32,
+    /// The repository whose slot the run has, in lower case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
     /// When the endpoint was first meant to be called.
     pub since: Timestamp,
     /// Until when the end has to be reported.
@@ -36,6 +39,9 @@ pub(super) struct Record {
     pub progress: Option<ProgressSeen>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,
+    /// Until when the controllers go on making the work end, although the run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removing_until: Option<Timestamp>,
 }
 
 /// Where the call that hands the work over stands.
@@ -77,18 +83,25 @@ pub(super) enum Heard {
 
 impl Record {
     /// Of a run whose endpoint is about to be called for the first time.
-    pub(super) fn new(endpoint: &Endpoint, sender: Sender, deadline: jiff::Timestamp) -> Self {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        repository: Option<String>,
+        sender: Sender,
+        deadline: jiff::Timestamp,
+    ) -> Self {
         Self {
             type_: RuntimeType::Custom,
             name: endpoint.as_str().to_owned(),
             namespace: EXTERNAL.to_owned(),
             attempt: 1,
+            repository,
             since: sender.at,
             deadline: Timestamp(deadline),
             submission: Submission::Intended(sender),
             response: None,
             progress: None,
             cancel: None,
+            removing_until: None,
         }
     }
 

@@ -2,8 +2,6 @@
 //!
 //! Telling it is safe to repeat, unlike handing the work over: a call that may not have arrived is made again.
 
-use std::time::Duration;
-
 use jangar_api::{agents::agent_run::AgentRunStatus, reason::Reason, values};
 use jiff::Timestamp;
 use serde_json::json;
@@ -12,12 +10,12 @@ use super::{
     super::{
         NextStatus, Situation,
         cancel::because,
-        elsewhere::{cancel_deadline, cancelled, fail},
+        elsewhere::{cancel_deadline, cancelled, fail, removed, removing_until},
         leftovers::{after, sooner},
     },
     Known,
     record::{Cancel, Heard, Record, Submission},
-    submit,
+    reported_end, submit,
 };
 use crate::{
     custom::{
@@ -25,10 +23,8 @@ use crate::{
         endpoint::Endpoint,
     },
     decision::{Decision, Effect, Plan, Rejection},
+    removal::again_at,
 };
-
-/// How long to wait before the endpoint is told again.
-const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// How far the end of the work has come.
 pub(super) enum Stopping {
@@ -80,11 +76,11 @@ pub(super) fn confirmed_by(situation: &Situation<'_>, record: &Record) -> Timest
 
 /// Somebody asked for the end of the run.
 pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Decision<AgentRunStatus> {
-    let timeout = situation.settings.runs.cancel_timeout;
     let deadline = cancel_deadline(situation);
     let Some(record) = record else {
         return cancelled(
             situation,
+            None,
             &Reason::Cancelled,
             "the run was cancelled before its endpoint was called",
         );
@@ -92,22 +88,22 @@ pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Deci
     let going = match stop(situation, record) {
         Stopping::Never => {
             let message = format!("the run was cancelled: {} does not have the work", record.name);
-            return cancelled(situation, &Reason::Cancelled, &message);
+            return cancelled(situation, None, &Reason::Cancelled, &message);
         }
         Stopping::Going(going) => *going,
     };
     if situation.now >= deadline {
-        let said = match record.cancel.as_ref().and_then(|cancel| cancel.heard.as_ref()) {
+        let said = match heard(&going.record) {
             Some(Heard::Refused(words)) => format!("it refused the cancel: {words}"),
             Some(Heard::Taken) => "it was told to stop".to_owned(),
-            None => "it could not be told to stop".to_owned(),
+            None => "it could not be told to stop, and is being told again".to_owned(),
         };
         let message = format!(
-            "{} did not confirm within {} s that it has stopped, and may still be working; {said}",
-            record.name,
-            timeout.as_secs()
+            "{} did not confirm until {deadline} that it has stopped, and may still be working; {said}",
+            record.name
         );
-        return cancelled(situation, &Reason::CancelTimedOut, &message);
+        let record = going.record.left_behind(situation).stored();
+        return cancelled(situation, Some(record), &Reason::CancelTimedOut, &message);
     }
     let mut next = situation.next_status();
     let message = "the run is being cancelled: its endpoint has to confirm that it has stopped";
@@ -134,11 +130,62 @@ pub(super) fn give_up(
             "{}; {} did not confirm that it has stopped",
             why.message, record.name
         );
-        return fail(situation, Some(record.stored()), &why.reason, &message);
+        let record = going.record.left_behind(situation).stored();
+        return fail(situation, Some(record), &why.reason, &message);
     }
     let mut next = situation.next_status();
     next.warn(&why.reason, &why.message);
     going.plan(next, deadline)
+}
+
+/// What the endpoint said to the cancel, if it has.
+fn heard(record: &Record) -> Option<&Heard> {
+    record.cancel.as_ref()?.heard.as_ref()
+}
+
+impl Record {
+    /// The same of a run that is over while its endpoint may still be working: it is told, unless it was.
+    pub(super) fn left_behind(mut self, situation: &Situation<'_>) -> Self {
+        self.removing_until = heard(&self).is_none().then(|| removing_until(situation));
+        self
+    }
+}
+
+/// Goes on telling the endpoint of a run that is over to stop. Nothing, if nobody has to be told.
+pub(in super::super) fn removal(situation: &Situation<'_>) -> Option<Decision<AgentRunStatus>> {
+    // A record that cannot be read names nobody who could be told.
+    let mut record = Record::of(situation.status).ok().flatten()?;
+    let until = record.removing_until?.0;
+    let name = record.name.clone();
+    let stopping = match reported_end(situation, &record) {
+        Some(_) => Stopping::Never,
+        None => stop(situation, &record),
+    };
+    let notice = match stopping {
+        Stopping::Never => {
+            situation.normal(Reason::Stopped, format!("{name} does not have the work any more"))
+        }
+        Stopping::Going(going) => match heard(&going.record) {
+            Some(Heard::Taken) => {
+                record = going.record;
+                situation.normal(Reason::Stopped, format!("{name} was told to stop"))
+            }
+            Some(Heard::Refused(words)) => {
+                let message = format!("{name} refused the cancel, and may still be working: {words}");
+                record = going.record.clone();
+                situation.warning(Reason::CancelTimedOut, message)
+            }
+            None if situation.now >= until => {
+                let message = format!(
+                    "{name} could not be told to stop until {until}, and may still be working: look there"
+                );
+                situation.warning(Reason::CancelTimedOut, message)
+            }
+            None => return Some(going.plan(situation.next_status(), until)),
+        },
+    };
+    record.removing_until = None;
+    Some(removed(situation, record.stored(), notice))
 }
 
 /// Ends the work, as far as that can be done from here.
@@ -191,7 +238,11 @@ fn tell(situation: &Situation<'_>, record: &Record) -> Stopping {
             heard(Heard::Refused(words.clone()))
         }
         Known::Answered(Answer::NotTaken { .. } | Answer::Unknown { .. }) | Known::Stranger => {
-            let due = after(cancel.call.at.0, AGAIN_AFTER);
+            let due = again_at(
+                cancel.since.0,
+                cancel.call.at.0,
+                situation.settings.runs.cancel_timeout,
+            );
             if situation.now < due {
                 return Going::until(record, Some(due));
             }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        NextStatus, Situation, Standing,
+        NextStatus, Situation,
         elsewhere::{self, Accepted, Postponed, fail},
         leftovers::after,
         references::{self, Resolved, Unresolved},
@@ -51,6 +51,8 @@ const TOKEN_GRACE: Duration = Duration::from_hours(1);
 struct Ready<'a> {
     config: Config,
     resolved: Resolved<'a>,
+    /// The repository whose slot the run takes, in lower case.
+    repository: Option<String>,
     /// Why the endpoint gets no repository from here, if one was asked for.
     without: Option<Rejection>,
 }
@@ -60,12 +62,13 @@ fn ready<'a>(situation: &Situation<'a>) -> Result<Ready<'a>, Unresolved> {
     let (run, settings) = (situation.run, situation.settings);
     job::check_any_runtime(run, settings).map_err(Unresolved::Wrong)?;
     let config = Config::read(run, settings).map_err(Unresolved::Wrong)?;
-    let resolved = references::resolve(situation, Task::Whole)?;
+    let resolved = references::resolve(situation, Task::Whole, run)?;
     let without = vcs::elsewhere("an endpoint", run, resolved.implementation, resolved.agent)
         .map_err(Unresolved::Wrong)?;
     Ok(Ready {
         config,
         resolved,
+        repository: job::repository(run, resolved.implementation),
         without,
     })
 }
@@ -81,17 +84,9 @@ fn admitted<'a>(situation: &Situation<'a>) -> Result<(Ready<'a>, Option<Contract
     let contract =
         job::check_contract(situation.run, implementation, implementation_ref).map_err(Next::Wrong)?;
     body(situation, &ready).map_err(Next::Wrong)?;
-    match start::slot(situation, None) {
+    match start::slot(situation, None, ready.repository.clone()) {
         Some(next) => Err(next),
         None => Ok((ready, contract)),
-    }
-}
-
-/// Why the endpoint is not called yet.
-pub(super) fn standing(situation: &Situation<'_>) -> Standing {
-    match admitted(situation) {
-        Ok(_) => Standing::Goes,
-        Err(next) => next.into(),
     }
 }
 
@@ -106,7 +101,12 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     }
     let timeout = ready.config.timeout(ready.resolved.agent, situation.settings);
     let deadline = after(situation.now, timeout);
-    let record = Record::new(&ready.config.endpoint, situation.sender(1), deadline);
+    let record = Record::new(
+        &ready.config.endpoint,
+        ready.repository,
+        situation.sender(1),
+        deadline,
+    );
     let accepted = Accepted {
         record: record.stored(),
         message: &handing_over(&record),
@@ -183,7 +183,7 @@ pub(super) fn follow(situation: &Situation<'_>, mut record: Record) -> Decision<
 }
 
 /// What a run waits for whose endpoint did not take the work.
-pub(super) fn waiting(record: &Record, postponed: &Postponed) -> Waiting {
+fn waiting(record: &Record, postponed: &Postponed) -> Waiting {
     let due = postponed.not_before.0;
     let gate = Gate::Endpoint {
         endpoint: record.name.clone(),
@@ -308,14 +308,15 @@ fn too_late(situation: &Situation<'_>, record: &Record) -> Decision<AgentRunStat
         Submission::Taken => (
             Reason::TimedOut,
             format!(
-                "{endpoint} took the work and did not report its end until {deadline}; it may still be working"
+                "{endpoint} took the work and did not report its end until {deadline}; it is told to stop, and may still be \
+                 working"
             ),
         ),
         Submission::Intended(_) => (
             Reason::SubmitUnknown,
             format!(
-                "it is not known whether {endpoint} has the work, and it reported nothing until {deadline}: look there, and \
-                 submit the run again"
+                "it is not known whether {endpoint} has the work, and it reported nothing until {deadline}; it is told to \
+                 stop: look there, and submit the run again"
             ),
         ),
         Submission::Postponed(postponed) => (
@@ -325,6 +326,10 @@ fn too_late(situation: &Situation<'_>, record: &Record) -> Decision<AgentRunStat
                 postponed.why
             ),
         ),
+    };
+    let record = match record.submission {
+        Submission::Taken | Submission::Intended(_) => record.clone().left_behind(situation),
+        Submission::Postponed(_) => record.clone(),
     };
     fail(situation, Some(record.stored()), &reason, &message)
 }
@@ -353,11 +358,14 @@ pub(super) fn token_until(record: &Record) -> Timestamp {
 
 /// What is sent: what the run says, else what the work is.
 fn body(situation: &Situation<'_>, ready: &Ready<'_>) -> Result<Value, Rejection> {
+    // A prompt that nobody could read is refused, whether or not the payload would have it.
+    let prompt = job::system_prompt(situation.run, ready.resolved.agent)?;
     let body = match &ready.config.payload {
         Some(payload) => payload.clone(),
         None => json!({
             "agentRun": identity(situation),
             "implementation": ready.resolved.implementation,
+            "systemPrompt": prompt,
             "parameters": situation.run.spec.parameters,
             "memory": ready.resolved.memory.map(|memory| json!({
                 "type": memory.spec.type_, "connectionRef": memory.spec.connection.secret_ref,

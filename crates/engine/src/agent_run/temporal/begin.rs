@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     super::{
-        Situation, Standing,
+        Situation,
         elsewhere::{self, Accepted, Postponed, Sender, fail},
         leftovers::after,
         references::{self, Resolved, Unresolved},
@@ -51,6 +51,8 @@ struct Ready<'a> {
     config: Config,
     resolved: Resolved<'a>,
     argument: Value,
+    /// The repository whose slot the run takes, in lower case.
+    repository: Option<String>,
     /// Why the workflow gets no repository from here, if one was asked for.
     without: Option<Rejection>,
 }
@@ -60,7 +62,7 @@ fn ready<'a>(situation: &Situation<'a>) -> Result<Ready<'a>, Unresolved> {
     let (run, settings) = (situation.run, situation.settings);
     job::check_any_runtime(run, settings).map_err(Unresolved::Wrong)?;
     let config = Config::read(run, &situation.uid, settings).map_err(Unresolved::Wrong)?;
-    let resolved = references::resolve(situation, Task::Whole)?;
+    let resolved = references::resolve(situation, Task::Whole, run)?;
     let without = vcs::elsewhere(
         "a Temporal workflow",
         run,
@@ -73,6 +75,7 @@ fn ready<'a>(situation: &Situation<'a>) -> Result<Ready<'a>, Unresolved> {
         config,
         resolved,
         argument,
+        repository: job::repository(run, resolved.implementation),
         without,
     })
 }
@@ -115,16 +118,9 @@ fn admitted<'a>(situation: &Situation<'a>) -> Result<(Ready<'a>, Option<Contract
     } = ready.resolved;
     let contract =
         job::check_contract(situation.run, implementation, implementation_ref).map_err(Next::Wrong)?;
-    match start::slot(situation, None) {
+    match start::slot(situation, None, ready.repository.clone()) {
         Some(next) => Err(next),
         None => Ok((ready, contract)),
-    }
-}
-
-pub(super) fn standing(situation: &Situation<'_>) -> Standing {
-    match admitted(situation) {
-        Ok(_) => Standing::Goes,
-        Err(next) => next.into(),
     }
 }
 
@@ -139,7 +135,7 @@ pub(super) fn first(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     }
     let limit = ready.config.timeouts(ready.resolved.agent).execution;
     let limit = limit.map(|limit| limit.saturating_add(LATE_MAX));
-    let record = Record::new(&ready.config, situation.sender(1), limit);
+    let record = Record::new(&ready.config, ready.repository, situation.sender(1), limit);
     let accepted = Accepted {
         record: record.stored(),
         message: &format!("{} is being started", record.words()),
@@ -287,9 +283,10 @@ fn postpone(
     let due = after(situation.now, backoff(number));
     if due >= after(record.since.0, UNREACHABLE_MAX) {
         let (reason, ending) = if record.unclear {
+            record.removing_until = Some(elsewhere::removing_until(situation));
             (
                 Reason::SubmitUnknown,
-                "it may be there all the same: look in Temporal, and submit the run again",
+                "it may be there all the same, and is stopped when the server answers: look in Temporal, and submit the run again",
             )
         } else {
             (
@@ -320,7 +317,7 @@ fn postpone(
 }
 
 /// What a run waits for whose workflow could not be started.
-pub(super) fn waiting(situation: &Situation<'_>, postponed: &Postponed) -> Waiting {
+fn waiting(situation: &Situation<'_>, postponed: &Postponed) -> Waiting {
     let due = postponed.not_before.0;
     let address = situation.settings.temporal.address.as_deref();
     let gate = Gate::Endpoint {

@@ -37,6 +37,7 @@ pub(super) fn conclude(
     // How it came to that is over.
     record.unclear = false;
     record.stop = None;
+    record.removing_until = None;
     let words = record.words();
     let said = |text: &Option<String>| match text {
         Some(text) => format!(": {text}"),

@@ -26,8 +26,8 @@ use jangar_api::{
 };
 
 use self::record::{Beginning, Record};
-pub(super) use self::stop::farewell;
-use super::{Situation, Standing, abort, elsewhere::fail, runtime_of};
+pub(super) use self::stop::{farewell, removal};
+use super::{Situation, abort, elsewhere::fail, runtime_of};
 use crate::{
     decision::{Decision, Effect, Rejection},
     temporal::call::{Call, Closed, What},
@@ -65,20 +65,6 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     match record {
         None => begin::first(situation),
         Some(record) => begin::follow(situation, record),
-    }
-}
-
-/// Why the workflow has not been started yet.
-pub(super) fn standing(situation: &Situation<'_>) -> Standing {
-    match Record::of(situation.status) {
-        Ok(None) => begin::standing(situation),
-        Ok(Some(record)) => match &record.start {
-            Beginning::Postponed(postponed) => {
-                Standing::Waits(Box::new(begin::waiting(situation, postponed)))
-            }
-            Beginning::Intended(_) | Beginning::Started => Standing::Goes,
-        },
-        Err(_) => Standing::Goes,
     }
 }
 

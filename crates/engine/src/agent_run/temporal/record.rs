@@ -33,6 +33,9 @@ pub(super) struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     pub task_queue: String,
+    /// The repository whose slot the run has, in lower case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
     /// When the workflow was first meant to be started.
     pub since: Timestamp,
     /// When the workflow should have been closed by the server; absent if nobody set a limit.
@@ -44,6 +47,9 @@ pub(super) struct Record {
     pub unclear: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Stopped>,
+    /// Until when the controllers go on making the work end, although the run is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removing_until: Option<Timestamp>,
 }
 
 /// Where the start of the workflow stands.
@@ -76,7 +82,12 @@ pub(super) struct Stopped {
 
 impl Record {
     /// Of a run whose workflow is about to be started for the first time.
-    pub(super) fn new(config: &Config, sender: Sender, limit: Option<Duration>) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        repository: Option<String>,
+        sender: Sender,
+        limit: Option<Duration>,
+    ) -> Self {
         Self {
             type_: RuntimeType::Temporal,
             name: config.workflow_id.clone(),
@@ -84,11 +95,13 @@ impl Record {
             workflow_id: config.workflow_id.clone(),
             run_id: None,
             task_queue: config.task_queue.clone(),
+            repository,
             since: sender.at,
             deadline: limit.map(|limit| Timestamp(after(sender.at.0, limit))),
             start: Beginning::Intended(sender),
             unclear: false,
             stop: None,
+            removing_until: None,
         }
     }
 

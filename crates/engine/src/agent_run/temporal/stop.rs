@@ -9,7 +9,7 @@ use super::{
     super::{
         NextStatus, Situation,
         cancel::because,
-        elsewhere::{cancel_deadline, cancelled, fail},
+        elsewhere::{cancel_deadline, cancelled, fail, removed, removing_until},
         hold::go,
         leftovers::{after, sooner},
     },
@@ -19,11 +19,12 @@ use super::{
 };
 use crate::{
     decision::{Decision, Effect, Plan, Rejection},
+    removal::again_at,
     temporal::call::{Known, Means, StartAnswer, Stop, StopAnswer, What},
 };
 
-/// How long to wait before the server is told again.
-const AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// What is kept of the time for a cancel, so that a workflow that was terminated can also be heard to be closed.
+const CONFIRMATION: Duration = Duration::from_secs(10);
 /// How often the server is told before it is worth anybody's attention that it cannot be.
 const UNTOLD_MAX: u32 = 3;
 /// How long a start can be on its way: what the server does not know by then never comes. It is longer than the time that a
@@ -83,16 +84,19 @@ impl Going {
 pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Decision<AgentRunStatus> {
     let Some(record) = record else {
         let message = "the run was cancelled before its workflow was started";
-        return cancelled(situation, &Reason::Cancelled, message);
+        return cancelled(situation, None, &Reason::Cancelled, message);
     };
     let going = match stop(situation, record) {
         Stopping::Never => {
             let message = format!("the run was cancelled: there is no {}", record.words());
-            return cancelled(situation, &Reason::Cancelled, &message);
+            return cancelled(situation, None, &Reason::Cancelled, &message);
         }
         Stopping::Going(going) => *going,
     };
     let deadline = cancel_deadline(situation);
+    if situation.now >= deadline {
+        return timed_out(situation, going, deadline);
+    }
     let how = match going.record.stop.as_ref().map(|stop| stop.means) {
         Some(Means::Terminate) => "is being terminated, because it was asked to end and did not",
         Some(Means::Cancel) | None => "was asked to end",
@@ -101,14 +105,57 @@ pub(super) fn cancel(situation: &Situation<'_>, record: Option<&Record>) -> Deci
     let mut next = situation.next_status();
     next.cancelling(deadline, &because(situation, &message));
     tell_trouble(&mut next, &going, situation);
-    going.plan(next, None)
+    going.plan(next, Some(deadline))
+}
+
+/// The deadline passed. The controllers go on making the workflow end.
+fn timed_out(situation: &Situation<'_>, going: Going, deadline: Timestamp) -> Decision<AgentRunStatus> {
+    let trouble = going.trouble(situation).map(|words| format!(" ({words})"));
+    let message = format!(
+        "{} was not closed until {deadline}{}; it may still be working, and is being terminated",
+        going.record.words(),
+        trouble.unwrap_or_default()
+    );
+    let record = going.record.left_behind(situation).stored();
+    cancelled(situation, Some(record), &Reason::CancelTimedOut, &message)
+}
+
+impl Record {
+    /// The same of a run that is over while its workflow may be open.
+    fn left_behind(mut self, situation: &Situation<'_>) -> Self {
+        self.removing_until = Some(removing_until(situation));
+        self
+    }
+}
+
+/// Goes on making the workflow of a run end that is over. Nothing, if there is none any more.
+pub(in super::super) fn removal(situation: &Situation<'_>) -> Option<Decision<AgentRunStatus>> {
+    // A record that cannot be read names no workflow.
+    let mut record = Record::of(situation.status).ok().flatten()?;
+    let until = record.removing_until?.0;
+    let words = record.words();
+    let stopping = match closed(situation) {
+        Some(_) => Stopping::Never,
+        None => stop(situation, &record),
+    };
+    let notice = match stopping {
+        Stopping::Never => situation.normal(Reason::Stopped, format!("{words} is not open any more")),
+        Stopping::Going(_) if situation.now >= until => {
+            let message = format!("{words} could not be seen to be closed until {until}: look in Temporal");
+            situation.warning(Reason::CancelTimedOut, message)
+        }
+        Stopping::Going(going) => return Some(going.plan(situation.next_status(), Some(until))),
+    };
+    record.stop = None;
+    record.removing_until = None;
+    Some(removed(situation, record.stored(), notice))
 }
 
 /// What keeps the workflow from being closed deserves attention; the remedy is part of the words.
 fn tell_trouble(next: &mut NextStatus<'_>, going: &Going, situation: &Situation<'_>) {
     let trouble = going.trouble(situation).map(|words| {
         format!(
-            "{words}; the run stays until {} is closed: mend that, or delete the run to give it up",
+            "{words}; {} may still be working until that is mended",
             going.record.words()
         )
     });
@@ -131,11 +178,12 @@ pub(super) fn give_up(
     let deadline = given_up_at(situation, record);
     if situation.now >= deadline {
         let message = format!(
-            "{}; it is not known whether {} was stopped",
+            "{}; it is not known whether {} was stopped, which is being tried",
             why.message,
             record.words()
         );
-        return fail(situation, Some(going.record.stored()), &why.reason, &message);
+        let record = going.record.left_behind(situation).stored();
+        return fail(situation, Some(record), &why.reason, &message);
     }
     let mut next = situation.next_status();
     next.warn(&why.reason, &why.message);
@@ -177,6 +225,17 @@ fn given_up_at(situation: &Situation<'_>, record: &Record) -> Timestamp {
     after(since, situation.settings.runs.cancel_timeout.saturating_mul(2))
 }
 
+/// Until when a workflow that was asked to end may do so by itself. What is then left of the time for a cancel is for the server.
+fn patience_ends(situation: &Situation<'_>, stop: &Stopped) -> Timestamp {
+    let timeout = situation.settings.runs.cancel_timeout;
+    let whole = after(stop.since.0, timeout);
+    let Some(deadline) = situation.status.cancel_deadline else {
+        return whole;
+    };
+    let kept = CONFIRMATION.min(timeout / 2);
+    whole.min(deadline.0.saturating_sub(kept).unwrap_or(deadline.0))
+}
+
 /// Makes the workflow end.
 fn stop(situation: &Situation<'_>, record: &Record) -> Stopping {
     match &record.start {
@@ -215,7 +274,7 @@ fn tell(situation: &Situation<'_>, record: &Record) -> Stopping {
     let Some(stop) = &record.stop else {
         return intend(situation, record, Means::Cancel, None);
     };
-    let patience_ends = after(stop.since.0, situation.settings.runs.cancel_timeout);
+    let patience_ends = patience_ends(situation, stop);
     if stop.told {
         return match stop.means {
             Means::Cancel if situation.now >= patience_ends => {
@@ -279,7 +338,7 @@ fn answered(
                 situation,
                 &record,
                 stop,
-                never_after.max(after(stop.at.0, AGAIN_AFTER)),
+                never_after.max(told_again_at(situation, stop)),
             )
         }
         StopAnswer::NotTaken { words } => {
@@ -287,9 +346,13 @@ fn answered(
                 trouble: Some(words.clone()),
                 ..stop.clone()
             });
-            again(situation, &record, stop, after(stop.at.0, AGAIN_AFTER))
+            again(situation, &record, stop, told_again_at(situation, stop))
         }
     }
+}
+
+fn told_again_at(situation: &Situation<'_>, stop: &Stopped) -> Timestamp {
+    again_at(stop.since.0, stop.at.0, situation.settings.runs.cancel_timeout)
 }
 
 /// The server is told again when its time has come, and more firmly if the workflow has had its time.
@@ -297,7 +360,7 @@ fn again(situation: &Situation<'_>, record: &Record, stop: &Stopped, due: Timest
     if situation.now < due {
         return Going::wait(situation, record, Some(due));
     }
-    let patience_ends = after(stop.since.0, situation.settings.runs.cancel_timeout);
+    let patience_ends = patience_ends(situation, stop);
     let means = if situation.now >= patience_ends {
         Means::Terminate
     } else {

@@ -184,7 +184,13 @@ fn cases() -> Vec<Case> {
                     "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
                     "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
                 }]});
-                world.settle().pod("mend-job", &waiting).wait(300).settle();
+                world
+                    .settle()
+                    .pod("mend-job", &waiting)
+                    .wait(10)
+                    .settle()
+                    .wait(300)
+                    .settle();
                 world.pods_vanish();
             },
             reason: Reason::ImageUnavailable,

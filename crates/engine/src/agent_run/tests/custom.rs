@@ -153,6 +153,30 @@ fn a_payload_of_the_users_own_is_sent_as_it_is() {
 }
 
 #[test]
+fn the_endpoint_gets_the_system_prompt_and_one_that_only_a_pod_could_read_is_refused() {
+    let mut world = world(&json!({"endpoint": ENDPOINT}));
+    world.edit(|run| run.spec.system_prompt = Some("Be brief.".to_owned()));
+    world.settle();
+    assert_eq!(first_call(&world).body["systemPrompt"], "Be brief.");
+
+    for config in [
+        json!({"endpoint": ENDPOINT}),
+        json!({"endpoint": ENDPOINT, "payload": {"task": 7}}),
+    ] {
+        let mut world = self::world(&config);
+        world.edit(|run| {
+            run.spec.system_prompt_ref = Some(object(
+                json!({"kind": "ConfigMap", "name": "prompts", "key": "main"}),
+            ));
+        });
+        world.settle();
+        let invalid = world.condition(&ConditionType::InvalidSpec);
+        assert_eq!(invalid.reason, Reason::InvalidSystemPromptRef);
+        assert_eq!(posts(&world), 0);
+    }
+}
+
+#[test]
 fn an_endpoint_that_takes_the_work_and_reports_its_end_ends_the_run() {
     let mut world = called();
     answer(
@@ -276,7 +300,12 @@ fn an_answer_that_never_came_is_waited_for_until_the_deadline_and_never_sent_aga
     world.wait(1).settle();
     let (phase, reason, _) = end(&world);
     assert_eq!((phase, reason), (Some(RunPhase::Failed), Reason::SubmitUnknown));
-    assert_eq!(posts(&world), 1);
+    let sent = calls(&world);
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert!(
+        sent[1].starts_with("cancel 1"),
+        "what may be working is told to stop: {sent:?}"
+    );
 }
 
 #[test]
@@ -393,6 +422,10 @@ fn work_that_is_not_reported_in_time_has_timed_out() {
     assert!(
         matches!(late, Receipt::Ended(RunPhase::Failed, ref why) if why.starts_with("TimedOut")),
         "{late:?}"
+    );
+    assert!(
+        !crate::removal::is_under_way(world.run()),
+        "whoever has reported an end has stopped"
     );
 }
 

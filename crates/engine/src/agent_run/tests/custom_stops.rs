@@ -12,9 +12,13 @@ use super::{
         world,
     },
 };
-use crate::custom::{
-    call::{Answer, Purpose},
-    callback::Receipt,
+use crate::{
+    agent_run::hold,
+    custom::{
+        call::{Answer, Purpose},
+        callback::Receipt,
+    },
+    removal,
 };
 
 fn cancel(world: &mut World) {
@@ -114,6 +118,76 @@ fn a_cancel_that_may_not_have_arrived_is_sent_again() {
         calls(&world)[3],
         format!("cancel 3 to {ENDPOINT} as run-1/1/cancel")
     );
+}
+
+#[test]
+fn an_endpoint_that_could_not_be_told_in_time_is_told_again_ever_more_rarely() {
+    let unknown = || Answer::Unknown {
+        words: words("no answer"),
+    };
+    let mut world = taken();
+    cancel(&mut world);
+    world.wait(60).settle();
+    let cancelled = world.condition(&ConditionType::Cancelled);
+    assert_eq!(cancelled.reason, Reason::CancelTimedOut);
+    assert!(removal::is_under_way(world.run()) && hold::is_held(world.run()));
+
+    answer(&mut world, Purpose::Cancel, 1, unknown());
+    world.settle();
+    let mut waits = Vec::new();
+    for number in 2..7 {
+        answer(&mut world, Purpose::Cancel, number, unknown());
+        world.settle();
+        let due = world.wake_at.expect("a time");
+        waits.push(due.duration_since(world.now).as_secs());
+        world.now = due;
+        world.settle();
+    }
+    assert!(waits.is_sorted() && waits.last() > waits.first(), "{waits:?}");
+
+    answer(&mut world, Purpose::Cancel, 7, taken_with(None));
+    world.settle();
+    assert!(!removal::is_under_way(world.run()) && !hold::is_held(world.run()));
+    assert_eq!(
+        world.condition(&ConditionType::Cancelled).reason,
+        Reason::CancelTimedOut,
+        "what has ended stays as it is"
+    );
+    let sent = posts(&world);
+    world.wait(600).settle();
+    assert_eq!(posts(&world), sent, "what was heard is not said again");
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_told_for_an_hour_is_given_up() {
+    let mut world = taken();
+    cancel(&mut world);
+    world.wait(60).settle();
+    answer(&mut world, Purpose::Cancel, 1, not_taken("connection refused"));
+    world.wait(3600).settle();
+
+    assert!(!removal::is_under_way(world.run()) && !hold::is_held(world.run()));
+    let notice = world.notices.last().expect("a notice");
+    assert_eq!(notice.reason, Reason::CancelTimedOut);
+    assert!(notice.message.contains(ENDPOINT), "{}", notice.message);
+}
+
+#[test]
+fn an_endpoint_whose_time_is_up_is_told_to_stop() {
+    let mut world = taken();
+    world.wait(600).settle();
+    let (phase, reason, _) = end(&world);
+    assert_eq!((phase, reason), (Some(RunPhase::Failed), Reason::TimedOut));
+    assert_eq!(
+        calls(&world)[1],
+        format!("cancel 1 to {ENDPOINT} as run-1/1/cancel")
+    );
+    assert!(hold::is_held(world.run()), "it is not let go before it was told");
+
+    answer(&mut world, Purpose::Cancel, 1, taken_with(None));
+    world.settle();
+    assert!(!removal::is_under_way(world.run()) && !hold::is_held(world.run()));
+    assert_eq!(posts(&world), 2);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod starts;
 mod stops;
 mod temporal;
 mod temporal_stops;
+mod tokens;
 mod version_control;
 mod version_control_steps;
 mod waits;

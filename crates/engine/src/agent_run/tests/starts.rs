@@ -9,7 +9,7 @@ use jangar_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{World, object};
 use crate::{
@@ -222,7 +222,13 @@ fn an_image_that_cannot_be_had_fails_the_run_after_its_pod_is_gone() {
         "name": "agent-runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}},
     }]});
-    world.settle().pod("mend-job", &waiting).wait(299).settle();
+    world
+        .settle()
+        .pod("mend-job", &waiting)
+        .wait(10)
+        .settle()
+        .wait(299)
+        .settle();
     assert_eq!(
         world.condition(&ConditionType::Blocked).reason,
         Reason::ImageUnavailable
@@ -557,6 +563,8 @@ fn a_configuration_that_is_not_there_is_not_called_an_image() {
         world
             .settle()
             .pod("mend-job", &waiting(reason, words))
+            .wait(10)
+            .settle()
             .wait(299)
             .settle();
         let blocked = world.condition(&ConditionType::Blocked);
@@ -568,5 +576,25 @@ fn a_configuration_that_is_not_there_is_not_called_an_image() {
         // The word that is public for both; the message tells them apart.
         assert_eq!(failed.reason, Reason::ImageUnavailable);
         assert_eq!(failed.message, blocked.message);
+    }
+}
+
+#[test]
+fn run_that_a_constraint_of_its_own_does_not_count_is_warned_and_goes_on() {
+    let zone = |labels: &Value| {
+        json!({"topologySpreadConstraints": [{
+            "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": labels},
+        }]})
+    };
+    let labels = |agent: &str| json!({"agents.proompteng.ai/agent": agent});
+    for (labels, warned) in [(labels("fixer"), false), (labels("fixre"), true)] {
+        let mut world = World::new();
+        world.edit(|run| run.spec.runtime.config = Some(object(zone(&labels))));
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Running));
+        let status = world.status();
+        let warning = status.common.condition(&ConditionType::Warning);
+        let told = warning.is_some_and(|warning| warning.reason == Reason::SpreadCountsOthers);
+        assert_eq!(told, warned, "{labels}: {warning:?}");
     }
 }

@@ -44,6 +44,31 @@ fn a_cancelled_run_is_cancelled_when_its_pod_is_gone_and_not_before() {
 }
 
 #[test]
+fn what_a_person_cancels_is_recorded_before_its_job_is_deleted_and_what_a_parent_cancels_need_not_be() {
+    let first_deeds = |asked_by_parent: bool| {
+        let mut world = World::new();
+        world
+            .settle()
+            .pod("mend-job", &json!({"phase": "Running"}))
+            .settle();
+        if asked_by_parent {
+            world.edit(|run| {
+                let parent = json!([{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "u", "controller": true}]);
+                run.metadata.owner_references = serde_json::from_value(parent).expect("an owner");
+                let by = (STOPPED_BY.to_owned(), "u".to_owned());
+                run.metadata.annotations.get_or_insert_default().extend([by]);
+            });
+        }
+        cancel(&mut world);
+        world.round();
+        (world.phase(), world.deeds().contains(&"stop mend-job".to_owned()))
+    };
+
+    assert_eq!(first_deeds(false), (Some(RunPhase::Cancelling), false));
+    assert_eq!(first_deeds(true), (Some(RunPhase::Cancelling), true));
+}
+
+#[test]
 fn a_pod_that_the_cache_lost_sight_of_is_not_taken_for_gone() {
     let mut world = World::new();
     world

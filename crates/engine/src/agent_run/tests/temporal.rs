@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::{World, object};
 use crate::{
-    agent_run::{Standing, standing},
     decision::{Effect, Sight},
     temporal::call::{Call, Closed, Following, Returned, Sight as WorkflowSight, Start, StartAnswer, What},
 };
@@ -303,10 +302,8 @@ fn a_server_that_cannot_be_reached_is_tried_ever_more_rarely_and_then_given_up()
             if world.phase() == Some(RunPhase::Failed) {
                 break;
             }
-            let Standing::Waits(waiting) = standing(&world.observed, &world.settings, world.now) else {
-                panic!("it waits");
-            };
-            assert_eq!(waiting.reason(), Reason::EndpointUnavailable);
+            let blocked = world.condition(&ConditionType::Blocked);
+            assert_eq!(blocked.reason, Reason::EndpointUnavailable);
             world.now = world.wake_at.expect("a time");
             world.settle();
             number += 1;

@@ -14,7 +14,11 @@ use super::{
         ID, called, calls, closed, config, end, record, restart, start_answered, started, started_as, world,
     },
 };
-use crate::temporal::call::{Closed, Returned, StartAnswer, StopAnswer};
+use crate::{
+    agent_run::hold,
+    removal,
+    temporal::call::{Closed, Returned, StartAnswer, StopAnswer},
+};
 
 fn cancel(world: &mut World) {
     world.edit(|run| {
@@ -103,28 +107,129 @@ fn a_workflow_that_does_not_end_in_its_time_is_terminated() {
     assert_eq!(world.phase(), Some(RunPhase::Cancelled));
 }
 
-#[test]
-fn a_run_whose_server_is_away_stays_and_says_how_to_give_it_up() {
+/// Lets every stop fail until the run is over.
+fn cancelled_in_vain() -> World {
     let mut world = started();
     cancel(&mut world);
-    for number in 1..50 {
+    let deadline = world.status().cancel_deadline.expect("a deadline").0;
+    for number in 1..20 {
         stop_answered(&mut world, number, not_taken());
+        if world.phase() != Some(RunPhase::Cancelling) {
+            break;
+        }
         world.now = world.wake_at.expect("a time");
+        assert!(world.now <= deadline);
         world.settle();
+        if world.phase() != Some(RunPhase::Cancelling) {
+            break;
+        }
     }
-    let warning = world.condition(&ConditionType::Warning);
-    assert_eq!(warning.status, ConditionStatus::True);
+    assert_eq!(world.now, deadline);
+    world
+}
+
+#[test]
+fn a_cancel_whose_server_is_away_times_out_and_names_the_workflow() {
+    let world = cancelled_in_vain();
+
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    let cancelled = world.condition(&ConditionType::Cancelled);
+    assert_eq!(cancelled.reason, Reason::CancelTimedOut);
     assert!(
-        warning.message.contains("the server is away") && warning.message.contains("delete the run"),
+        cancelled.message.contains(ID) && cancelled.message.contains("the server is away"),
         "{}",
-        warning.message
+        cancelled.message
     );
-    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+    assert_eq!(
+        world.condition(&ConditionType::Warning).status,
+        ConditionStatus::False,
+        "what was said while it was waited for is over"
+    );
     assert!(
         last_call(&world).starts_with("terminate"),
         "{}",
         last_call(&world)
     );
+    assert!(
+        removal::is_under_way(world.run()) && hold::is_held(world.run()),
+        "the workflow is still being ended"
+    );
+}
+
+#[test]
+fn a_workflow_that_outlived_its_cancel_is_ended_ever_more_rarely_and_then_the_run_is_let_go() {
+    let mut world = cancelled_in_vain();
+    let finished_at = world.status().finished_at;
+    let before = calls(&world).len();
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        let number = world
+            .observed
+            .outside
+            .workflow
+            .stop
+            .as_ref()
+            .expect("a stop")
+            .number;
+        if world
+            .observed
+            .outside
+            .workflow
+            .stop
+            .as_ref()
+            .expect("a stop")
+            .answer
+            .is_none()
+        {
+            stop_answered(&mut world, number, not_taken());
+        }
+        let due = world.wake_at.expect("a time");
+        waits.push(due.duration_since(world.now).as_secs());
+        world.now = due;
+        world.settle();
+    }
+    assert!(waits.is_sorted() && waits.last() > waits.first(), "{waits:?}");
+    assert!(calls(&world).len() > before);
+    let number = world
+        .observed
+        .outside
+        .workflow
+        .stop
+        .as_ref()
+        .expect("a stop")
+        .number;
+    stop_answered(&mut world, number, StopAnswer::Told);
+    closed(&mut world, Closed::Terminated { words: None });
+
+    assert!(!removal::is_under_way(world.run()));
+    assert!(!hold::is_held(world.run()));
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    assert_eq!(world.status().finished_at, finished_at);
+    assert_eq!(
+        world.condition(&ConditionType::Cancelled).reason,
+        Reason::CancelTimedOut
+    );
+}
+
+#[test]
+fn a_server_that_stays_away_is_given_up_after_an_hour() {
+    let mut world = cancelled_in_vain();
+    for _ in 0..200 {
+        let stop = world.observed.outside.workflow.stop.clone().expect("a stop");
+        if stop.answer.is_none() {
+            stop_answered(&mut world, stop.number, not_taken());
+        }
+        if !removal::is_under_way(world.run()) {
+            break;
+        }
+        world.now = world.wake_at.expect("a time");
+        world.settle();
+    }
+    assert!(!hold::is_held(world.run()));
+    assert!(calls(&world).len() < 40, "{}", calls(&world).len());
+    let notice = world.notices.last().expect("a notice");
+    assert_eq!(notice.reason, Reason::CancelTimedOut);
+    assert!(notice.message.contains(ID), "{}", notice.message);
 }
 
 #[test]
@@ -160,6 +265,14 @@ fn a_start_that_may_be_on_its_way_is_waited_for_before_there_is_no_workflow() {
     stop_answered(&mut world, 1, StopAnswer::NotFound);
     assert_eq!(world.phase(), Some(RunPhase::Cancelling));
 
+    // The cancel is over before that is known, and the search for it goes on.
+    world.now = world.wake_at.expect("a time");
+    world.settle();
+    assert_eq!(
+        world.condition(&ConditionType::Cancelled).reason,
+        Reason::CancelTimedOut
+    );
+    assert!(removal::is_under_way(world.run()));
     world.now = world.wake_at.expect("a time");
     world.settle();
     // It has had its time to end by itself.
@@ -168,13 +281,13 @@ fn a_start_that_may_be_on_its_way_is_waited_for_before_there_is_no_workflow() {
     found.observed = world.observed.clone();
     found.now = world.now;
     stop_answered(&mut world, 2, StopAnswer::NotFound);
-    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+    assert!(!removal::is_under_way(world.run()));
 
     // The same, but it has come meanwhile.
     stop_answered(&mut found, 2, StopAnswer::Told);
-    assert_eq!(found.phase(), Some(RunPhase::Cancelling));
+    assert!(removal::is_under_way(found.run()));
     closed(&mut found, canceled());
-    assert_eq!(found.phase(), Some(RunPhase::Cancelled));
+    assert!(!removal::is_under_way(found.run()));
 }
 
 #[test]

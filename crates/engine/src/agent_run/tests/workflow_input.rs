@@ -149,7 +149,25 @@ fn a_step_without_an_image_is_told_before_the_first_one_starts() {
     world.settings.runner.image = None;
     world.settle();
     assert!(world.deeds().is_empty());
-    assert_eq!(failed(&world).0, Reason::MissingWorkloadImage);
+    let (reason, message) = failed(&world);
+    assert_eq!(reason, Reason::MissingWorkloadImage);
+    assert!(message.contains("step build"), "{message}");
+}
+
+#[test]
+fn images_of_the_steps_are_enough_and_replace_one_of_the_run_that_is_not_allowed() {
+    let steps = json!([
+        {"name": "plan", "workload": {"image": "good/planner:1"}},
+        {"name": "build", "workload": {"image": "good/builder:1"}},
+    ]);
+    for of_run in [None, Some("bad/agent:1")] {
+        let mut world = workflow(&steps);
+        world.settings.runner.image = None;
+        world.settings.policy.images_denied = vec!["bad/*".to_owned()];
+        world.edit(|run| run.spec.workload = of_run.map(|image| object(json!({ "image": image }))));
+        world.settle();
+        assert_eq!(world.deeds(), [format!("create {FIRST}")], "{:?}", world.status());
+    }
 }
 
 #[test]

@@ -51,10 +51,16 @@ pub(super) struct World {
     pub wake_at: Option<Timestamp>,
     /// How often the status was written.
     pub statuses: u32,
+    /// The repositories for which slots were asked, one after the other.
+    pub slots: Vec<Option<String>>,
     /// What the queue says to those who ask, one after the other; then it lets everybody in.
     pub answers: VecDeque<Answer>,
     /// How many seconds a token of a GitHub App lasts; absent, the forge gives none.
     pub token_lasts: Option<i64>,
+    /// What a forge that gives none says.
+    pub refusal_words: String,
+    /// Until when it asks to be left alone.
+    pub forge_rests_until: Option<Timestamp>,
     made: u32,
 }
 
@@ -122,8 +128,11 @@ impl World {
             questions: Vec::new(),
             wake_at: None,
             statuses: 0,
+            slots: Vec::new(),
             answers: VecDeque::new(),
             token_lasts: Some(3600),
+            refusal_words: "the forge said no".to_owned(),
+            forge_rests_until: None,
             made: 0,
         }
     }
@@ -249,7 +258,8 @@ impl World {
             | Question::ApprovalPolicy(_)
             | Question::Signal(_)
             | Question::Child(..) => panic!("an AgentRun asks for {question:?}"),
-            Question::Slot { .. } => {
+            Question::Slot { repository, .. } => {
+                self.slots.push(repository.clone());
                 let granted = Answer::Granted { at: self.now };
                 let answer = self.answers.pop_front().unwrap_or(granted);
                 self.observed.admission = Some(answer);
@@ -339,7 +349,8 @@ impl World {
                         expires_at: expires_at.min(new.used_until),
                     },
                     None => TokenSight::Failed {
-                        message: "the forge said no".to_owned(),
+                        message: self.refusal_words.clone(),
+                        not_before: self.forge_rests_until,
                     },
                 };
                 self.observed.tokens.insert(secret, token);
@@ -470,7 +481,7 @@ impl World {
                     Some(ttl) => format!("release {} for {ttl} s", job.name),
                     None => format!("release {}", job.name),
                 },
-                Effect::DeleteRun { run } => format!("delete run {}", run.name),
+                Effect::DeleteRun { run, .. } => format!("delete run {}", run.name),
                 Effect::SetFinalizers { finalizers, .. } => format!("hold by {finalizers:?}"),
                 Effect::PostCustom(post) => {
                     let (purpose, number) = (post.id.purpose.word(), post.id.number);

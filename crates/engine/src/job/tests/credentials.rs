@@ -129,3 +129,59 @@ fn a_user_for_nats_of_the_providers_own_is_not_mixed_with_another_password() {
     assert_eq!(value_of(&world, "NATS_USER").expect("set")["value"], "me");
     assert_eq!(value_of(&world, "NATS_PASSWORD"), None);
 }
+
+#[test]
+fn the_runner_is_told_of_every_variable_and_file_that_comes_from_a_secret() {
+    let world = with_nats()
+        .with_settings(|settings| {
+            settings.runner.auth_secret = with_auth().settings.runner.auth_secret;
+        })
+        .with_run(&json!({
+            "secrets": ["keys", "database"],
+            "workload": {"image": "registry.example/agent:1", "volumes": [
+                {"type": "secret", "name": "certs", "secretName": "certs", "mountPath": "/certs"},
+                {"type": "emptyDir", "name": "cache", "mountPath": "/cache"},
+            ]},
+        }));
+    let document = world.document("agent-runner.json");
+    assert_eq!(document["secretEnv"], json!(["NATS_USER", "NATS_PASSWORD"]));
+    let files = json!([
+        "/var/run/secrets/agents/env/0",
+        "/var/run/secrets/agents/env/1",
+        "/certs",
+        "/root/.codex/auth.json",
+    ]);
+    assert_eq!(document["secretFiles"], files);
+
+    // What is told is there: each variable and each mount of a Secret, and no more.
+    let pod = as_json(&world.pod());
+    let volumes = pod["volumes"].as_array().expect("volumes");
+    let of_secrets: Vec<&Value> = volumes
+        .iter()
+        .filter(|volume| !volume["secret"].is_null())
+        .map(|volume| &volume["name"])
+        .collect();
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().expect("mounts");
+    let mut mounted: Vec<&Value> = mounts
+        .iter()
+        .filter(|mount| of_secrets.contains(&&mount["name"]))
+        .map(|mount| &mount["mountPath"])
+        .collect();
+    let mut told: Vec<&Value> = files.as_array().expect("a list").iter().collect();
+    mounted.sort_by_key(ToString::to_string);
+    told.sort_by_key(ToString::to_string);
+    assert_eq!(mounted, told);
+    assert_eq!(
+        pod["containers"][0]["envFrom"],
+        json!([{"secretRef": {"name": "keys"}}, {"secretRef": {"name": "database"}}])
+    );
+}
+
+#[test]
+fn a_run_without_secrets_has_none_to_tell_of() {
+    let document = World::minimal().document("agent-runner.json");
+    assert!(
+        document["secretEnv"].is_null() && document["secretFiles"].is_null(),
+        "{document}"
+    );
+}

@@ -66,11 +66,12 @@ fn config() -> Value {
     })
 }
 
-/// A run that uses everything there is.
+/// A run that uses everything there is, and may.
 fn maximal() -> World {
     let mut world = World::minimal()
         .with_run(&work())
         .with_config(&config())
+        .with_settings(|settings| settings.policy.priority_classes_allowed = vec!["batch".to_owned()])
         .with_agent(&json!({
             "config": {"model": "large", "limits": {"turns": 40}},
             "env": [{"name": "EDITOR", "value": "ed"}, {"name": "MODEL", "value": "small"}],

@@ -165,6 +165,16 @@ impl World {
         self
     }
 
+    /// The same for an operator who lets runs choose these service accounts and priority classes, and any security context.
+    fn trusting(self, names: &[&str]) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        self.with_settings(|settings| {
+            settings.policy.service_accounts_allowed.clone_from(&names);
+            settings.policy.priority_classes_allowed = names;
+            settings.policy.pod_security_restricted = false;
+        })
+    }
+
     fn with_settings(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
         self

@@ -10,7 +10,7 @@ use super::{
 
 /// Settings that say something about everything.
 fn outspoken() -> World {
-    World::minimal().with_settings(|settings| {
+    World::minimal().trusting(&["of-run"]).with_settings(|settings| {
         let runner = &mut settings.runner;
         runner.service_account = Some("of-settings".to_owned());
         runner.node_selector = [("pool".to_owned(), "of-settings".to_owned())].into();
@@ -177,7 +177,9 @@ fn only_a_service_account_that_somebody_chose_brings_its_token() {
         (World::minimal(), json!(false)),
         (outspoken(), Value::Null),
         (
-            World::minimal().with_config(&json!({"serviceAccount": "builder"})),
+            World::minimal()
+                .trusting(&["builder"])
+                .with_config(&json!({"serviceAccount": "builder"})),
             Value::Null,
         ),
     ] {
@@ -187,7 +189,9 @@ fn only_a_service_account_that_somebody_chose_brings_its_token() {
 
 #[test]
 fn a_security_context_of_somebody_else_replaces_only_that_of_the_pod() {
-    let world = World::minimal().with_config(&json!({"podSecurityContext": {"runAsUser": 0}}));
+    let world = World::minimal()
+        .trusting(&[])
+        .with_config(&json!({"podSecurityContext": {"runAsUser": 0}}));
 
     assert_eq!(field(&world, "securityContext"), json!({"runAsUser": 0}));
     let pod = world.pod();
@@ -336,6 +340,7 @@ fn a_field_that_our_types_do_not_know_is_sent_as_it_was_given() {
     let constraints = json!([constraint(&json!({"newer": {"deep": 1}}))]);
     let security = json!({"runAsUser": 5, "newer": 1});
     let built = World::minimal()
+        .trusting(&[])
         .with_config(&json!({
             "affinity": affinity, "tolerations": tolerations, "topologySpreadConstraints": constraints,
             "podSecurityContext": security,

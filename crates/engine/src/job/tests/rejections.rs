@@ -292,7 +292,10 @@ fn what_a_run_says_about_its_pod_must_be_allowed_by_the_operator() {
         }))
         .built();
     let loose = json!({"podSecurityContext": {"runAsUser": 0}});
-    World::minimal().with_config(&loose).built();
+    World::minimal()
+        .with_settings(|settings| settings.policy.pod_security_restricted = false)
+        .with_config(&loose)
+        .built();
     check(vec![
         (
             world().with_config(&json!({"serviceAccount": "admin"})),
@@ -313,6 +316,49 @@ fn what_a_run_says_about_its_pod_must_be_allowed_by_the_operator() {
              Standard restricted (JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED): change it, or leave it out",
         ),
     ]);
+}
+
+#[test]
+fn nobody_gets_more_than_others_by_asking_for_it_alone() {
+    let loose = json!({"podSecurityContext": {}});
+    check(vec![
+        (
+            World::minimal().with_config(&json!({"serviceAccount": "admin"})),
+            Reason::ServiceAccountNotAllowed,
+            "spec.runtime.config.serviceAccount is \"admin\", and nobody lets runs of Agent \"fixer\" choose it: leave it out, or \
+             add it to spec.security.allowedServiceAccounts of the Agent or to JANGAR_AGENTS_CONTROLLER_SERVICE_ACCOUNTS_ALLOWED",
+        ),
+        (
+            World::minimal().with_config(&json!({"priorityClassName": "system-node-critical"})),
+            Reason::PriorityClassNotAllowed,
+            "spec.runtime.config.priorityClassName is \"system-node-critical\", and runs may choose none: leave it out, or have it \
+             added to JANGAR_AGENTS_CONTROLLER_PRIORITY_CLASSES_ALLOWED",
+        ),
+        (
+            World::minimal().with_config(&loose),
+            Reason::PodSecurityNotAllowed,
+            "spec.runtime.config.podSecurityContext does not say runAsNonRoot: true, and runs have to keep to the Pod Security \
+             Standard restricted (JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED): change it, or leave it out",
+        ),
+    ]);
+    // What they would have anyway may be named, and what the Agent or the operator allows.
+    World::minimal()
+        .with_config(&json!({"serviceAccount": "default"}))
+        .built();
+    let configured = || {
+        World::minimal().with_settings(|settings| {
+            settings.runner.service_account = Some("runner".to_owned());
+            settings.runner.priority_class = Some("batch".to_owned());
+        })
+    };
+    configured()
+        .with_config(&json!({"serviceAccount": "runner", "priorityClassName": "batch"}))
+        .built();
+    let named = json!({"security": {"allowedServiceAccounts": ["builder"]}});
+    World::minimal()
+        .with_agent(&named)
+        .with_config(&json!({"serviceAccount": "builder"}))
+        .built();
 }
 
 #[test]

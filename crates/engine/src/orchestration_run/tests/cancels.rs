@@ -280,7 +280,7 @@ fn what_a_run_stops_itself_stops_also_where_people_may_not_cancel() {
     world.settle();
     // Somebody asks the child to stop, which is refused.
     world.edit(ChildKind::AgentRun, "run-a-1", |child| {
-        child["spec"]["cancel"] = json!(true)
+        child["spec"]["cancel"] = json!(true);
     });
     world.pass(60);
     world.settle();

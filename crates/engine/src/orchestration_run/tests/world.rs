@@ -234,7 +234,7 @@ impl World {
                     labels.remove(APPROVAL);
                 }
             }
-            Effect::DeleteRun { run } => {
+            Effect::DeleteRun { run, .. } => {
                 self.log.push(format!("delete run {}", run.name));
                 self.run = None;
             }

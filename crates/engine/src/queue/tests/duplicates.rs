@@ -110,3 +110,20 @@ fn run_that_was_executed_before_may_go_on_with_its_next_attempt() {
     desk.index.put(&runs[0].key, runs[0].works(at), at);
     assert!(is_granted(&ask(&mut desk, &runs[0])));
 }
+
+#[test]
+fn nobody_is_given_up_for_an_older_run_that_lacks_something() {
+    let runs = [
+        run("mistaken").idempotent("k"),
+        run("corrected").idempotent("k").later(9),
+    ];
+    let mut desk = Desk::new(open());
+    // It refers to something that is not there.
+    let lacking = runs[0].facts(crate::queue::facts::Stands::Apart, None, Vec::new());
+    let now = desk.now;
+    desk.index.put(&runs[0].key, lacking, now);
+    desk.arrives(&runs[1]);
+    assert!(is_granted(&ask(&mut desk, &runs[1])));
+    // What it lacked has come, too late.
+    assert_eq!(ask(&mut desk, &runs[0]), duplicate_of("corrected"));
+}

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{Desk, Run, key, open, run, seconds};
 use crate::{
-    queue::{Answer, Index, Scope, Told},
+    queue::{Answer, Index, Scope, Told, Unseen},
     settings::{LimitSettings, RepositoryLimits},
     waiting::{Full, Gate, Waiting},
 };
@@ -224,10 +224,8 @@ fn reservation_counts_until_the_job_is_seen() {
     desk.arrives(&runs[0]);
     let granted = ask(&mut desk.index, &runs[0], desk.now);
     assert_eq!(granted, Answer::Granted { at: desk.now });
-    assert_eq!(
-        desk.index.unseen_job(&runs[0].key).map(String::as_str),
-        Some("job")
-    );
+    let unseen = desk.index.unseen(&runs[0].key);
+    assert_eq!(unseen, Some(Unseen::Job("job".to_owned())));
     desk.arrives(&runs[1]);
     assert!(matches!(
         ask(&mut desk.index, &runs[1], desk.now),
@@ -306,4 +304,76 @@ fn next_attempt_needs_a_slot_of_its_own() {
     let granted = desk.index.admit(desk.now);
     assert_eq!(granted.len(), 1);
     assert_eq!(granted[0].key, runs[0].key);
+}
+
+#[test]
+fn slot_of_a_run_without_a_job_counts_until_its_status_is_seen() {
+    let mut limits = open();
+    limits.concurrency.cluster = 1;
+    let runs = [run("one"), run("two").later(1)];
+    let mut desk = Desk::new(limits);
+    desk.arrives(&runs[0]);
+    let granted = desk.index.ask(&runs[0].key, &runs[0].demand, None, desk.now);
+    assert_eq!(granted, Answer::Granted { at: desk.now });
+    assert_eq!(desk.index.unseen(&runs[0].key), Some(Unseen::Run));
+    desk.arrives(&runs[1]);
+    // The watch is late, and shows it as it was.
+    desk.arrives(&runs[0]);
+    assert!(desk.admit(&runs).is_empty());
+    desk.works(&runs[0]);
+    assert_eq!(desk.index.unseen(&runs[0].key), None);
+    assert_eq!(desk.index.in_use(&Scope::Cluster), 1);
+}
+
+#[test]
+fn run_that_knows_its_repository_when_it_asks_waits_for_a_slot_of_that() {
+    let mut limits = open();
+    limits.concurrency.repositories = Some(repositories(1));
+    let unknown = [run("one"), run("two").later(1)];
+    let known = unknown.clone().map(|run| run.repository("team/a"));
+    let mut desk = Desk::new(limits);
+    for run in &unknown {
+        desk.arrives(run);
+    }
+    assert_eq!(desk.index.admit(desk.now).len(), 2, "nothing keeps them yet");
+    let at = desk.now;
+    assert_eq!(ask(&mut desk.index, &known[0], at), Answer::Granted { at });
+    let waiting = told(&mut desk, &known[1]);
+    assert_eq!(
+        waiting.gate.scope(),
+        Some(&Scope::Repository("team/a".to_owned()))
+    );
+    assert_eq!(desk.index.in_use(&Scope::Cluster), 1, "it gave back what it had");
+    desk.arrives(&unknown[1]);
+    assert!(desk.index.admit(at).is_empty(), "its objects do not know better");
+    desk.works(&known[0]);
+    desk.ends(&known[0], at);
+    let granted = desk.index.admit(at);
+    assert_eq!(granted.len(), 1);
+    assert_eq!(desk.index.in_use(&Scope::Repository("team/a".to_owned())), 1);
+}
+
+#[test]
+fn run_is_told_again_when_its_limit_bites_no_more_and_another_does() {
+    let mut limits = open();
+    limits.concurrency.agent = 1;
+    limits.rate.cluster = Some(2);
+    let runs = [run("one"), run("two").later(1), run("other").agent("helper")];
+    let mut desk = Desk::new(limits);
+    desk.arrives(&runs[0]);
+    desk.arrives(&runs[2]);
+    assert_eq!(desk.admit(&runs).len(), 2);
+    desk.arrives(&runs[1]);
+    assert_eq!(told(&mut desk, &runs[1]).reason(), Reason::ConcurrencyLimit);
+    assert!(desk.index.outdated(9).is_empty());
+    let began = desk.now;
+    desk.pass(seconds(5));
+    desk.ends(&runs[0], began);
+    assert!(desk.admit(&runs).is_empty(), "as many have started as may");
+    assert!(desk.index.outdated(0).is_empty());
+    assert_eq!(desk.index.outdated(9), [runs[1].key.clone()].into());
+    assert_eq!(told(&mut desk, &runs[1]).reason(), Reason::RateLimit);
+    assert!(desk.index.outdated(9).is_empty(), "it knows");
+    assert_eq!(desk.index.told()[&Told::Rate], 1);
+    assert_eq!(desk.index.told()[&Told::Agent], 0);
 }

@@ -166,4 +166,8 @@ fn run_that_no_job_executes_holds_its_slot_by_its_status() {
     assert_eq!(facts(Some(&run), None, None).slots[0].hold, Hold::Pod);
     run.status.get_or_insert_default().phase = Some(jangar_api::phase::RunPhase::Failed);
     assert_eq!(facts(Some(&run), None, None).slots[0].hold, Hold::Over);
+    // Whoever does the work may not have been told that the run is over.
+    let removing = serde_json::from_value(json!({"removingUntil": "2026-03-01T13:00:00Z"}));
+    run.status.get_or_insert_default().runtime_ref = removing.expect("an object");
+    assert_eq!(facts(Some(&run), None, None).slots[0].hold, Hold::Pod);
 }

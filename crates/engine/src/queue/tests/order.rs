@@ -1,6 +1,6 @@
 //! Who is first.
 
-use super::{Desk, Run, key, open, run, seconds};
+use super::{Desk, Run, open, run, seconds};
 
 /// With room for one at a time, the order in which runs start.
 fn turns(runs: &[Run]) -> Vec<String> {
@@ -119,36 +119,11 @@ fn run_that_does_not_ask_gives_its_slot_to_the_next() {
     assert_eq!(desk.index.admit(desk.now).len(), 1);
     desk.index.decline(&runs[0].key, desk.now);
     assert_eq!(desk.admit(&runs), ["ready"]);
-    assert_eq!(desk.index.waiting(&runs[0].key), None, "it does not contend");
+    assert!(!desk.index.contends(&runs[0].key));
     // It has what it lacked, and waits in its turn now.
     let now = desk.now;
     desk.index.ask(&runs[0].key, &runs[0].demand, Some("job"), now);
-    assert!(desk.index.waiting(&runs[0].key).is_some());
+    assert!(desk.index.contends(&runs[0].key));
     desk.ends(&runs[1], now);
     assert_eq!(desk.admit(&runs), ["lacks-something"]);
-}
-
-#[test]
-fn position_counts_those_who_are_ahead_for_the_same_slot() {
-    let mut limits = open();
-    limits.concurrency.agent = 1;
-    let runs = [
-        run("works"),
-        run("second").later(1),
-        run("third").later(2),
-        run("urgent").priority(1).later(3),
-    ];
-    let elsewhere = [run("x").agent("helper"), run("y").agent("helper").later(1)];
-    let mut desk = Desk::new(limits);
-    for run in runs.iter().chain(&elsewhere) {
-        desk.arrives(run);
-    }
-    let both = [&runs[..], &elsewhere[..]].concat();
-    // The urgent one is first, although it came last.
-    assert_eq!(desk.admit(&both), ["urgent", "x"]);
-    let position = |name: &str| {
-        let waiting = desk.index.waiting(&key(name)).expect("it waits");
-        waiting.position.expect("a position")
-    };
-    assert_eq!(["works", "second", "third", "y"].map(position), [1, 2, 3, 1]);
 }

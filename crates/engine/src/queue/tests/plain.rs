@@ -258,8 +258,8 @@ proptest! {
             let granted: Vec<Key> = told.into_iter().chain(granted).collect();
             proptest::prop_assert_eq!(granted, plain.admit(desk.now));
             for (run, state) in &plain.runs {
-                let waiting = desk.index.waiting(&run.key);
-                proptest::prop_assert_eq!(waiting.is_some(), *state == State::Contends, "{}", run.key);
+                let contends = desk.index.contends(&run.key);
+                proptest::prop_assert_eq!(contends, *state == State::Contends, "{}", run.key);
             }
         }
     }

@@ -80,6 +80,7 @@ fn what_a_run_says_about_its_pod_goes_before_the_settings_and_an_empty_list_clea
         .runner
         .node_selector
         .insert("pool".to_owned(), "agents".to_owned());
+    world.settings.policy.priority_classes_allowed = vec!["high".to_owned()];
     let runtime = json!({"config": {"nodeSelector": {}, "priorityClassName": "high"}});
     world.edit(|run| run.spec.runtime = serde_json::from_value(runtime).expect("settings"));
     world.settle();

@@ -8,10 +8,7 @@ use jangar_api::{
 use serde_json::json;
 
 use super::World;
-use crate::{
-    decision::{Refusal, Sight},
-    tool_run::{Standing, standing},
-};
+use crate::decision::{Refusal, Sight};
 
 #[test]
 fn a_run_starts_at_once_and_takes_no_slot() {
@@ -62,10 +59,6 @@ fn a_tool_that_is_mended_releases_the_run_that_waits_for_it() {
     for mistake in ["spec.image", "spec.command[0]"] {
         assert!(blocked.message.contains(mistake), "{}", blocked.message);
     }
-    let Standing::Waits(waiting) = standing(&world.observed, &world.settings, world.now) else {
-        panic!("it waits");
-    };
-    assert_eq!(waiting.reason(), Reason::InvalidTool);
     world
         .tool(&json!({"image": "linter:1", "command": ["lint"]}))
         .settle();

@@ -235,7 +235,7 @@ impl World {
                     None => format!("delete {}", pod.name),
                 }
             }
-            Effect::DeleteRun { run } => {
+            Effect::DeleteRun { run, .. } => {
                 self.observed.run = None;
                 format!("delete run {}", run.name)
             }

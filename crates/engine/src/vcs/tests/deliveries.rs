@@ -172,6 +172,7 @@ fn a_forge_that_cannot_answer_is_asked_again_for_some_time_and_one_that_will_not
     let failed = |passing| DeliveryAnswer::Failed {
         message: "GET /x: 503".to_owned(),
         passing,
+        not_before: None,
     };
     let plan = answered(&Forge::github(), failed(true), at(1));
     assert_eq!(plan.wake_at, Some(at(31)));
@@ -248,11 +249,25 @@ fn only_work_that_is_promised_and_not_found_is_asked_for() {
 }
 
 #[test]
+fn a_forge_that_says_when_it_will_answer_is_asked_then_and_for_longer() {
+    let limited = |until| DeliveryAnswer::Failed {
+        message: "GET /x: 403, too many requests".to_owned(),
+        passing: true,
+        not_before: Some(at(until)),
+    };
+    for (until, again) in [(5, Some(31)), (2_400, Some(2_400)), (8_000, None)] {
+        let plan = answered(&Forge::github(), limited(until), at(1));
+        assert_eq!(plan.wake_at, again.map(at), "{until}");
+    }
+}
+
+#[test]
 fn a_forge_that_did_not_answer_is_left_alone_for_a_while() {
     let forge = Forge::github();
     let failed = DeliveryAnswer::Failed {
         message: "GET /x: 503".to_owned(),
         passing: true,
+        not_before: None,
     };
     let first = answered(&forge, failed, at(1));
     let mut observed = observed(&forge);

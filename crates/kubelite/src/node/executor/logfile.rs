@@ -16,6 +16,9 @@ pub(crate) const LINE_BYTES_MAX: usize = 16 * 1024;
 /// What a log begins with whose oldest part is gone, so that nobody takes the rest for the whole.
 const CUT_NOTE: &str = "[kubelite: earlier output was dropped, because a log is kept up to a limited size]";
 
+/// What stands in a log where output could not be written.
+const LOST_NOTE: &str = "[kubelite: output is missing here, because it could not be written to the disk]";
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stream {
     Stdout,
@@ -114,6 +117,8 @@ pub(crate) struct Writer {
     file: File,
     written: u64,
     bytes_max: u64,
+    /// Output was dropped, and the log does not say so yet.
+    lost: bool,
 }
 
 impl Writer {
@@ -125,11 +130,27 @@ impl Writer {
             file,
             written,
             bytes_max,
+            lost: false,
         })
     }
 
+    /// Appends whole lines, or drops them if that cannot be: a full disk must neither end a container nor make it wait for
+    /// its pipe to be emptied. The next lines that can be written come after a note.
+    pub(crate) fn append_or_drop(&mut self, lines: &[u8]) {
+        let noted = if self.lost {
+            [note(lines, LOST_NOTE).as_slice(), lines].concat()
+        } else {
+            lines.to_vec()
+        };
+        self.lost = self.append(&noted).is_err();
+        if self.lost {
+            // Half a line would spoil the next one. If it cannot be taken back, readers pass over what they cannot read.
+            let _ = self.file.set_len(self.written);
+        }
+    }
+
     /// Appends whole lines.
-    pub(crate) fn append(&mut self, mut lines: &[u8]) -> io::Result<()> {
+    fn append(&mut self, mut lines: &[u8]) -> io::Result<()> {
         while !lines.is_empty() {
             let room = (self.bytes_max / 2).saturating_sub(self.written);
             let fitting = fitting(lines, usize::try_from(room).unwrap_or(usize::MAX));
@@ -156,7 +177,11 @@ impl Writer {
         if self.files.older_log().exists() {
             File::create(self.files.log_cut())?;
         }
-        fs::rename(self.files.log(), self.files.older_log())?;
+        match fs::rename(self.files.log(), self.files.older_log()) {
+            // The new file could not be made the last time.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
         self.file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -183,9 +208,14 @@ fn first_line(lines: &[u8]) -> usize {
 
 /// The line that stands for the dropped part of a log, with the time of the first line that is left.
 pub(crate) fn cut_note(lines: &[u8]) -> Vec<u8> {
+    note(lines, CUT_NOTE)
+}
+
+/// A line of ours, with the time of the first of those that follow it.
+fn note(lines: &[u8], text: &str) -> Vec<u8> {
     let first = lines.split(|byte| *byte == b'\n').find_map(parse);
     let time = first.map_or("", |entry| entry.time);
-    format!("{time} {} F {CUT_NOTE}\n", Stream::Stderr.name()).into_bytes()
+    format!("{time} {} F {text}\n", Stream::Stderr.name()).into_bytes()
 }
 
 #[cfg(test)]
@@ -269,6 +299,29 @@ mod tests {
         let length = |path| fs::metadata(path).unwrap().len();
         assert!(length(files.log()) + length(files.older_log()) <= 2_000);
         assert!(fs::read_to_string(files.log()).unwrap().ends_with("the last\n"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn output_that_cannot_be_written_is_dropped_and_noted_once_it_can() {
+        const LINE: &str = "2026-03-01T10:20:30Z stdout F x\n";
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::new(directory.path().to_owned());
+        let mut writer = Writer::create(files.clone(), 2_000).unwrap();
+        let disk = std::mem::replace(
+            &mut writer.file,
+            OpenOptions::new().append(true).open("/dev/full").unwrap(),
+        );
+        for _ in 0..100 {
+            writer.append_or_drop(LINE.as_bytes());
+        }
+        writer.file = disk;
+        writer.append_or_drop(LINE.as_bytes());
+        writer.append_or_drop(LINE.as_bytes());
+        assert_eq!(
+            fs::read_to_string(files.log()).unwrap(),
+            format!("2026-03-01T10:20:30Z stderr F {LOST_NOTE}\n{LINE}{LINE}")
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! directory of one attempt, so that either side can die and be started again.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -191,18 +191,34 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
+/// How much room is kept for a file that has to be written when the disk is full: one block, more than the end of a container
+/// takes.
+const RESERVED: [u8; 4096] = [b' '; 4096];
+
 /// Writes a file of ours whole or not at all, as far as other processes can tell. It need not survive the machine, because
 /// the processes that it tells about do not survive it either.
 pub(crate) fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
-    let mut file = OpenOptions::new()
+    let bytes = serde_json::to_vec(value)?;
+    let mut file = private(&temporary)?;
+    // Over what is there, and shortened after that: the room that was reserved is not given away in between.
+    file.write_all(&bytes)?;
+    file.set_len(u64::try_from(bytes.len()).map_err(io::Error::other)?)?;
+    fs::rename(temporary, path)
+}
+
+/// Takes room on the disk for a file that [`write`] will write later.
+pub(crate) fn reserve(path: &Path) -> io::Result<()> {
+    private(&path.with_extension("tmp"))?.write_all(&RESERVED)
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
         .write(true)
         .create(true)
-        .truncate(true)
+        .truncate(false)
         .mode(private_file::PRIVATE)
-        .open(&temporary)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
-    fs::rename(temporary, path)
+        .open(path)
 }
 
 /// Writes a file of ours that is still true after the machine has lost its power.
@@ -223,6 +239,10 @@ mod tests {
         assert_eq!(read(&path).unwrap(), Some(1));
         write_durably(&path, &2).unwrap();
         assert_eq!(read(&path).unwrap(), Some(2));
+        reserve(&path).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(2), "room for the next is not the next");
+        write(&path, &3).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"3", "nothing of the reserve is left");
         fs::write(&path, "").unwrap();
         assert!(read::<i32>(&path).is_err(), "half a file is no file");
     }

@@ -7,9 +7,14 @@ mod draft;
 mod once;
 mod request;
 
+use std::sync::Arc;
+
 use jangar_api::{
     Kind,
-    agents::{agent::Agent, agent_run::AgentRun},
+    agents::{
+        agent::Agent,
+        agent_run::{AgentRun, AgentRunSpec},
+    },
     budgets::Budget,
     labels,
     orchestration::{Orchestration, orchestration_run::OrchestrationRunSpec},
@@ -42,7 +47,7 @@ const QUEUE_RETRY_SECONDS: u32 = 15;
 impl ControlPlane {
     /// Creates an AgentRun, or finds the one that the key made before.
     pub async fn submit_agent_run(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         key: &str,
         submission: AgentRunSubmission,
@@ -50,7 +55,6 @@ impl ControlPlane {
         let namespace = self.namespace(submission.namespace.as_deref())?;
         let agent_name = submission.agent_ref.name.trim().to_owned();
         checked_name("agentRef.name", &agent_name)?;
-        self.require_create(caller, Kind::AgentRun, &namespace).await?;
         let policy = submission.policy.clone().unwrap_or_default();
         let spec = agent_run_spec(submission, key)?;
         let draft = Draft {
@@ -62,32 +66,42 @@ impl ControlPlane {
             spec: to_json(&spec)?,
             annotations: created_by(caller),
         };
-        if let Some(before) = self.made_before(&draft).await? {
-            return Ok(before);
-        }
+        self.once(caller, draft, move |plane, draft| async move {
+            plane.check_agent_run(&spec, &policy, &draft).await?;
+            Ok(draft)
+        })
+        .await
+    }
+
+    /// What an AgentRun has to keep to.
+    async fn check_agent_run(
+        &self,
+        spec: &AgentRunSpec,
+        policy: &PolicyRefs,
+        draft: &Draft,
+    ) -> Result<(), Refusal> {
+        let (namespace, agent_name) = (&draft.namespace, &draft.subject);
         let agent: Agent = self
-            .referred(Kind::Agent, "agentRef.name", &namespace, &agent_name)
+            .referred(Kind::Agent, "agentRef.name", namespace, agent_name)
             .await?;
         let config = spec.runtime.config.as_ref().map(to_json).transpose()?;
         let account = config.as_ref().and_then(|config| config.get("serviceAccount"));
         policy::check_service_account(&agent, account.and_then(Value::as_str))?;
-        self.check_budget(&namespace, policy.budget_ref.as_deref())
-            .await?;
+        self.check_budget(namespace, policy.budget_ref.as_deref()).await?;
         let binding: Option<SecretBinding> = match policy.secret_binding_ref.as_deref() {
             Some(name) => Some(
-                self.referred(Kind::SecretBinding, "policy.secretBindingRef", &namespace, name)
+                self.referred(Kind::SecretBinding, "policy.secretBindingRef", namespace, name)
                     .await?,
             ),
             None => None,
         };
-        policy::check_secrets(&agent_name, &spec.secrets, binding.as_ref())?;
-        self.check_room(&namespace, &draft)?;
-        self.create_run(caller, draft).await
+        policy::check_secrets(agent_name, &spec.secrets, binding.as_ref())?;
+        self.check_room(namespace, draft)
     }
 
     /// Creates an OrchestrationRun, or finds the one that the key made before.
     pub async fn submit_orchestration_run(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         key: &str,
         submission: OrchestrationRunSubmission,
@@ -95,8 +109,6 @@ impl ControlPlane {
         let namespace = self.namespace(submission.namespace.as_deref())?;
         let orchestration = submission.orchestration_ref.name.trim().to_owned();
         checked_name("orchestrationRef.name", &orchestration)?;
-        self.require_create(caller, Kind::OrchestrationRun, &namespace)
-            .await?;
         let policy = submission.policy.clone().unwrap_or_default();
         let spec = OrchestrationRunSpec {
             orchestration_ref: LocalRef {
@@ -115,27 +127,28 @@ impl ControlPlane {
             spec: orchestration_run_json(spec)?,
             annotations: created_by(caller),
         };
-        if let Some(before) = self.made_before(&draft).await? {
-            return Ok(before);
-        }
-        let definition: Orchestration = self
-            .referred(
-                Kind::Orchestration,
-                "orchestrationRef.name",
-                &namespace,
-                &orchestration,
-            )
-            .await?;
-        self.check_gates(&namespace, &definition.spec).await?;
-        self.check_budget(&namespace, policy.budget_ref.as_deref())
-            .await?;
-        self.create_run(caller, draft).await
+        self.once(caller, draft, move |plane, draft| async move {
+            let (namespace, name) = (&draft.namespace, &draft.subject);
+            let definition: Orchestration = plane
+                .referred(Kind::Orchestration, "orchestrationRef.name", namespace, name)
+                .await?;
+            plane.check_gates(namespace, &definition.spec).await?;
+            plane
+                .check_budget(namespace, policy.budget_ref.as_deref())
+                .await?;
+            Ok(draft)
+        })
+        .await
     }
 
     /// Creates a run like one that has ended.
-    pub async fn retry(&self, caller: &Caller, run: &Object, key: &str) -> Result<Submitted, Refusal> {
+    pub async fn retry(
+        self: &Arc<Self>,
+        caller: &Caller,
+        run: &Object,
+        key: &str,
+    ) -> Result<Submitted, Refusal> {
         let (kind, namespace) = (run.kind, run.namespace.clone());
-        self.require_create(caller, kind, &namespace).await?;
         let phase = run.phase.clone().unwrap_or_else(|| "Pending".to_owned());
         if !matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled") {
             return Err(Refusal::new(
@@ -169,19 +182,19 @@ impl ControlPlane {
                 Kind::OrchestrationRun => "orchestration_run.retried",
                 _ => "agent_run.retried",
             },
-            namespace: namespace.clone(),
+            namespace,
             subject: run.subject.clone().unwrap_or_else(|| run.name.clone()),
             key: key.to_owned(),
             spec,
             annotations,
         };
-        if let Some(before) = self.made_before(&draft).await? {
-            return Ok(before);
-        }
-        if kind == Kind::AgentRun {
-            self.check_room(&namespace, &draft)?;
-        }
-        self.create_run(caller, draft).await
+        self.once(caller, draft, |plane, draft| async move {
+            if draft.kind == Kind::AgentRun {
+                plane.check_room(&draft.namespace, &draft)?;
+            }
+            Ok(draft)
+        })
+        .await
     }
 
     /// That the caller may create runs, before they learn anything of what there is.

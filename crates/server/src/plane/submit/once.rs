@@ -1,10 +1,10 @@
 //! That a key makes one run: what it made before is found, and what is made is remembered.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jangar_api::{Kind, labels, names::label_value};
 use kube::{Api, api::DynamicObject};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
@@ -12,10 +12,12 @@ use super::{
     draft::Draft,
 };
 use crate::{
+    access::Question,
+    audit::Deed,
     history::SubmittedKey,
     metrics::Loss,
     refusal::{Refusal, Trouble},
-    world::{Object, resource},
+    world::{Object, resource, text},
 };
 
 /// How long a submission waits for the database. The API server keeps runs from being made twice; history only remembers the keys of
@@ -25,6 +27,7 @@ const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
 /// What came of a submission.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Submitted {
+    pub kind: Kind,
     /// The run as Kubernetes has it, or had it.
     pub resource: Value,
     /// The same in short, as earlier versions kept it in their database.
@@ -36,6 +39,7 @@ pub struct Submitted {
 impl Submitted {
     fn of(kind: Kind, resource: Value, idempotent: bool) -> Self {
         Self {
+            kind,
             record: record(kind, &resource),
             resource,
             idempotent,
@@ -44,8 +48,61 @@ impl Submitted {
 }
 
 impl ControlPlane {
+    /// Makes the run of a draft, or finds what its key made before. `allowed` is asked before one is made.
+    ///
+    /// All of it is recorded, also that it was refused, unless nothing came of it because the key was used before.
+    pub(super) async fn once<A, F>(
+        self: &Arc<Self>,
+        caller: &Caller,
+        draft: Draft,
+        allowed: A,
+    ) -> Result<Submitted, Refusal>
+    where
+        A: FnOnce(Arc<Self>, Draft) -> F + Send + 'static,
+        F: Future<Output = Result<Draft, Refusal>> + Send + 'static,
+    {
+        let deed = Deed {
+            action: draft.action,
+            kind: draft.kind,
+            namespace: draft.namespace.clone(),
+            name: draft.name(),
+        };
+        let (plane, submitter) = (Arc::clone(self), caller.clone());
+        let work = async move {
+            plane
+                .require_create(&submitter, draft.kind, &draft.namespace)
+                .await?;
+            let submitted = match plane.made_before(&draft).await? {
+                Some(before) => before,
+                None => {
+                    let draft = allowed(Arc::clone(&plane), draft).await?;
+                    plane.create_run(&submitter, draft).await?
+                }
+            };
+            plane.visible(&submitter, submitted).await
+        };
+        self.audited_if(caller, deed, work, |submitted| !submitted.idempotent)
+            .await
+    }
+
+    /// Who may create runs need not be allowed to read them: they learn that the key was used, and for which run.
+    async fn visible(&self, caller: &Caller, submitted: Submitted) -> Result<Submitted, Refusal> {
+        let resource = &submitted.resource;
+        let named = |pointer| text(resource, pointer).unwrap_or_default();
+        let (namespace, name) = (named("/metadata/namespace"), named("/metadata/name"));
+        let get = Question::get(submitted.kind, &namespace, &name);
+        if !submitted.idempotent || self.gatekeeper.may(&caller.identity, &get).await? {
+            return Ok(submitted);
+        }
+        let bare = json!({
+            "apiVersion": resource.get("apiVersion"), "kind": resource.get("kind"),
+            "metadata": {"namespace": namespace, "name": name, "uid": named("/metadata/uid")},
+        });
+        Ok(Submitted::of(submitted.kind, bare, true))
+    }
+
     /// The run that this key made, if it did.
-    pub(super) async fn made_before(&self, draft: &Draft) -> Result<Option<Submitted>, Refusal> {
+    async fn made_before(&self, draft: &Draft) -> Result<Option<Submitted>, Refusal> {
         let name = draft.name();
         if let Some(run) = self.world.get(draft.kind, &draft.namespace, &name) {
             return same_key(draft, &run.json).map(Some);
@@ -74,15 +131,9 @@ impl ControlPlane {
         Ok(None)
     }
 
-    pub(super) async fn create_run(&self, caller: &Caller, draft: Draft) -> Result<Submitted, Refusal> {
+    async fn create_run(&self, caller: &Caller, draft: Draft) -> Result<Submitted, Refusal> {
         let created = self
-            .create(
-                caller,
-                draft.action,
-                draft.kind,
-                &draft.namespace,
-                draft.manifest(),
-            )
+            .create_unrecorded(caller, draft.kind, &draft.namespace, draft.manifest())
             .await;
         match created {
             Ok(run) => {

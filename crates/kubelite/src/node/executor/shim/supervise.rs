@@ -75,7 +75,10 @@ fn supervise(files: &Files, run: &Run, tree: impl FnOnce(Pid) -> Tree) -> Result
     let files = Files::new(PathBuf::from("."));
     let log = Writer::create(files.clone(), run.log_bytes_max)
         .doing(|| "opening the container's log".to_owned())?;
-    let begun = entered
+    // A disk that is full now would be full at the end, when more would be lost.
+    let reserved = entered
+        .and_then(|()| run::reserve(&files.exit()).doing(|| "keeping room to record the end".to_owned()));
+    let begun = reserved
         .map_err(|error| Refusal::start_failed(error.to_string()))
         .and_then(|()| begin::start(run));
     fchdir(&outside).doing(returning)?;
@@ -85,22 +88,20 @@ fn supervise(files: &Files, run: &Run, tree: impl FnOnce(Pid) -> Tree) -> Result
     };
     match begun {
         Err(refusal) => report.refused(refusal),
-        Ok(Program { pid, stdout, stderr }) => {
-            let holder = Holder {
-                started: report.begun()?,
-                report,
-                log,
-                signals,
-                outputs: [
-                    Output::new(Stream::Stdout, stdout),
-                    Output::new(Stream::Stderr, stderr),
-                ],
-                main: pid,
-                tree: tree(pid),
-                status: None,
-            };
-            holder.hold()
+        Ok(Program { pid, stdout, stderr }) => Holder {
+            started: SystemClock.now(),
+            report,
+            log,
+            signals,
+            outputs: [
+                Output::new(Stream::Stdout, stdout),
+                Output::new(Stream::Stderr, stderr),
+            ],
+            main: pid,
+            tree: tree(pid),
+            status: None,
         }
+        .hold(),
     }
 }
 
@@ -111,11 +112,10 @@ struct Report {
 }
 
 impl Report {
-    fn begun(&mut self) -> Result<Timestamp, ShimError> {
-        let at = SystemClock.now();
+    fn begun(&mut self, at: Timestamp) -> Result<(), ShimError> {
         run::write(&self.files.started(), &Started { at }).doing(|| "recording the start".to_owned())?;
         self.wake();
-        Ok(at)
+        Ok(())
     }
 
     fn refused(&mut self, refusal: Refusal) -> Result<(), ShimError> {
@@ -190,23 +190,39 @@ struct Holder {
 }
 
 impl Holder {
+    /// Whatever goes wrong while the container is held, nothing of it lives on: the executor takes our end for that of all its
+    /// processes, and another attempt may start beside whoever is left.
     fn hold(mut self) -> Result<(), ShimError> {
         let mut buffer = vec![0; CHUNK_BYTES];
+        let held = self.until_over(&mut buffer);
+        self.kill_rest()?;
+        // How it ended is known by now, and matters more than its last output.
+        let _ = self.drain(&mut buffer);
+        self.record(held.err().as_ref())
+    }
+
+    /// Until the container's program has ended.
+    fn until_over(&mut self, buffer: &mut [u8]) -> Result<(), ShimError> {
+        self.report.begun(self.started)?;
         while self.status.is_none() {
-            self.wait(None, &mut buffer)?;
+            self.wait(None, buffer)?;
             for signal in self.signals.take() {
                 self.tree.signal(signal);
             }
             self.reap()?;
         }
-        self.kill_rest()?;
+        Ok(())
+    }
+
+    /// Reads what is left of the output.
+    fn drain(&mut self, buffer: &mut [u8]) -> Result<(), ShimError> {
         let end = Instant::now() + DRAIN;
         while self.outputs.iter().any(|output| output.pipe.is_some())
             && let Some(left) = end.checked_duration_since(Instant::now())
         {
-            self.wait(Some(left), &mut buffer)?;
+            self.wait(Some(left), buffer)?;
         }
-        self.record()
+        Ok(())
     }
 
     /// Waits for output or a signal, and writes the output to the log.
@@ -229,9 +245,7 @@ impl Holder {
         for (output, _) in open.zip(ready).filter(|(_, ready)| *ready) {
             let entries = output.read(buffer);
             if !entries.is_empty() {
-                self.log
-                    .append(&entries)
-                    .doing(|| "writing the container's log".to_owned())?;
+                self.log.append_or_drop(&entries);
                 wrote = true;
             }
         }
@@ -258,6 +272,7 @@ impl Holder {
         for _ in 0..KILL_ROUNDS_MAX {
             self.tree.signal(Signal::KILL);
             match wait(WaitOptions::empty()) {
+                Ok(Some((pid, status))) if pid == self.main => self.status = Some(status),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::CHILD) => return Ok(()),
                 Err(error) => return Err(error).doing(|| "waiting for children".to_owned()),
@@ -266,8 +281,17 @@ impl Holder {
         Ok(())
     }
 
-    fn record(mut self) -> Result<(), ShimError> {
+    /// Records how the container ended, and that it was ended because it could not be held, if so.
+    fn record(mut self, trouble: Option<&ShimError>) -> Result<(), ShimError> {
         let finished_at = SystemClock.now();
+        if let Some(trouble) = trouble {
+            return self.report.ended(&Exit {
+                message: format!(
+                    "the container was killed, because it could not be held any more: {trouble}"
+                ),
+                ..Exit::lost(Some(self.started), finished_at)
+            });
+        }
         let signal = self.status.and_then(WaitStatus::terminating_signal);
         self.report.ended(&match signal {
             Some(signal) => Exit::signalled(signal, Some(self.started), finished_at),

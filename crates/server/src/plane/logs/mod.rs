@@ -1,24 +1,26 @@
-//! What the pods of a run write, and the Events about an object. Both are read with the caller's token. When the pods are gone, history
-//! has the ends of their logs, for callers who may read logs in that namespace.
+//! What the pods of a run write, read with the caller's token. When the pods are gone, history has the ends of their logs, for callers
+//! who may read logs in that namespace.
 
-use futures::{
-    AsyncBufReadExt, StreamExt, TryStreamExt,
-    stream::{self, BoxStream},
-};
-use jangar_api::{Kind, labels};
+mod following;
+mod lines;
+
+use futures::{AsyncBufRead, AsyncReadExt};
+use jangar_api::{Kind, labels, names::label_value};
+use jangar_store::LogTailInfo;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, LogParams},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
+pub use self::following::{Line, Origin, Said};
 use super::{Caller, ControlPlane, live, runs::Run};
 use crate::{
     access::Question,
+    history::History,
     refusal::{Refusal, Trouble, shown},
     world::text,
 };
@@ -27,10 +29,9 @@ use crate::{
 pub const TAIL_MAX: u32 = 5_000;
 pub const TAIL_DEFAULT: u32 = 500;
 /// The most bytes of one answer, whatever the lines are like.
-const LOG_MAX_BYTES: i64 = 4 * 1024 * 1024;
-/// The most Events of one answer.
-pub const EVENTS_MAX: u32 = 200;
-pub const EVENTS_DEFAULT: u32 = 25;
+const LOG_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// How much is read at once.
+const READ_BYTES: usize = 16 * 1024;
 /// A run has a pod for each attempt; the latest so many are looked at.
 const PODS_MAX: usize = 20;
 
@@ -41,6 +42,12 @@ pub struct LogQuery {
     pub pod: Option<String>,
     /// Absent: the one that does the work.
     pub container: Option<String>,
+    /// Of this step of a workflow.
+    pub step: Option<String>,
+    /// Of what history has: this attempt.
+    pub attempt: Option<u32>,
+    /// Only what history has.
+    pub archived: bool,
     /// 0: as the server likes.
     pub tail_lines: u32,
     /// The time before each line.
@@ -79,19 +86,43 @@ pub struct Log {
     pub pods: Vec<String>,
 }
 
-/// A log that is read line by line.
-pub struct Following {
-    pub pod: String,
-    pub container: String,
-    pub lines: BoxStream<'static, Result<String, Refusal>>,
+impl LogQuery {
+    fn wants(&self, tail: &LogTailInfo) -> bool {
+        self.pod.as_ref().is_none_or(|pod| *pod == tail.pod)
+            && self.step.as_ref().is_none_or(|step| *step == tail.step)
+            && self
+                .attempt
+                .is_none_or(|attempt| i64::from(attempt) == tail.attempt)
+    }
 }
 
-impl std::fmt::Debug for Following {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Following")
-            .field("pod", &self.pod)
-            .finish_non_exhaustive()
+/// The last bytes of what a reader has, in whole lines if there are any, and whether something before them is missing.
+async fn end_of(reader: impl AsyncBufRead, bytes: usize) -> std::io::Result<(String, bool)> {
+    let mut reader = std::pin::pin!(reader);
+    let (mut kept, mut cut) = (Vec::new(), false);
+    let mut read = vec![0; READ_BYTES];
+    loop {
+        let count = reader.read(&mut read).await?;
+        if count == 0 {
+            break;
+        }
+        kept.extend(read.iter().take(count));
+        // Rarely, so that what stays is not moved for each little that comes.
+        if kept.len() > 2 * bytes {
+            kept.drain(..kept.len() - bytes);
+            cut = true;
+        }
     }
+    if kept.len() > bytes {
+        kept.drain(..kept.len() - bytes);
+        cut = true;
+    }
+    let text = String::from_utf8_lossy(&kept);
+    let whole = match text.split_once('\n') {
+        Some((_, lines)) if cut && !lines.is_empty() => lines,
+        _ => &text,
+    };
+    Ok((whole.to_owned(), cut))
 }
 
 /// The last lines of a text, and whether there were more.
@@ -126,63 +157,26 @@ impl ControlPlane {
         };
         let params = LogParams {
             container: Some(source.container.clone()),
-            tail_lines: Some(i64::from(lines)),
-            limit_bytes: Some(LOG_MAX_BYTES),
+            // One more than is wanted tells whether there are more. The API server cuts off the end of what is too long, so that it is left to
+            // us, who want the end.
+            tail_lines: Some(i64::from(lines) + 1),
             ..LogParams::default()
         };
-        let text = live(source.pods.logs(&source.pod, &params)).await?;
+        let (text, cut) = live(async {
+            let reader = source.pods.log_stream(&source.pod, &params).await?;
+            end_of(reader, LOG_MAX_BYTES)
+                .await
+                .map_err(kube::Error::ReadEvents)
+        })
+        .await?;
+        let (text, more) = last_lines(&text, lines);
         Ok(Log {
-            cut: text.lines().count() >= usize::try_from(lines).unwrap_or(usize::MAX),
+            cut: cut || more,
             pod: source.pod,
             container: source.container,
-            text,
+            text: text.to_owned(),
             archived: false,
             pods: source.all,
-        })
-    }
-
-    /// What a run writes, line by line, until its container ends; what it wrote, if its pods are gone.
-    pub async fn follow_log(
-        &self,
-        caller: &Caller,
-        run: &Run,
-        query: &LogQuery,
-        follow: bool,
-    ) -> Result<Following, Refusal> {
-        let source = match self.source(caller, run, query).await {
-            Ok(source) => source,
-            Err(refusal) if refusal.trouble == Trouble::NotFound => {
-                let lines = match query.tail_lines {
-                    0 => u32::MAX,
-                    lines => lines,
-                };
-                let log = self.archived_log(caller, run, query, lines, refusal).await?;
-                let lines: Vec<_> = log.text.lines().map(|line| Ok(line.to_owned())).collect();
-                return Ok(Following {
-                    pod: log.pod,
-                    container: log.container,
-                    lines: stream::iter(lines).boxed(),
-                });
-            }
-            Err(refusal) => return Err(refusal),
-        };
-        let params = LogParams {
-            container: Some(source.container.clone()),
-            follow,
-            tail_lines: (query.tail_lines > 0).then_some(i64::from(query.tail_lines)),
-            timestamps: query.timestamps,
-            since_seconds: query.since_seconds.map(i64::from),
-            since_time: query.since_time,
-            ..LogParams::default()
-        };
-        let reader = live(source.pods.log_stream(&source.pod, &params)).await?;
-        let lines = reader
-            .lines()
-            .map_err(|error| Refusal::unavailable(format!("the log broke off: {error}")));
-        Ok(Following {
-            pod: source.pod,
-            container: source.container,
-            lines: lines.boxed(),
         })
     }
 
@@ -195,6 +189,34 @@ impl ControlPlane {
         lines: u32,
         gone: Refusal,
     ) -> Result<Log, Refusal> {
+        let (history, tails) = self.archived_logs(caller, run, query, gone.clone()).await?;
+        // The latest: that is where a run ended.
+        let Some(wanted) = tails.last() else {
+            return Err(gone);
+        };
+        let kept = history.log(wanted).await;
+        let kept = kept.map_err(|error| error.refusal("the pods are gone"))?;
+        let log = kept.ok_or(gone)?;
+        let (text, shortened) = last_lines(&log.text, lines);
+        Ok(Log {
+            pod: log.info.pod,
+            container: log.info.container,
+            text: text.to_owned(),
+            cut: log.info.cut || shortened,
+            archived: true,
+            pods: tails.into_iter().rev().map(|tail| tail.pod).collect(),
+        })
+    }
+
+    /// Which of the logs that are asked for history has, those that ended first before the others, and at least one. `gone` is the answer
+    /// if it has none.
+    async fn archived_logs(
+        &self,
+        caller: &Caller,
+        run: &Run,
+        query: &LogQuery,
+        gone: Refusal,
+    ) -> Result<(std::sync::Arc<dyn History>, Vec<LogTailInfo>), Refusal> {
         let Some(history) = &self.history else {
             return Err(gone);
         };
@@ -204,9 +226,10 @@ impl ControlPlane {
         let question = Question::Logs { namespace };
         self.gatekeeper.require(&caller.identity, &question).await?;
         let uid = text(document, "/metadata/uid").unwrap_or_default();
-        let kept = history.log(&uid, query.pod.as_deref()).await;
-        let kept = kept.map_err(|error| error.refusal("the pods are gone"))?;
-        let Some(log) = kept else {
+        let kept = history.logs(&uid).await;
+        let mut kept = kept.map_err(|error| error.refusal("the pods are gone"))?;
+        kept.retain(|tail| query.wants(tail));
+        if kept.is_empty() {
             let phase = text(document, "/status/phase").unwrap_or_default();
             let ended = matches!(phase.as_str(), "Succeeded" | "Failed" | "Cancelled");
             // One that has not begun may have a log yet.
@@ -217,16 +240,8 @@ impl ControlPlane {
                      kept is over",
                 ),
             });
-        };
-        let (text, shortened) = last_lines(&log.text, lines);
-        Ok(Log {
-            pod: log.pod,
-            container: log.container,
-            text: text.to_owned(),
-            cut: log.cut || shortened,
-            archived: true,
-            pods: log.pods,
-        })
+        }
+        Ok((std::sync::Arc::clone(history), kept))
     }
 
     async fn source(&self, caller: &Caller, run: &Run, query: &LogQuery) -> Result<Source, Refusal> {
@@ -234,6 +249,15 @@ impl ControlPlane {
         let document = run.document();
         let namespace = text(document, "/metadata/namespace").unwrap_or_default();
         let name = text(document, "/metadata/name").unwrap_or_default();
+        if query.archived {
+            return Err(Refusal::new(
+                Trouble::NotFound,
+                format!(
+                    "the history has no such log of {} {namespace}/{name}",
+                    run.kind().info().kind
+                ),
+            ));
+        }
         if let Run::Archived { .. } = run {
             // Pods that carry its name now would be those of another run.
             return Err(Refusal::new(
@@ -245,7 +269,14 @@ impl ControlPlane {
             ));
         }
         let pods: Api<Pod> = Api::namespaced(caller.identity.client(), &namespace);
-        let params = ListParams::default().labels(&format!("{label}={name}"));
+        let mut selector = vec![format!("{label}={}", label_value(&name))];
+        selector.extend(
+            query
+                .step
+                .as_ref()
+                .map(|step| format!("{}={}", labels::STEP, label_value(step))),
+        );
+        let params = ListParams::default().labels(&selector.join(","));
         let mut found = live(pods.list(&params)).await?.items;
         found.sort_by_key(|pod| std::cmp::Reverse(pod.creation_timestamp()));
         found.truncate(PODS_MAX);
@@ -289,39 +320,6 @@ impl ControlPlane {
             pods,
         })
     }
-
-    /// The Events about an object, the latest first.
-    pub async fn events(
-        &self,
-        caller: &Caller,
-        namespace: &str,
-        kind: &str,
-        name: &str,
-        uid: Option<&str>,
-        limit: u32,
-    ) -> Result<Vec<Value>, Refusal> {
-        let limit = match limit {
-            0 => EVENTS_DEFAULT,
-            limit if limit <= EVENTS_MAX => limit,
-            _ => {
-                return Err(
-                    Refusal::field("limit", limit, "more than 200 are not listed at once")
-                        .remedy("give a number from 1 to 200"),
-                );
-            }
-        };
-        let mut fields = vec![
-            format!("involvedObject.kind={kind}"),
-            format!("involvedObject.name={name}"),
-        ];
-        fields.extend(uid.map(|uid| format!("involvedObject.uid={uid}")));
-        let events: Api<Event> = Api::namespaced(caller.identity.client(), namespace);
-        let params = ListParams::default().fields(&fields.join(","));
-        let mut found = live(events.list(&params)).await?.items;
-        found.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
-        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        Ok(found.iter().map(told).collect())
-    }
 }
 
 /// The label by which the pods of a run are found.
@@ -337,36 +335,20 @@ pub(super) fn pod_label(kind: Kind) -> Result<&'static str, Refusal> {
     }
 }
 
-fn last_seen(event: &Event) -> Option<Timestamp> {
-    let series = event
-        .series
-        .as_ref()
-        .and_then(|series| series.last_observed_time.as_ref());
-    let micro = series.or(event.event_time.as_ref()).map(|time| time.0);
-    let last = event.last_timestamp.as_ref().map(|time| time.0);
-    last.max(micro)
-        .or_else(|| event.metadata.creation_timestamp.as_ref().map(|time| time.0))
-}
-
-fn told(event: &Event) -> Value {
-    json!({
-        "name": event.name_any(),
-        "namespace": event.namespace(),
-        "type": event.type_,
-        "reason": event.reason,
-        "action": event.action,
-        "count": event.count.or_else(|| event.series.as_ref().and_then(|series| series.count)),
-        "message": event.message,
-        "firstTimestamp": event.first_timestamp,
-        "lastTimestamp": last_seen(event).map(|at| at.to_string()),
-        "eventTime": event.event_time,
-        "involvedObject": event.involved_object,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn of_a_log_that_is_too_long_the_end_is_given_in_whole_lines() {
+        let all = |text: &'static str, bytes| end_of(futures::io::Cursor::new(text), bytes);
+        assert_eq!(
+            all("one\ntwo\n", 8).await.unwrap(),
+            ("one\ntwo\n".to_owned(), false)
+        );
+        assert_eq!(all("one\ntwo\n", 6).await.unwrap(), ("two\n".to_owned(), true));
+        assert_eq!(all("endless", 3).await.unwrap(), ("ess".to_owned(), true));
+    }
 
     #[test]
     fn of_a_log_that_is_kept_the_last_lines_are_given() {
