@@ -130,11 +130,15 @@ impl Pending {
             .iter()
             .map(|(decision, by)| json!({"decision": decision.as_str(), "by": by}))
             .collect();
-        json!({
+        let mut value = json!({
             "run": self.run, "namespace": self.namespace, "step": self.step.name, "policy": self.policy(),
             "digest": self.digest(), "since": self.step.progress.started_at.map(|at| at.to_string()),
-            "decisions": decisions, "shown": self.shown,
-        })
+            "decisions": decisions,
+        });
+        if let Some(shown) = &self.shown {
+            value["shown"] = json!(shown);
+        }
+        value
     }
 }
 

@@ -271,6 +271,10 @@ impl Story<'_> {
             Step::AwaitAccepted(run) => {
                 self.until(|| self.run(run).is_some_and(|run| run.accepted)).await;
             }
+            Step::AwaitStopping(run) => {
+                let stops = |run: RunView| run.phase.is_terminal() || run.phase == RunPhase::Cancelling;
+                self.until(|| self.run(run).is_none_or(stops)).await;
+            }
             Step::AwaitEnd(run) => {
                 self.until(|| self.run(run).is_none_or(|run| run.phase.is_terminal()))
                     .await;

@@ -62,31 +62,15 @@ fn instants() -> Vec<u64> {
     );
     let changes = report.trace.iter().filter(|line| line.contains(" store "));
     let runs = changes.skip_while(|line| !line.contains("orchestrationruns dag Added"));
-    let times: BTreeSet<u64> = runs.filter_map(|line| time_of(line)).collect();
+    // Once the last pod has ended, the run ends by itself.
+    let runs = runs.take_while(|line| !(line.contains("pods dag-d-1") && line.contains(", Succeeded")));
+    let times: BTreeSet<u64> = runs
+        .filter_map(|line| line.split_whitespace().next()?.replace('.', "").parse().ok())
+        .collect();
     let Some(begin) = times.first().copied() else {
         panic!("there is no run: {}", report.trace.join("\n"))
     };
-    let Some(end) = time_of_end(&report.trace) else {
-        panic!("the run has no end: {}", report.trace.join("\n"))
-    };
-    times
-        .into_iter()
-        .filter(|time| *time < end)
-        .map(|time| time - begin)
-        .collect()
-}
-
-/// Before the last pod of the run ends, in milliseconds: what has done all its work when it is cancelled has succeeded.
-fn time_of_end(trace: &[String]) -> Option<u64> {
-    let last = trace
-        .iter()
-        .rfind(|line| line.contains(" store ") && line.contains("/jobs dag-") && line.contains(" Added "))?;
-    time_of(last)
-}
-
-/// When something happened, in milliseconds.
-fn time_of(line: &str) -> Option<u64> {
-    line.split_whitespace().next()?.replace('.', "").parse().ok()
+    times.into_iter().map(|time| time - begin).collect()
 }
 
 /// Whenever a run is cancelled, in the very moment of any change or just after it, nothing starts afterwards and nothing is left.

@@ -265,7 +265,10 @@ fn more_steps_than_a_status_holds_are_refused_with_the_numbers() {
         .collect();
     let (reason, message) = only(&json!(large));
     assert_eq!(reason, Reason::OrchestrationTooLarge);
-    assert!(message.contains("1048576"), "{message}");
+    assert!(
+        message.contains("together more than the 1048576 of an object"),
+        "{message}"
+    );
 }
 
 #[test]

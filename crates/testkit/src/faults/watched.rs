@@ -81,7 +81,12 @@ impl Watch {
             return Ok(chunk);
         }
         let mut all = BytesMut::from(chunk);
-        while let Some(Some(more)) = self.events.next().now_or_never() {
+        while let Some(more) = self.events.next().now_or_never() {
+            let Some(more) = more else {
+                // It ended meanwhile, and must not be asked again.
+                self.over = true;
+                break;
+            };
             all.extend_from_slice(&more?);
         }
         Ok(last_states(&all))

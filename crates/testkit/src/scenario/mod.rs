@@ -89,6 +89,8 @@ pub enum Step {
     AwaitStepWork(&'static str, u32),
     /// Waits until the controllers say that they have taken a run on.
     AwaitAccepted(&'static str),
+    /// Waits until the controllers say that a run is being stopped, or has ended.
+    AwaitStopping(&'static str),
     /// Waits until a run has ended.
     AwaitEnd(&'static str),
     /// Waits until there is no run of that name.

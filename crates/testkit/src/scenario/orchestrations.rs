@@ -370,7 +370,8 @@ fn signal_contended() -> Scenario {
         run("later", &json!({})),
         Step::AwaitWork("later-beside-1", 1),
         Step::Cancel("dag"),
-        Step::Wait(10 * SECOND),
+        // Who does not know of the cancel would rightly give it to the first.
+        Step::AwaitStopping("dag"),
         Step::Create("signaldeliveries", delivery),
     ]);
     let script = Script::Runs {
