@@ -147,7 +147,7 @@ mod tests {
             call("b", Purpose::Submit, 2),
             call("b", Purpose::Cancel, 1),
         ];
-        for id in [call("a", Purpose::Cancel, 9), call("ba", Purpose::Submit, 1)]
+        for id in [call("a", Purpose::Cancel, 9), call("b2", Purpose::Submit, 1)]
             .iter()
             .chain(&mine)
         {
