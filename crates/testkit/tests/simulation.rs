@@ -275,13 +275,7 @@ const ENDS_ELSEWHERE: [(&str, &[&str]); 7] = [
     ),
     (
         "the other side of a simulation does not do it: the suites of Temporal and of endpoints play it",
-        &[
-            "CancelTimedOut",
-            "Failed",
-            "TemporalError",
-            "Terminated",
-            "TimedOut",
-        ],
+        &["CancelTimedOut", "TemporalError", "Terminated", "TimedOut"],
     ),
 ];
 
