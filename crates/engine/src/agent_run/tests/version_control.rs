@@ -5,7 +5,6 @@ use jangar_api::{
     phase::RunPhase,
     reason::Reason,
 };
-use jiff::ToSpan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
@@ -383,84 +382,6 @@ fn a_forge_that_gives_no_token_holds_up_the_run_and_then_fails_it_or_is_done_wit
         world.wait(60).settle();
         assert_eq!(world.phase(), Some(phase));
     }
-}
-
-#[test]
-fn words_that_change_give_a_run_no_more_time_for_its_token() {
-    for (policy, phase) in [
-        (json!({"required": true}), RunPhase::Failed),
-        (json!({}), RunPhase::Running),
-    ] {
-        let mut world = with_app(&policy);
-        world.token_lasts = None;
-        world.settle();
-        for second in 1..12 {
-            world.refusal_words = format!("wait {} s", 3600 - 5 * second);
-            world.wait(5).settle();
-            assert_eq!(world.phase(), Some(RunPhase::Pending), "after {second} looks");
-        }
-        world.wait(5).settle();
-        assert_eq!(world.phase(), Some(phase));
-    }
-}
-
-#[test]
-fn a_forge_that_asks_to_be_left_alone_is_and_the_wait_ends_at_its_deadline_all_the_same() {
-    let mut world = with_app(&json!({"required": true}));
-    world.token_lasts = None;
-    let begin = world.now;
-    world.forge_rests_until = Some(begin + 30.seconds());
-    world.settle();
-    assert_eq!(world.wake_at, Some(begin + 30.seconds()));
-    let written = world.statuses;
-    world.forge_rests_until = Some(begin + 30.minutes());
-    world.wait(30).settle();
-    assert_eq!(world.wake_at, Some(begin + 60.seconds()));
-    assert_eq!(world.statuses, written, "it says so already");
-    world.wait(30).settle();
-    assert_eq!(world.phase(), Some(RunPhase::Failed));
-}
-
-#[test]
-fn a_renewal_that_fails_is_told_while_the_old_token_is_good_and_then_no_more() {
-    let mut world = with_app(&json!({}));
-    world.settle();
-    world.pod("mend-job", &json!({"phase": "Running"})).settle();
-    world.now = world.wake_at.expect("the token ends");
-    world.token_lasts = None;
-    world.settle();
-
-    let warning = world.condition(&ConditionType::Warning);
-    assert_eq!(
-        (warning.status, warning.reason),
-        (ConditionStatus::True, Reason::VcsAuthUnavailable)
-    );
-    assert!(
-        warning.message.contains("the forge said no"),
-        "{}",
-        warning.message
-    );
-    assert_eq!(world.phase(), Some(RunPhase::Running));
-    let told = |world: &World| {
-        let notices = world.notices.iter();
-        notices
-            .filter(|notice| notice.reason == Reason::VcsAuthUnavailable)
-            .count()
-    };
-    assert_eq!(told(&world), 1);
-    world.forge_rests_until = Some(world.now + 10.minutes());
-    world.now = world.wake_at.expect("it is tried again");
-    world.settle();
-    assert_eq!(told(&world), 1, "once is enough");
-    assert_eq!(world.wake_at, world.forge_rests_until);
-
-    world.now = world.wake_at.expect("it is tried again");
-    world.token_lasts = Some(3600);
-    world.settle();
-    assert_eq!(
-        world.condition(&ConditionType::Warning).status,
-        ConditionStatus::False
-    );
 }
 
 #[test]
