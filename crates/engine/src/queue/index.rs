@@ -210,7 +210,10 @@ impl Index {
             // What a slot was taken of does not change when the run goes, and with it what it was known by.
             for slot in &mut facts.slots {
                 if let Some(known) = record.facts.slots.iter().find(|known| known.id == slot.id) {
-                    slot.lane = known.lane.clone();
+                    // A pod may be seen before its Job, and only the Job tells of which repository it takes a slot.
+                    if known.admitted_at.is_some() || slot.admitted_at.is_none() {
+                        slot.lane = known.lane.clone();
+                    }
                     // A pod that has ended and is gone has ended all the same.
                     if known.hold == Hold::Over && slot.hold == Hold::Job {
                         slot.hold = Hold::Over;

@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Scenario> {
         paced(),
         duplicate(),
         cancelled_in_the_queue(),
+        issues_of_one_repository(),
     ]
 }
 
@@ -90,6 +91,38 @@ fn taking_turns() -> Scenario {
             });
         }),
         ..story("taking-turns", steps, ends)
+    }
+}
+
+/// Two runs whose work is an issue of the same repository, which nothing but the issue names, and one slot of it.
+fn issues_of_one_repository() -> Scenario {
+    let spec = serde_json::json!({
+        "text": "Mend it.", "source": {"provider": "github", "externalId": "Team/App#7"},
+    });
+    let of_issue = |name: &str| {
+        let mut run = run(name);
+        run["spec"]["implementationSpecRef"] = serde_json::json!({"name": "issue-7"});
+        create(run)
+    };
+    Scenario {
+        limits: limits(|limits| {
+            limits.concurrency.repositories = Some(RepositoryLimits {
+                default: Some(1),
+                overrides: BTreeMap::new(),
+            });
+        }),
+        ..story(
+            "issues-of-one-repository",
+            vec![
+                Step::Create(
+                    "implementationspecs",
+                    object("ImplementationSpec", "issue-7", &spec),
+                ),
+                of_issue("one"),
+                of_issue("two"),
+            ],
+            vec![("one", succeeded()), ("two", succeeded())],
+        )
     }
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{Desk, Run, key, open, run, seconds};
 use crate::{
-    queue::{Answer, Index, Scope, Told, Unseen},
+    queue::{Answer, Index, Scope, Told, Unseen, facts::Stands},
     settings::{LimitSettings, RepositoryLimits},
     waiting::{Full, Gate, Waiting},
 };
@@ -292,7 +292,7 @@ fn next_attempt_needs_a_slot_of_its_own() {
     // The first attempt failed.
     let at = desk.now;
     let mut between = runs[0].ended(at);
-    between.run.as_mut().expect("a run").stands = crate::queue::facts::Stands::Apart;
+    between.run.as_mut().expect("a run").stands = Stands::Apart;
     desk.index.put(&runs[0].key, between, at);
     assert_eq!(desk.admit(&runs), ["two"], "nothing is kept free meanwhile");
     let answer = desk
@@ -351,6 +351,37 @@ fn run_that_knows_its_repository_when_it_asks_waits_for_a_slot_of_that() {
     let granted = desk.index.admit(at);
     assert_eq!(granted.len(), 1);
     assert_eq!(desk.index.in_use(&Scope::Repository("team/a".to_owned())), 1);
+}
+
+#[test]
+fn slot_of_a_repository_is_taken_although_the_pod_was_seen_before_its_job() {
+    let mut limits = open();
+    limits.concurrency.repositories = Some(repositories(1));
+    let unknown = [run("one"), run("two").later(1)];
+    let known = unknown.clone().map(|run| run.repository("team/a"));
+    let mut desk = Desk::new(limits);
+    desk.arrives(&unknown[0]);
+    let at = desk.now;
+    assert_eq!(ask(&mut desk.index, &known[0], at), Answer::Granted { at });
+    // Neither the pod nor the run tells which repository it is.
+    let mut pod = unknown[0].slot(at, true);
+    pod.admitted_at = None;
+    let early = unknown[0].facts(Stands::Contends, None, vec![pod]);
+    desk.index.put(&unknown[0].key, early, at);
+    let with_job = unknown[0].facts(Stands::Apart, None, vec![known[0].slot(at, true)]);
+    desk.index.put(&unknown[0].key, with_job, at);
+    assert_eq!(desk.index.in_use(&Scope::Repository("team/a".to_owned())), 1);
+    desk.arrives(&unknown[1]);
+    told(&mut desk, &known[1]);
+    // The Job goes before its pod does.
+    let mut pod = unknown[0].slot(at, true);
+    pod.admitted_at = None;
+    let late = unknown[0].facts(Stands::Apart, None, vec![pod]);
+    desk.index.put(&unknown[0].key, late, at);
+    assert!(
+        desk.index.admit(at).is_empty(),
+        "the pod works on the same repository"
+    );
 }
 
 #[test]
