@@ -64,6 +64,7 @@ async fn show(
     wanted.follow &= object.remembered().is_none();
     // An orchestration may have had nothing but gates.
     let may_be_silent = kind == Kind::OrchestrationRun && wanted.follow;
+    let step = wanted.step.clone();
     let mut reading = Reading::begin(transport, kind, object, wanted);
     loop {
         let told = tokio::select! {
@@ -75,10 +76,39 @@ async fn show(
             None => break,
         }
     }
-    if reading.finish().await? == 0 && !may_be_silent {
-        return Err(transport.trouble(nothing_left(transport, kind, object)));
+    if reading.finish().await? > 0 {
+        return Ok(());
     }
-    Ok(())
+    if let Some(unknown) = step.filter(|step| !steps_of(object).contains(&step.as_str())) {
+        return Err(Error::Validation(no_such_step(kind, object, &unknown)));
+    }
+    if may_be_silent {
+        return Ok(());
+    }
+    Err(transport.trouble(nothing_left(transport, kind, object)))
+}
+
+/// The names of the steps of a run, as far as it has any.
+fn steps_of(object: &Object) -> Vec<&str> {
+    let steps = [
+        "/status/stepStatuses",
+        "/status/workflow/steps",
+        "/spec/workflow/steps",
+    ]
+    .into_iter()
+    .find_map(|place| object.value().pointer(place)?.as_array());
+    let names = steps.into_iter().flatten();
+    names
+        .filter_map(|step| step.get("name").and_then(Value::as_str))
+        .collect()
+}
+
+fn no_such_step(kind: Kind, object: &Object, step: &str) -> String {
+    let hint = match steps_of(object).as_slice() {
+        [] => "it has none, or none yet: leave --step out".to_owned(),
+        steps => format!("it has {}", steps.join(", ")),
+    };
+    format!("{} {} has no step {step}: {hint}", word(kind), object.name())
 }
 
 /// Why there is nothing to read, and where there may be.
@@ -324,6 +354,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_step_that_is_not_there_is_told_with_those_that_are() {
+        let workflow = Object::from_value(json!({"metadata": {"name": "one"}, "spec": {"workflow": {"steps": [
+            {"name": "plan"}, {"name": "implement"},
+        ]}}}));
+        assert_eq!(
+            no_such_step(Kind::AgentRun, &workflow, "paln"),
+            "run one has no step paln: it has plan, implement"
+        );
+        let job = Object::from_value(json!({"metadata": {"name": "one"}}));
+        assert_eq!(
+            no_such_step(Kind::AgentRun, &job, "plan"),
+            "run one has no step plan: it has none, or none yet: leave --step out"
+        );
+    }
 
     #[test]
     fn the_children_of_a_run_are_found_in_its_status() {
