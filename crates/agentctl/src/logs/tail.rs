@@ -20,10 +20,11 @@ use crate::{
     transport::{Change, KeptLine, KeptPart, Lines, LogPart, LogTrouble, RunRef, Transport},
 };
 
-/// How often a log that breaks off is asked for again without a new line of it.
+/// How often a log that breaks off is asked for again without a new line of it: for three minutes, in which most things come back.
 const RECONNECTS_MAX: u32 = 10;
-/// How long to wait before that.
+/// How long to wait before that, which is twice as long each time, and the most that this grows to.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What a reader has to say.
 #[derive(Debug)]
@@ -230,14 +231,23 @@ impl Tail {
     async fn stream(&self, pod: &Object) -> Result<bool, Error> {
         let mut place = Place::default();
         let mut failures = 0;
+        let mut why = String::new();
         loop {
             place.begin_again();
             let shown = place.shown();
             let part = self.part(pod, place.since());
             let is_whole = match self.transport.log(&self.run, pod.name(), &part).await {
-                Ok(lines) => self.lines(lines, &mut place).await?,
+                Ok(lines) => {
+                    why.clear();
+                    self.lines(lines, &mut place).await?
+                }
                 // It was removed meanwhile.
                 Err(LogTrouble::Gone) => return self.rest(pod, &place, true).await,
+                // What could be read a moment ago can be again: a node that has just come back does not know its pods yet.
+                Err(LogTrouble::Refused(error)) if self.wanted.follow && place.shown() > 0 => {
+                    why = format!(": {error}");
+                    false
+                }
                 Err(LogTrouble::Refused(error)) => return Err(error),
                 Err(LogTrouble::Broken) => false,
             };
@@ -257,13 +267,13 @@ impl Tail {
             failures = if place.shown() == shown { failures + 1 } else { 0 };
             if failures > RECONNECTS_MAX {
                 self.note(format!(
-                    "the log of pod {} breaks off, and is given up",
+                    "the log of pod {} breaks off, and is given up{why}",
                     pod.name()
                 ))
                 .await?;
                 return Ok(true);
             }
-            sleep(RECONNECT_PAUSE).await;
+            sleep(pause(failures)).await;
         }
     }
 
@@ -366,6 +376,14 @@ impl Tail {
     }
 }
 
+/// How long to wait after so many failures.
+fn pause(failures: u32) -> Duration {
+    let factor = 2_u32.saturating_pow(failures.saturating_sub(1));
+    RECONNECT_PAUSE
+        .saturating_mul(factor)
+        .min(RECONNECT_PAUSE_MAX)
+}
+
 fn age(pod: &Object) -> (String, String) {
     (
         pod.created().unwrap_or_default().to_owned(),
@@ -414,6 +432,14 @@ fn split_time(line: &str) -> (Option<Timestamp>, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_that_breaks_off_is_asked_for_ever_more_rarely_for_some_minutes() {
+        let pauses: Vec<u64> = (0..=RECONNECTS_MAX)
+            .map(|failures| pause(failures).as_secs())
+            .collect();
+        assert_eq!(pauses, [1, 1, 2, 4, 8, 16, 30, 30, 30, 30, 30]);
+    }
 
     #[test]
     fn the_time_is_taken_from_a_line_and_nothing_else_is() {

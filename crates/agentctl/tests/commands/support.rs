@@ -2,7 +2,7 @@
 //! control plane.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fmt::Write as _,
     future::IntoFuture as _,
     path::Path,
@@ -57,24 +57,29 @@ impl Clock for Stopped {
     }
 }
 
-/// The log of such a pod breaks off before its last line when it is read for the first time.
+/// The log of such a pod breaks off before its last line when it is read for the first time, and is refused the second time.
 pub(crate) const BREAKS_OFF: &str = "breaks-off";
 
 /// Every pod has written the same three lines, the last two of them at once.
 #[derive(Debug, Default)]
 struct Logs {
-    /// The pods whose log has broken off.
-    broken: Mutex<BTreeSet<String>>,
+    /// How often the log of each pod that breaks off was read.
+    read: Mutex<BTreeMap<String, u32>>,
 }
 
 impl PodLogs for Logs {
     fn read(&self, request: LogRequest) -> BoxFuture<'_, Result<Body, ApiError>> {
-        let breaks = request.pod.starts_with(BREAKS_OFF)
-            && self
-                .broken
-                .lock()
-                .unwrap()
-                .insert(format!("{}/{}", request.namespace, request.pod));
+        let breaks = request.pod.starts_with(BREAKS_OFF) && {
+            let mut read = self.read.lock().unwrap();
+            let times = read
+                .entry(format!("{}/{}", request.namespace, request.pod))
+                .or_default();
+            *times += 1;
+            if *times == 2 {
+                return async { Err(ApiError::bad_request("the node has just come back")) }.boxed();
+            }
+            *times == 1
+        };
         let mut text = String::new();
         for (number, second) in [(1, 1), (2, 2), (3, 2)] {
             if breaks && number == 3 {
