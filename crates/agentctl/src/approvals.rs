@@ -157,8 +157,12 @@ pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<W
     let runs = transport
         .list(Kind::OrchestrationRun, namespace, Some(&selector))
         .await?;
+    Ok(waiting_in(&runs))
+}
+
+fn waiting_in(runs: &[Object]) -> Waiting {
     let mut waiting = Waiting::default();
-    for object in &runs {
+    for object in runs {
         let run: OrchestrationRun = match object.typed() {
             Ok(run) => run,
             Err(error) => {
@@ -186,7 +190,7 @@ pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<W
         }));
     }
     waiting.gates.sort_by_key(|gate| gate.step.progress.started_at);
-    Ok(waiting)
+    waiting
 }
 
 /// The steps of a run that wait for a decision.
@@ -427,4 +431,31 @@ fn told(
     session
         .console
         .line(&format!("step {step} of {} {words}, as {user}", arguments.run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_cannot_be_read_hides_no_gates_of_others() {
+        let run = |name: &str, steps: Value| {
+            Object::from_value(json!({
+                "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+                "metadata": {"name": name, "namespace": "agents"}, "spec": {"orchestrationRef": {"name": "release"}},
+                "status": {"phase": "Running", "stepStatuses": steps},
+            }))
+        };
+        let gate = json!([{"name": "ship", "kind": "ApprovalGate", "phase": "Running",
+            "waitsFor": {"approvalPolicy": "leads", "digest": "d"}}]);
+        let waiting = waiting_in(&[run("odd", json!("later")), run("release-1", gate)]);
+        let runs: Vec<&str> = waiting.gates.iter().map(|gate| gate.run.as_str()).collect();
+        assert_eq!(runs, ["release-1"]);
+        assert_eq!(waiting.unreadable.len(), 1);
+        assert!(
+            waiting.unreadable.iter().all(|words| words.contains("odd")),
+            "{:?}",
+            waiting.unreadable
+        );
+    }
 }
