@@ -112,6 +112,8 @@ pub(super) fn resolve<'a>(
     // What the Agent does not allow comes before what is missing, as the public order of reasons has it.
     job::check_agent(run, agent, situation.settings).map_err(Unresolved::Wrong)?;
     let (implementation, implementation_ref) = implementation(situation, task)?;
+    // No memory would help a run whose work lacks something that it must have.
+    job::check_contract(run, implementation, implementation_ref).map_err(Unresolved::Wrong)?;
     let memory_name = spec.memory_ref.as_ref().or(agent.spec.memory_ref.as_ref());
     let memory = match memory_name {
         Some(memory) => Some(found(

@@ -273,6 +273,17 @@ pub fn check_agent(run: &AgentRun, agent: &Agent, settings: &Settings) -> Result
     policy::service_account(run, agent, &config, settings).map(|_| ())
 }
 
+/// Says which Secret a run that has no pod may not name to whoever does its work.
+pub fn check_secrets_elsewhere(
+    run: &AgentRun,
+    agent: &Agent,
+    memory: Option<&Memory>,
+    settings: &Settings,
+) -> Result<(), Rejection> {
+    policy::secrets_blocked_elsewhere(run, memory, settings)?;
+    policy::memory_secret(run, agent, memory)
+}
+
 /// `run.json` as a value: what a run is told that has no pod to find it in.
 pub fn document(request: &JobRequest<'_>) -> Result<Value, Rejection> {
     let (run, agent) = (request.run, request.agent);

@@ -340,15 +340,29 @@ pub(super) fn secrets_blocked(
     config: &RuntimeConfig,
     settings: &Settings,
 ) -> Result<(), Rejection> {
-    let blocked = &settings.policy.blocked_secrets;
-    let found = asked_for(run)
+    let used = asked_for(run)
         .chain(memory.and_then(of_memory))
         .chain(settings.runner.auth_secret.as_ref().map(of_settings))
-        .chain(for_pulling(config))
-        .find(|used| blocked.contains(used.name));
-    match found {
+        .chain(for_pulling(config));
+    none_blocked(used, &settings.policy)
+}
+
+/// The same for a run that has no pod: it is told of no other Secrets than these.
+pub(super) fn secrets_blocked_elsewhere(
+    run: &AgentRun,
+    memory: Option<&Memory>,
+    settings: &Settings,
+) -> Result<(), Rejection> {
+    none_blocked(asked_for(run).chain(memory.and_then(of_memory)), &settings.policy)
+}
+
+fn none_blocked<'a>(
+    mut used: impl Iterator<Item = SecretUse<'a>>,
+    policy: &PolicySettings,
+) -> Result<(), Rejection> {
+    match used.find(|used| policy.blocked_secrets.contains(used.name)) {
         None => Ok(()),
-        Some(used) => secret_blocked(&used.field, used.name, &settings.policy),
+        Some(used) => secret_blocked(&used.field, used.name, policy),
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
             &Reason::Cancelled,
             &because(situation, "the run was cancelled"),
         ),
-        Stopping::Going { .. } if situation.now >= deadline => timed_out(situation),
+        Stopping::Going { .. } if situation.now >= deadline => timed_out(situation, deadline),
         Stopping::Going { effects, wake_at } => {
             let mut next = as_it_stands(situation);
             let message = "the run is being cancelled: its pod is being stopped";
@@ -107,7 +107,7 @@ fn survivors<'a, R: Run>(situation: &'a Situation<'_, R>) -> impl Iterator<Item 
 }
 
 /// The deadline passed. The controller goes on removing what is left.
-fn timed_out<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
+fn timed_out<R: Run>(situation: &Situation<'_, R>, deadline: Timestamp) -> Decision<R::Status> {
     let mut left: Vec<String> = survivors(situation)
         .map(|pod| format!("pod {}", pod.name_any()))
         .collect();
@@ -115,8 +115,7 @@ fn timed_out<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
         left.extend(situation.own_jobs().map(|job| format!("Job {}", job.name_any())));
     }
     let message = format!(
-        "the cancel took longer than {} s; still there, and being removed: {}",
-        situation.settings.runs.cancel_timeout.as_secs(),
+        "the cancel had time until {deadline}; still there, and being removed: {}",
         left.join(", ")
     );
     cancelled(situation, &Reason::CancelTimedOut, &because(situation, &message))

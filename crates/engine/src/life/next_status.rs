@@ -81,7 +81,9 @@ impl<'a, R: Run> NextStatus<'a, R> {
         // Of long words a condition keeps the beginning.
         let reworded = !waiting.to_string().starts_with(&blocked.message);
         let told = reworded && self.is_blocked(&waiting.reason());
-        blocked
+        // Blocked has the time at which the wait began; this condition changes with the words.
+        let standing = self.before.common().condition(&ConditionType::Progressing)?;
+        standing
             .last_transition_time
             .as_ref()
             .filter(|_| told)

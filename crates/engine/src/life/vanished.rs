@@ -13,7 +13,7 @@ use super::{
     outcome::{self, Ending, Verdict},
     retry,
 };
-use crate::decision::{Decision, ObjectId, Plan, PodSight, Rejection};
+use crate::decision::{Decision, Notice, ObjectId, Plan, PodSight, Rejection};
 
 /// Somebody else deleted the Job while its pod was working.
 pub(crate) fn deleted<R: Run>(
@@ -105,22 +105,30 @@ fn with_result<R: Run>(
     told: &str,
 ) -> Decision<R::Status> {
     let missing = situation.task.job_missing();
-    // Two Events are told of a run in all: if it goes on, or ended well, the condition `Warning` tells of the Job.
+    let notice = situation.warning(missing.clone(), told);
     if ending.verdict == Verdict::Succeeded {
-        follow::succeed(situation, next, ending)
+        also_telling(follow::succeed(situation, next, ending), notice)
     } else if let Some(attempt) = replacement(situation, None) {
-        let why = Rejection::new(missing.clone(), &ending.message);
-        retry::again(situation, next, &why, &attempt)
+        let why = Rejection::new(missing, &ending.message);
+        also_telling(retry::again(situation, next, &why, &attempt), notice)
     } else {
         follow::report(&mut next, ending);
         let at = ending.at.unwrap_or(situation.now);
         next.failed(at, &missing, &situation.task.says(&ending.message));
         Decision::Act(Plan {
             status: next.into_status(),
-            notices: vec![situation.warning(missing, told)],
+            notices: vec![notice],
             ..Plan::nothing()
         })
     }
+}
+
+/// The same, with the Event about the Job that is not there: it is told too if the run goes on, or ended well.
+fn also_telling<S>(mut decision: Decision<S>, notice: Notice) -> Decision<S> {
+    if let Decision::Act(plan) = &mut decision {
+        plan.notices.push(notice);
+    }
+    decision
 }
 
 /// Ends the run, unless the step asks for another attempt; what an earlier attempt reported is not its result.
@@ -132,7 +140,8 @@ fn without_result<R: Run>(
 ) -> Decision<R::Status> {
     next.warn(&why.reason, &why.message);
     if let Some(attempt) = replacement(situation, job) {
-        return retry::again(situation, next, &why, &attempt);
+        let notice = situation.warning(why.reason.clone(), &why.message);
+        return also_telling(retry::again(situation, next, &why, &attempt), notice);
     }
     let Rejection { reason, message } = situation.task.says_why(why);
     next.failed(situation.now, &reason, &message);

@@ -18,8 +18,9 @@ use crate::{
     world::{self, objects},
 };
 
-/// That it began, and how it ended.
+/// That it began, and how it ended. That a Job was gone is told beside it.
 const EVENTS_MAX: usize = 2;
+const OF_LOST_JOBS: [&str; 3] = ["JobMissing", "WorkflowJobMissing", "WorkflowJobDeleted"];
 
 /// The rules that the world breaks at rest. If somebody set the clock, an endpoint may have had no time to report.
 pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String> {
@@ -112,7 +113,8 @@ fn too_many_events(store: &Store) -> Vec<String> {
     for event in objects(store, &world::events()) {
         let event = event.value();
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        if matches!(event["regarding"]["kind"].as_str(), Some("AgentRun" | "ToolRun")) {
+        let of_run = matches!(event["regarding"]["kind"].as_str(), Some("AgentRun" | "ToolRun"));
+        if of_run && !OF_LOST_JOBS.contains(&word(&event["reason"]).as_str()) {
             let of_run = told.entry(word(&event["regarding"]["uid"])).or_default();
             of_run.push(format!(
                 "{} {}",

@@ -63,6 +63,8 @@ fn ready<'a>(situation: &Situation<'a>) -> Result<Ready<'a>, Unresolved> {
     job::check_any_runtime(run, settings).map_err(Unresolved::Wrong)?;
     let config = Config::read(run, &situation.uid, settings).map_err(Unresolved::Wrong)?;
     let resolved = references::resolve(situation, Task::Whole, run)?;
+    job::check_secrets_elsewhere(run, resolved.agent, resolved.memory, settings)
+        .map_err(Unresolved::Wrong)?;
     let without = vcs::elsewhere(
         "a Temporal workflow",
         run,

@@ -178,6 +178,20 @@ fn cases() -> Vec<Case> {
             named: &["spec.secrets[0] is \"root\"", "use another Secret"],
         },
         Case {
+            name: "work that lacks what it must have, and a memory that is not there",
+            play: |world| {
+                let work = json!({
+                    "metadata": {"name": "mend-it"},
+                    "spec": {"text": "Mend it.", "contract": {"requiredKeys": ["ticket"]}},
+                });
+                world.know_implementation(Sight::Seen(Arc::new(object(work))));
+                world.edit(|run| run.spec.memory_ref = Some(object(json!({"name": "notes"}))));
+            },
+            reason: Reason::MissingRequiredMetadata,
+            invalid: true,
+            named: &["ticket"],
+        },
+        Case {
             name: "an image that cannot be had",
             play: |world| {
                 let waiting = json!({"phase": "Pending", "containerStatuses": [{

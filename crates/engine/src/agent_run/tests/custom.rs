@@ -1,6 +1,6 @@
 //! Runs whose work an endpoint does, played on values.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jangar_api::{
     condition::ConditionStatus, condition::ConditionType, phase::RunPhase, reason::Reason, values::AnyMap,
@@ -117,6 +117,35 @@ fn first_call(world: &World) -> &Post {
 pub(super) fn posts(world: &World) -> usize {
     let is_post = |effect: &&Effect| matches!(effect, Effect::PostCustom(_));
     world.done.iter().filter(is_post).count()
+}
+
+#[test]
+fn an_endpoint_is_told_of_no_secret_that_is_blocked() {
+    let memory = json!({
+        "metadata": {"name": "notes"},
+        "spec": {"type": "postgres", "connection": {"secretRef": {"name": "root", "key": "url"}}},
+    });
+    let plays: [fn(&mut World, Value); 2] = [
+        |world, _| {
+            world.edit(|run| run.spec.secrets = vec!["root".to_owned()]);
+        },
+        |world, memory| {
+            world.edit(|run| run.spec.memory_ref = Some(object(json!({"name": "notes"}))));
+            world.observed.references.memory = Some(Sight::Seen(Arc::new(object(memory))));
+        },
+    ];
+    for play in plays {
+        let mut world = world(&json!({"endpoint": ENDPOINT}));
+        world.settings.policy.blocked_secrets.insert("root".to_owned());
+        play(&mut world, memory.clone());
+        world.settle();
+        assert_eq!(world.phase(), Some(RunPhase::Failed));
+        assert_eq!(
+            world.condition(&ConditionType::InvalidSpec).reason,
+            Reason::SecretBlocked
+        );
+        assert!(calls(&world).is_empty(), "nothing is told");
+    }
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn a_job_that_vanished_after_its_pod_succeeded_is_told_beside_the_success() {
     world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
     let told: Vec<_> = world.notices.iter().map(|notice| notice.reason.clone()).collect();
-    assert_eq!(told, [Reason::Submitted, Reason::Completed], "two Events at most");
+    assert_eq!(told, [Reason::Submitted, Reason::Completed, Reason::JobMissing]);
     assert_eq!(
         world.condition(&ConditionType::Warning).reason,
         Reason::JobMissing

@@ -389,6 +389,13 @@ fn words_of_a_scheduler_that_change_are_written_once_a_minute() {
     world.wait(30).settle();
     assert_waits(&world, &Reason::PodWaiting, "3 full");
     assert_eq!((world.statuses, world.wake_at), (writes + 1, None));
+    let told = world.now;
+    for words in ["2 full", "1 full"] {
+        world.pod("mend-job", &unplaced(words));
+        world.wait(10).settle();
+        assert_eq!(world.statuses, writes + 1, "nor in the minutes after the first");
+        assert_eq!(world.wake_at, Some(told + Duration::from_mins(1)));
+    }
     works(&mut world);
 }
 

@@ -319,6 +319,12 @@ fn an_agent_that_the_runner_stopped_for_its_time_has_timed_out() {
     assert_eq!(failed(&world).0, Reason::WorkflowStepTimedOut);
 }
 
+/// How many Events have this reason.
+fn told_of(world: &World, reason: &Reason) -> usize {
+    let notices = world.notices.iter();
+    notices.filter(|notice| notice.reason == *reason).count()
+}
+
 #[test]
 fn a_job_of_a_step_that_was_deleted_is_not_replaced_unless_the_step_says_so() {
     for (policy, expected) in [(None, Some(Reason::WorkflowJobDeleted)), (Some("Retry"), None)] {
@@ -340,6 +346,11 @@ fn a_job_of_a_step_that_was_deleted_is_not_replaced_unless_the_step_says_so() {
         assert_eq!(
             world.condition(&ConditionType::Warning).reason,
             Reason::WorkflowJobDeleted
+        );
+        assert_eq!(
+            told_of(&world, &Reason::WorkflowJobDeleted),
+            1,
+            "onJobMissing: {policy:?}"
         );
     }
 }
@@ -363,6 +374,11 @@ fn a_job_of_a_step_that_vanished_is_not_replaced_unless_the_step_says_so() {
         assert_eq!(
             world.condition(&ConditionType::Warning).reason,
             Reason::WorkflowJobMissing
+        );
+        assert_eq!(
+            told_of(&world, &Reason::WorkflowJobMissing),
+            1,
+            "onJobMissing: {policy:?}"
         );
     }
 }
