@@ -103,6 +103,18 @@ impl Outbox {
         self.changed.notify_waiters();
     }
 
+    /// Gives up those that still wait, and counts them.
+    pub(crate) fn abandon(&self, metrics: &Metrics) {
+        let left = std::mem::take(&mut self.waiting().letters);
+        for _ in &left {
+            metrics.event(EventResult::Dropped);
+        }
+        tracing::warn!(
+            events = left.len(),
+            "there was no time to publish all Events before the end"
+        );
+    }
+
     /// Tells one Event after the other, until it is closed and nothing is left.
     pub(crate) async fn empty(&self, reporter: &Reporter, gate: &Gate) {
         loop {

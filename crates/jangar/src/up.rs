@@ -124,7 +124,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
     let clients = embedded.control_plane_clients();
-    let control_plane = control_plane::start(clients, shared, listeners, &instruments, Some(store)).await?;
+    let started = control_plane::start(clients, shared, listeners, &instruments, Some(store)).await;
+    let control_plane = match started {
+        Ok(control_plane) => control_plane,
+        Err(error) => {
+            // Pods that were found again must not go on unattended.
+            embedded.stop(stop.next()).await?;
+            return Err(error);
+        }
+    };
     let ready = async {
         instruments.readiness.complete().await;
         announce(&embedded, &probes, &control_plane)?;

@@ -5,13 +5,15 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
+use http::Method;
 use jangar_testkit::conformance::{
-    Difference, RunError, Script,
+    Answer, Difference, RunError, Script,
     compare::differences,
     corpus,
     defect::DEFECTS,
     kept, known,
     run::{self, Between, Nobody},
+    script::Action,
 };
 use kube::Client;
 use kubelite::{
@@ -29,10 +31,23 @@ const REQUESTS_MIN: usize = 300;
 
 /// Plays a script on a server of its own, with somebody in between, and says what differs from what a real cluster answered.
 async fn on_kubelite(script: &Script, between: &dyn Between) -> (Vec<Difference>, Option<RunError>) {
+    let mut expected = kept(&script.area).expect("what a real cluster said is kept");
+    match played(script, between, Limits::default()).await {
+        Ok(answers) => (differences(&script.area, &expected, &answers), None),
+        Err(error) => {
+            // What was not asked any more does not differ.
+            expected.truncate(error.answers.len());
+            (differences(&script.area, &expected, &error.answers), Some(error))
+        }
+    }
+}
+
+/// What a server with a store of these bounds answers.
+async fn played(script: &Script, between: &dyn Between, limits: Limits) -> Result<Vec<Answer>, RunError> {
     let server = Server::start(Config {
         clock: Arc::new(TokioClock::starting_at(START.parse().expect("a time"))),
         ids: Ids::seeded(7),
-        ..Config::new(Store::in_memory(Limits::default()))
+        ..Config::new(Store::in_memory(limits))
     })
     .await
     .expect("a server");
@@ -43,15 +58,7 @@ async fn on_kubelite(script: &Script, between: &dyn Between) -> (Vec<Difference>
     let played = run::play_through(&client, script, RUN, between).await;
     node.stop().await;
     server.stop().await;
-    let mut expected = kept(&script.area).expect("what a real cluster said is kept");
-    match played {
-        Ok(answers) => (differences(&script.area, &expected, &answers), None),
-        Err(error) => {
-            // What was not asked any more does not differ.
-            expected.truncate(error.answers.len());
-            (differences(&script.area, &expected, &error.answers), Some(error))
-        }
-    }
+    played
 }
 
 #[test]
@@ -88,6 +95,40 @@ async fn what_differs_from_kubernetes_is_listed_and_no_more() {
         words.is_empty(),
         "docs/kubelite-differences.md is not exact\n{words}"
     );
+}
+
+/// What is forgotten cannot be told, and whether a client lists anew hangs on how that is said.
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_what_is_forgotten_is_told_so_as_by_kubernetes() {
+    const TITLE: &str = "a version before all versions";
+    let corpus = corpus().expect("the corpus can be read");
+    let mut script = corpus
+        .into_iter()
+        .find(|script| script.area == "watch")
+        .expect("an area about watches");
+    // The changes and that question: watches that are open meanwhile have nothing to do with it.
+    script.steps.retain(|step| match &step.action {
+        Action::Request(request) => request.method != Method::GET || step.title == TITLE,
+        Action::Watch { .. } | Action::Events { .. } => false,
+    });
+    let forgetful = Limits {
+        history_events_per_collection: 2,
+        ..Limits::default()
+    };
+
+    let answers = played(&script, &Nobody, forgetful).await;
+
+    let of_title = |answers: Vec<Answer>| {
+        answers
+            .into_iter()
+            .filter(|answer| answer.title == TITLE)
+            .collect::<Vec<_>>()
+    };
+    let answers = of_title(answers.expect("the script can be played"));
+    let expected = of_title(kept("watch").expect("what a real cluster said is kept"));
+    assert_eq!(answers.len(), 1);
+    let differences = differences("watch", &expected, &answers);
+    assert!(differences.is_empty(), "{differences:?}");
 }
 
 #[tokio::test(start_paused = true)]

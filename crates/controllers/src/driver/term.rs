@@ -1,7 +1,7 @@
 //! One term of leadership: caches that begin empty, and the controllers that work from them. Nothing of it outlives the
 //! term.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use jangar_engine::settings::Settings;
 use kube::Client;
@@ -18,6 +18,9 @@ use crate::{
     metrics::Metrics,
     outside::Outside,
 };
+
+/// How long an end waits for Events that nobody has been told of yet.
+const EVENTS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a term is begun with.
 pub struct TermSetup {
@@ -93,11 +96,16 @@ impl Term {
         self.context.world.until(Caches::are_ready).await;
     }
 
-    /// Returns when every controller has ended, after a request to stop, and what they had to tell is told.
+    /// Returns when every controller has ended, after a request to stop, and what they had to tell is told, as far as that does
+    /// not take long: the next leader waits for it, and a status tells the same.
     pub async fn ended(mut self) {
         while self.stations.join_next().await.is_some() {}
         self.context.outbox.close();
-        while self.messengers.join_next().await.is_some() {}
+        let told = async { while self.messengers.join_next().await.is_some() {} };
+        if tokio::time::timeout(EVENTS_PATIENCE, told).await.is_err() {
+            self.messengers.shutdown().await;
+            self.context.outbox.abandon(&self.context.metrics);
+        }
     }
 }
 

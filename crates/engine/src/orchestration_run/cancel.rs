@@ -166,7 +166,8 @@ fn write_receipts(walk: &mut Walk<'_>) {
         };
         // A step that only waits stops as soon as it is told.
         let asked = match &child {
-            Some(child) => child.is_asked_to_stop() || child.end().is_some(),
+            // One that had ended by itself was never asked.
+            Some(child) => child.is_asked_to_stop(),
             None => !has_child(&node.work),
         };
         let result = match (&child, &known.reason) {

@@ -267,9 +267,9 @@ impl Scheduler {
                 self.leave(&key);
                 self.stale = true;
             }
-            // The next change brings it here again.
+            // It is looked at again when the next words may be told, or at the next change.
             (Err(error), _) => {
-                (self.stale, self.untold) = (true, false);
+                (self.stale, self.untold) = (true, true);
                 tracing::warn!(pod = %pod.key.name, namespace = %pod.key.namespace, %error, "could not schedule the pod");
             }
         }

@@ -117,6 +117,17 @@ struct Call<'a> {
     query: Query,
 }
 
+/// Jobs are the one kind that leaves its dependants behind unless it is told otherwise, which surprises people.
+fn warn_of_orphans(target: &Target, options: &DeleteOptions, warnings: &mut Vec<String>) {
+    if target.served.resource.builtin == Some(Builtin::Job) && options.propagation.is_none() {
+        warnings.push(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
+             propagationPolicy=Orphan to suppress this warning"
+                .to_owned(),
+        );
+    }
+}
+
 impl Call<'_> {
     async fn run(
         &self,
@@ -143,8 +154,8 @@ impl Call<'_> {
             Verb::Create => self.create(&target, body, warnings).await,
             Verb::Update => self.update(&target, body, warnings).await,
             Verb::Patch => self.patch(&target, body, warnings).await,
-            Verb::Delete => self.delete(&target, body).await,
-            Verb::DeleteCollection => self.delete_collection(&target, body).await,
+            Verb::Delete => self.delete(&target, body, warnings).await,
+            Verb::DeleteCollection => self.delete_collection(&target, body, warnings).await,
         }
     }
 
@@ -346,8 +357,14 @@ impl Call<'_> {
         DeleteOptions::from_body(&value)
     }
 
-    async fn delete(&self, target: &Target, body: &[u8]) -> Result<Response, ApiError> {
+    async fn delete(
+        &self,
+        target: &Target,
+        body: &[u8],
+        warnings: &mut Vec<String>,
+    ) -> Result<Response, ApiError> {
         let options = self.delete_options(body)?;
+        warn_of_orphans(target, &options, warnings);
         let deleted = self.core.delete(target, &options).await?;
         let (presenter, encoding) = self.presenter(target)?;
         let now = self.core.clock.now();
@@ -366,8 +383,14 @@ impl Call<'_> {
     }
 
     /// Deletes every object that a list would show, and shows that list.
-    async fn delete_collection(&self, target: &Target, body: &[u8]) -> Result<Response, ApiError> {
+    async fn delete_collection(
+        &self,
+        target: &Target,
+        body: &[u8],
+        warnings: &mut Vec<String>,
+    ) -> Result<Response, ApiError> {
         let options = self.delete_options(body)?;
+        warn_of_orphans(target, &options, warnings);
         let list = ListOptions::from_query(&self.query)?;
         let (presenter, encoding) = self.presenter(target)?;
         let page = self.core.list(target, &list).await?;

@@ -116,12 +116,24 @@ const UNSTEADY: &[&str] = &[
     "uid",
 ];
 
+/// Of a `runtimeRef`: how whatever does the work outside was reached, which is another story after each trouble. Who asked it, whether
+/// that is in doubt, and whether an answer named the execution.
+const REACHED: &[&str] = &["start", "unclear", "runId"];
+
 fn mask(value: &Value, names: &BTreeMap<String, String>) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
             .filter(|(key, _)| !UNSTEADY.contains(&key.as_str()))
-            .map(|(key, value)| (key.clone(), mask(value, names)))
+            .map(|(key, value)| {
+                let mut masked = mask(value, names);
+                if key == "runtimeRef"
+                    && let Value::Object(record) = &mut masked
+                {
+                    record.retain(|key, _| !REACHED.contains(&key.as_str()));
+                }
+                (key.clone(), masked)
+            })
             .collect::<serde_json::Map<_, _>>()
             .into(),
         Value::Array(items) if items.iter().any(is_condition) => conditions(items, names),

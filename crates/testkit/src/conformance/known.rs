@@ -53,6 +53,12 @@ impl Known {
     }
 }
 
+/// Whether a difference is in what clients decide by. Words may differ where it is listed, this may only where the status is
+/// listed as another one.
+fn is_verdict(difference: &Difference) -> bool {
+    matches!(difference.place.as_str(), "body/reason" | "body/code")
+}
+
 /// What the list and the differences do not agree on.
 #[derive(Debug, Default)]
 pub struct Disagreement<'a> {
@@ -63,7 +69,16 @@ pub struct Disagreement<'a> {
 }
 
 pub fn disagreement<'a>(listed: &'a [Known], found: &'a [Difference]) -> Disagreement<'a> {
-    let is_listed = |difference: &&Difference| listed.iter().any(|known| known.covers(difference));
+    let covered = |difference: &Difference| listed.iter().any(|known| known.covers(difference));
+    let has_other_status = |of: &Difference| {
+        let mut same = found
+            .iter()
+            .filter(|other| (&other.area, &other.title) == (&of.area, &of.title));
+        same.any(|other| other.place == "status" && covered(other))
+    };
+    let is_listed = |difference: &&Difference| {
+        covered(difference) && (!is_verdict(difference) || has_other_status(difference))
+    };
     let shows = |known: &&Known| found.iter().any(|difference| known.covers(difference));
     Disagreement {
         unlisted: found.iter().filter(|difference| !is_listed(difference)).collect(),
@@ -142,6 +157,19 @@ mod tests {
         assert!(!covers("jobs: a title: status 405", of(500)));
         assert!(!covers("jobs: a title: *", of(405)));
         assert!(!covers("jobs: a title: status", of(405)));
+    }
+
+    #[test]
+    fn another_reason_is_covered_only_beside_another_status() {
+        let listed = parse("| `jobs: a title: body*`, `jobs: a title: status 405` | text |\n");
+        let reason = difference("jobs", "a title", "body/reason");
+        let words = difference("jobs", "a title", "body/message");
+        let status = difference("jobs", "a title", "status");
+
+        let alone = [words.clone(), reason.clone()];
+        assert_eq!(disagreement(&listed, &alone).unlisted, [&reason]);
+        let beside = [words, reason, status];
+        assert!(disagreement(&listed, &beside).unlisted.is_empty());
     }
 
     #[test]

@@ -49,9 +49,13 @@ impl Embassy {
         what: &str,
         arrive: impl Fn(&Arc<SimTemporal>) -> A + Send + 'static,
     ) -> Sent<A> {
-        self.process.passes().await;
+        let mut waited = self.process.passes().await;
         self.wire.travel().await;
-        self.process.passes().await;
+        waited |= self.process.passes().await;
+        if waited {
+            // A call has seconds to arrive, by a deadline of its own, and its process was cut off for longer.
+            return Sent::Lost;
+        }
         let (number, troubles) = self.wire.count();
         self.wire
             .trace
@@ -93,7 +97,7 @@ impl Embassy {
                 self.process.freeze_for(time);
                 self.wire.order(Order::Rival);
                 self.process.passes().await;
-                Sent::Answered(arrive(&self.server))
+                Sent::Lost
             }
             Trouble::Freeze(..)
             | Trouble::Skip(..)

@@ -82,6 +82,10 @@ impl Sent {
         }
     }
 
+    fn makes_a_job(&self) -> bool {
+        self.method == Method::POST && self.plural == "jobs"
+    }
+
     /// Whether it is one of the writes that are numbered. Leases are renewed all the time.
     fn counts(&self) -> bool {
         self.method != Method::GET && self.plural != "leases"
@@ -104,10 +108,12 @@ impl Line {
         let (head, body) = request.into_parts();
         let request = Request::from_parts(head, body.collect().await?.to_bytes());
         let sent = Sent::of(&request);
-        self.process.passes().await;
+        let mut waited = self.process.passes().await;
         self.wire.travel().await;
-        self.process.passes().await;
-        let response = if sent.counts() {
+        waited |= self.process.passes().await;
+        let response = if waited && sent.makes_a_job() {
+            Err(self.lost(&sent))
+        } else if sent.counts() {
             self.write(&sent, request).await
         } else {
             self.deliver(&sent, request).await
@@ -202,7 +208,9 @@ impl Line {
             Trouble::Takeover(time) => {
                 self.process.freeze_for(time);
                 self.wire.order(Order::Rival);
-                self.process.passes().await;
+                if self.process.passes().await && sent.makes_a_job() {
+                    return Err(self.lost(sent));
+                }
                 self.deliver(sent, request).await
             }
             Trouble::Freeze(..)
@@ -214,6 +222,13 @@ impl Line {
             | Trouble::ClockForward(_)
             | Trouble::ClockBack(_) => self.deliver(sent, request).await,
         }
+    }
+
+    /// A process that was cut off for so long has lost its connections. Of all its writes only one that makes a Job must not come
+    /// after that, because nothing would fence it off once the Job that another process made is gone: docs/simulation.md says so.
+    fn lost(&self, sent: &Sent) -> BoxError {
+        self.note(sent, "lost with its connection");
+        broken()
     }
 
     /// Answers with an error in place of the API server, which never sees the write.

@@ -170,13 +170,15 @@ impl Process {
         self.turned.notify_waiters();
     }
 
-    /// Returns when messages get through; never once it is dead.
-    pub(super) async fn passes(&self) {
+    /// Returns when messages get through, and whether they did not at first; never once it is dead.
+    pub(super) async fn passes(&self) -> bool {
+        let mut waited = false;
         loop {
             let turned = self.turned.notified();
             if *lock(&self.gate) == Gate::Open {
-                return;
+                return waited;
             }
+            waited = true;
             turned.await;
         }
     }

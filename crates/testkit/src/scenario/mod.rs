@@ -18,6 +18,11 @@ use serde_json::Value;
 
 use crate::{endpoint::Deeds, node::Scripts};
 
+/// Those of an AgentRun that one Job after another executes, and of nothing else.
+pub fn of_plain_runs() -> Vec<Scenario> {
+    runs::all()
+}
+
 /// All scenarios, in a fixed order.
 pub fn all() -> Vec<Scenario> {
     [
@@ -64,12 +69,17 @@ pub struct Place {
 
 /// The Job controller of a simulation is behind by one to this many times what its place says.
 const SLOWNESS_MAX: u64 = 4;
+/// After how many seeds the speeds move on by one. Fewer than there are scenarios, so that each turn moves them.
+const SEEDS_UNSHIFTED: u64 = 64;
 
 impl Place {
     /// The same place with a Job controller as slow as the seed has it; that of seed 0 is the fastest.
     #[must_use]
     pub fn of_seed(self, seed: u64) -> Self {
-        let times = u32::try_from(1 + seed % SLOWNESS_MAX).unwrap_or(1);
+        // Scenarios are taken in turn by the seed. Without the shift, a number of them that shares a factor with this one would
+        // show each scenario only some of the speeds.
+        let shifted = seed + seed / SEEDS_UNSHIFTED;
+        let times = u32::try_from(1 + shifted % SLOWNESS_MAX).unwrap_or(1);
         Self {
             job_sync_delay: self.job_sync_delay * times,
             ..self

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use jangar_api::phase::RunPhase;
+use jangar_api::{phase::RunPhase, reason::Reason};
 use jangar_controllers::{Controllers, Setup, State, start};
+use jangar_engine::decision::{Decision, Notice, Plan, Severity, Uid};
 use prometheus_client::registry::Registry;
 use tokio::time::sleep;
 
@@ -178,5 +179,54 @@ async fn a_stop_lets_writes_in_flight_end_and_begins_nothing_new() {
         stage.props().job_names().await,
         ["one"],
         "what was begun has ended"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_events_that_are_slow_to_tell() {
+    let tap = Tap::new();
+    tap.answer(|request| match request {
+        "POST events" => Answer::Later(seconds(60)),
+        _ => Answer::Server,
+    });
+    let notice = |number: u32| Notice {
+        regarding: Uid("u-1".to_owned()),
+        severity: Severity::Normal,
+        reason: Reason::Running,
+        message: format!("it runs, said {number} times"),
+    };
+    let mut stage = Stage::on_tap(
+        tap,
+        async |props| {
+            props.run("a", "coder").await;
+        },
+        move |observed| match observed.jobs.len() {
+            0 => Decision::Act(Plan {
+                effects: vec![create_job("one", "a")],
+                status: None,
+                notices: (0..5).map(notice).collect(),
+                wake_at: None,
+            }),
+            _ => idle(),
+        },
+    )
+    .await;
+    let told = |stage: &Stage| {
+        let requests = stage.tap.requests();
+        requests
+            .iter()
+            .filter(|request| *request == "POST events")
+            .count()
+    };
+    assert_eq!(told(&stage), 2, "two at a time");
+
+    stage.halter.request();
+    stage.term.take().unwrap().ended().await;
+
+    assert_eq!(told(&stage), 2, "the others are given up");
+    assert_eq!(
+        stage.counted("jangar_events_total{result=\"dropped\"}"),
+        Some(3),
+        "and counted"
     );
 }

@@ -262,8 +262,7 @@ fn stop(situation: &Situation<'_>, record: &Record) -> Stopping {
                 answer: Some(StartAnswer::NotTaken { .. }),
                 ..
             }) if !record.unclear => Stopping::Never,
-            // This process was to make it, and has not.
-            None if !record.unclear && sender.by == situation.observed.outside.process => Stopping::Never,
+            // Nobody knows of a call: not even this process, which forgets its calls when it loses the lead.
             Some(_) | None => tell(situation, record),
         },
     }

@@ -24,6 +24,8 @@ use crate::{
 
 /// How much of a log is read at once. A log's own bound keeps a reader from more than a few rounds.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// How often a log may be rotated while it is opened. One that is rotated faster than it is read has a gap.
+const ROTATIONS_MAX: usize = 3;
 /// The kubelet cuts what it shows instead of a missing termination message to this.
 const FALLBACK_BYTES_MAX: usize = 2048;
 const FALLBACK_LINES_MAX: usize = 80;
@@ -300,13 +302,13 @@ struct Reader {
 impl Reader {
     /// Opens a log and reads what there is of it.
     fn open(files: Files) -> io::Result<(Self, Vec<u8>)> {
-        let mut bytes = Vec::new();
-        if let Some(older) = open(&files.older_log())? {
-            older.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
-        }
-        let mut file = open(&files.log())?;
-        if let Some(file) = &mut file {
-            file.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
+        let (mut file, mut bytes) = Self::both(&files)?;
+        for _ in 0..ROTATIONS_MAX {
+            if inode(file.as_ref())? == inode(open(&files.log())?.as_ref())? {
+                break;
+            }
+            // The log was rotated between its two halves, and one of them was not read, or both were the same.
+            (file, bytes) = Self::both(&files)?;
         }
         if files.log_cut().exists() {
             bytes.splice(0..0, logfile::cut_note(&bytes));
@@ -317,6 +319,19 @@ impl Reader {
             incomplete: Vec::new(),
         };
         Ok((reader, bytes))
+    }
+
+    /// The newer half of a log, opened, and what both halves have in them now.
+    fn both(files: &Files) -> io::Result<(Option<File>, Vec<u8>)> {
+        let mut file = open(&files.log())?;
+        let mut bytes = Vec::new();
+        if let Some(older) = open(&files.older_log())? {
+            older.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
+        }
+        if let Some(file) = &mut file {
+            file.take(READ_BYTES_MAX).read_to_end(&mut bytes)?;
+        }
+        Ok((file, bytes))
     }
 
     fn keep_incomplete(&mut self, lines: &[u8]) {
