@@ -31,7 +31,7 @@ die() { say "$*" && exit 1; }
 host=$(rustc -vV | sed -n 's/^host: //p')
 read -ra targets <<<"${JANGAR_IMAGE_TARGETS:-$host}"
 target_directory=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
-cargo_home=$(realpath -m "${CARGO_HOME:-$HOME/.cargo}")
+cargo_home=$(realpath -ms "${CARGO_HOME:-$HOME/.cargo}")
 
 # architecture_of TARGET: as OCI calls it.
 architecture_of() {
@@ -44,11 +44,14 @@ architecture_of() {
 
 # build TARGET: makes the programs for it, and sets `built` to where they are.
 build() {
-    local linker=CARGO_TARGET_${1//-/_}_LINKER maps=("$cargo_home=/cargo" "$root=/jangar" "$target_directory=/target") flags each
+    local linker=CARGO_TARGET_${1//-/_}_LINKER maps=() flags each
     [[ -d "$(rustc --print target-libdir --target "$1")" ]] ||
         die "rustc cannot build for $1: rustup target add $1, and name a linker for it in ${linker^^}"
-    # A directory of crates is called after whoever they were fetched from.
-    for each in "$cargo_home"/registry/src/*/; do maps+=("${each%/}=/cargo/registry/src/crates"); done
+    # A directory of crates is called after whoever they were fetched from. Of one behind a link, either name may be told.
+    for each in "$cargo_home=/cargo" "$root=/jangar" "$target_directory=/target" "$cargo_home"/registry/src/*/; do
+        [[ "$each" != */ ]] || each=${each%/}=/cargo/registry/src/crates
+        maps+=("$each" "$(realpath -m "${each%=*}")=${each##*=}")
+    done
     # With --target the flags are for the programs alone: procedural macros, which run in the compiler, cannot be static. Of several maps
     # that fit, the last counts. Flags are divided by a byte that no path has.
     printf -v flags '%s\x1f' -Ctarget-feature=+crt-static "${maps[@]/#/--remap-path-prefix=}"
