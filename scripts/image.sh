@@ -12,14 +12,15 @@
 # what has changed since the last build, so there is no cache here beside its own. JANGAR_IMAGE_TARGETS names the targets of rustc that
 # the images are for, this machine's if there are none. Beside each archive its list of parts is written, as CycloneDX.
 #
-# The same programs make the same images: no time and no owner goes into them.
+# The same sources, with the same compiler and C library, make the same images: no path of this machine, no time and no owner goes into
+# them. The network is used for crates that are not there yet, before anything is built.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 profile=${1:-release} repository=${2:-jangar.test}
 tag=${JANGAR_IMAGE_TAG:-$profile}
-# What a release may weigh, packed: a node that has nothing yet pulls it in a few seconds.
-limit_megabytes=40
+# What a release weighs less than, packed, for each architecture: a node that has nothing yet pulls it in a few seconds.
+limit_bytes=40000000
 
 say() { printf 'image: %s\n' "$*" >&2; }
 die() { say "$*" && exit 1; }
@@ -30,6 +31,7 @@ die() { say "$*" && exit 1; }
 host=$(rustc -vV | sed -n 's/^host: //p')
 read -ra targets <<<"${JANGAR_IMAGE_TARGETS:-$host}"
 target_directory=$(cd "$root" && realpath -m "${CARGO_TARGET_DIR:-target}")
+cargo_home=$(realpath -ms "${CARGO_HOME:-$HOME/.cargo}")
 
 # architecture_of TARGET: as OCI calls it.
 architecture_of() {
@@ -42,11 +44,18 @@ architecture_of() {
 
 # build TARGET: makes the programs for it, and sets `built` to where they are.
 build() {
-    local linker=CARGO_TARGET_${1//-/_}_LINKER
+    local linker=CARGO_TARGET_${1//-/_}_LINKER maps=() flags each
     [[ -d "$(rustc --print target-libdir --target "$1")" ]] ||
         die "rustc cannot build for $1: rustup target add $1, and name a linker for it in ${linker^^}"
-    # With --target the flag is for the programs alone: procedural macros, which run in the compiler, cannot be static.
-    (cd "$root" && RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_RELEASE_STRIP=symbols \
+    # A directory of crates is called after whoever they were fetched from. Of one behind a link, either name may be told.
+    for each in "$cargo_home=/cargo" "$root=/jangar" "$target_directory=/target" "$cargo_home"/registry/src/*/; do
+        [[ "$each" != */ ]] || each=${each%/}=/cargo/registry/src/crates
+        maps+=("$each" "$(realpath -m "${each%=*}")=${each##*=}")
+    done
+    # With --target the flags are for the programs alone: procedural macros, which run in the compiler, cannot be static. Of several maps
+    # that fit, the last counts. Flags are divided by a byte that no path has.
+    printf -v flags '%s\x1f' -Ctarget-feature=+crt-static "${maps[@]/#/--remap-path-prefix=}"
+    (cd "$root" && CARGO_ENCODED_RUSTFLAGS=${flags%$'\x1f'} CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_RELEASE_STRIP=symbols \
         cargo build --locked --profile "$profile" --target "$1" --package jangar --package agent-runner --bins) >&2
     built=$target_directory/$1/$profile
     [[ "$profile" != dev ]] || built=${built%/dev}/debug
@@ -72,17 +81,19 @@ files() {
 image() {
     local name=$1 program=$2 archive=$root/target/image/$1-$profile.tar directories=() target packing=() size
     for target in "${targets[@]}"; do directories+=("$(architecture_of "$target")=$work/$name/$target"); done
-    # What the tests use is unpacked again at once.
-    [[ "$profile" == dev ]] || packing=(--gzip)
+    # What the tests use is unpacked again at once. The smaller image is packed all the same, so that they see one as a release has it.
+    [[ "$profile" == dev && "$name" == jangar ]] || packing=(--gzip)
     "$root/scripts/oci-archive.sh" "${packing[@]}" "$repository/$name:$tag" \
         "{\"User\":\"65532:65532\",\"Env\":[\"PATH=/bin\"],\"Entrypoint\":[\"/bin/$program\"]}" "$archive" "${directories[@]}"
     "$root/scripts/sbom.py" "$repository/$name:$tag" "${targets[*]}" "${@:3}" >"${archive%.tar}.cdx.json"
-    size=$(du -m --apparent-size "$archive" | cut -f1)
-    say "$repository/$name:$tag, $size MB"
-    [[ "$profile" == dev ]] || ((size <= limit_megabytes * ${#targets[@]})) || die "$archive has $size MB, and $limit_megabytes MB are allowed for each architecture"
+    size=$(stat -c %s "$archive")
+    say "$repository/$name:$tag, $((size / 1000000)) MB"
+    [[ "$profile" == dev ]] || ((size < limit_bytes * ${#targets[@]})) || die "$archive has $size bytes, and an image has to have fewer than $limit_bytes for each architecture"
     echo "$archive"
 }
 
+(cd "$root" && cargo fetch --locked --quiet)
+export CARGO_NET_OFFLINE=true
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$root/scripts/authorities.py" >"$work/authorities.pem"

@@ -35,6 +35,9 @@ TYPES = {
     # The name of an object, or none.
     "name": {"maxLength": 253, "pattern": f"^({NAME})?$"},
     "givenName": {"maxLength": 253, "pattern": f"^{NAME}$"},
+    # What a Service, a container and a label can be called.
+    "serviceName": {"maxLength": 253, "pattern": "^([a-z]([-a-z0-9]*[a-z0-9])?)?$"},
+    "label": {"maxLength": 253, "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},
     "namespace": {"pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"},
     "directory": {"pattern": "^/[^:]+$", "not": {"pattern": "(^|/)\\.\\.(/|$)"}},
     "logLevels": {"pattern": f"(?i)^({LEVELS}(,{LEVELS})*)?$"},

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with the image of this checkout, both workloads as pods, a run
+# The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with its kinds and the image of this checkout, both workloads as pods, a run
 # by kubectl and one through the control plane that succeed, an upgrade to another image while runs come and go, and an uninstall
 # that leaves nothing behind that cannot be deleted. Admission holds every pod to the restricted standard, and the history is in Postgres. Then every values file
 # and every example is shown to the API server. It runs
@@ -9,15 +9,17 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # as_runner_of_ci NAMESPACE: sets `somebody` to arguments by which Helm acts as an account with the rights of argocd/applications/agents-ci there: an admin of
-# that one namespace, who may also look at kinds.
+# that one namespace, who has no right at all in the cluster. That it may write kinds is left out.
 as_runner_of_ci() {
-    sed "s/namespace: agents-ci\$/namespace: $1/; s/name: agents-ci-crds\$/name: $1-crds/" argocd/applications/agents-ci/runner-rbac.yaml | kubectl apply -f - >/dev/null
+    awk -v RS='---\n' '!/(^|\n)kind: ClusterRole(Binding)?\n/ { print "---\n" $0 }' argocd/applications/agents-ci/runner-rbac.yaml |
+        sed "s/namespace: agents-ci\$/namespace: $1/" | kubectl apply -f - >/dev/null
+    [[ "$(kubectl auth can-i get customresourcedefinitions --as "system:serviceaccount:$1:agents-ci-runner" || true)" == no ]] || die "the account has rights in the cluster"
     somebody=(--kube-as-user "system:serviceaccount:$1:agents-ci-runner" --kube-as-group system:authenticated)
 }
 
 # installed HELM NAME CHECK ...: the whole life of a release, with these checks in the middle of it. One of both Helms has no right in the cluster.
 installed() {
-    local helm=$1 name=$2 namespace left check somebody=()
+    local helm=$1 name=$2 namespace left check somebody=() kinds=()
     namespace=chart-$name-$RANDOM
     namespaces+=("$namespace")
 
@@ -29,9 +31,10 @@ installed() {
     kinds_are_upgraded "$helm" "$namespace"
     # --wait is of no use here: it would not see that somebody leads.
     kubectl -n "$namespace" create secret generic history --from-literal=uri="$database" >/dev/null
-    [[ "$name" != helm4 ]] || as_runner_of_ci "$namespace"
-    "$helm" install agents charts/agents "${somebody[@]}" --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
+    [[ "$name" != helm4 ]] || { as_runner_of_ci "$namespace" && kinds=(--skip-crds); }
+    "$helm" install agents charts/agents "${somebody[@]}" "${kinds[@]}" --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
     grep -q 'kubectl -n .* rollout status deployment/agents-controllers' "$work/notes" || die "the notes do not say how to look: $(<"$work/notes")"
+    kinds_are_there
     installed_in "$namespace"
 
     say "$name: the smallest example succeeds"
@@ -48,15 +51,87 @@ installed() {
         "$check" "$namespace" "$helm"
     done
 
-    say "$name: an uninstall while a run works"
+    say "$name: an uninstall while a run works, and a step of another"
     start_run "$namespace" left 3600
+    start_step "$namespace" left
     [[ -n "$(kubectl -n "$namespace" get job left-job -o jsonpath='{.metadata.finalizers}')" ]] || die "the Job of a run that works is not held"
+    [[ "$(kubectl -n "$namespace" get agentrun left-steps-work-1 -o jsonpath='{.metadata.finalizers}')" == *agents.proompteng.ai/runtime-cleanup* ]] || die "a step that works is not held"
     "$helm" uninstall agents "${somebody[@]}" --namespace "$namespace" --timeout "$limit"
-    [[ -z "$(kubectl -n "$namespace" get jobs -o jsonpath='{.items[*].metadata.finalizers}')" ]] || die "Jobs are still held after the uninstall"
+    left=$(kubectl -n "$namespace" get jobs,agentruns,toolruns,orchestrationruns -o jsonpath='{range .items[*]}{.kind} {.metadata.name} {.metadata.finalizers}{"\n"}{end}' | grep 'proompteng\.ai' || true)
+    [[ -z "$left" ]] || die "something is still held after the uninstall: $left"
     left=$(kubectl -n "$namespace" get deployments,jobs,roles,rolebindings,serviceaccounts,services,networkpolicies -l app.kubernetes.io/part-of=jangar -o name)
     [[ -z "$left" ]] || die "the uninstall left something: $left"
     kubectl delete namespace "$namespace" --timeout="$limit"
-    kubectl delete clusterrole,clusterrolebinding "$namespace-crds" --ignore-not-found >/dev/null
+}
+
+# kinds_are_there: all of them, by the chart itself: nobody else has given them to a cluster that was booted for this test.
+kinds_are_there() {
+    local files
+    files=(charts/agents/crds/*.yaml)
+    kubectl wait crd --all --for=condition=Established --timeout="$limit" >/dev/null
+    [[ "$(kubectl get crd -o name | grep -c '\.proompteng\.ai$')" == "${#files[@]}" ]] || die "the cluster does not have the ${#files[@]} kinds of the chart: $(kubectl get crd -o name)"
+}
+
+# kinds_are_those_of_the_program: the other command of the README, with the program of the image.
+kinds_are_those_of_the_program() {
+    local command
+    mkdir -p "$work/bin"
+    python3 tests/chart/program.py "$archive" jangar "$work/bin/jangar"
+    command=$(sed -n 's|.*# or: \(jangar crds .*\)$|\1|p' charts/agents/README.md)
+    [[ -n "$command" ]] || die "the README does not say how the program upgrades kinds"
+    PATH=$work/bin:$PATH bash -o pipefail -c "$command" >"$work/said" || die "'$command' does not upgrade what Helm installed"
+    [[ "$(grep -c 'serverside-applied$' "$work/said")" == "$(find charts/agents/crds -name '*.yaml' | wc -l)" ]] || die "'$command' has not applied every kind: $(<"$work/said")"
+    kinds_are_there
+}
+
+# nothing_was_refused NAMESPACE: to the controllers, in all that they did so far.
+nothing_was_refused() { python3 tests/chart/rights.py "$JANGAR_TEST_CLUSTER/audit.log" "system:serviceaccount:$1:agents-sa" "$1" refused; }
+
+# start_step NAMESPACE AGENT: an orchestration AGENT-steps whose step, of that agent, works.
+start_step() {
+    kubectl -n "$1" apply -f - >/dev/null <<YAML
+apiVersion: orchestration.proompteng.ai/v1alpha1
+kind: Orchestration
+metadata: {name: $2-steps}
+spec:
+  steps:
+  - name: work
+    kind: AgentRun
+    agentRef: {name: $2}
+    implementation: {inline: {text: Say which repository you work on.}}
+    with: {repository: example/adder}
+    workload: {image: "jangar.test/busybox:1"}
+---
+apiVersion: orchestration.proompteng.ai/v1alpha1
+kind: OrchestrationRun
+metadata: {name: $2-steps}
+spec: {orchestrationRef: {name: $2-steps}}
+YAML
+    kubectl -n "$1" wait "agentrun/$2-steps-work-1" --for=create --timeout="$limit" >/dev/null
+    kubectl -n "$1" wait "agentrun/$2-steps-work-1" --for=jsonpath='{.status.phase}'=Running --timeout="$limit"
+}
+
+# the_image_of_runners_runs NAMESPACE: packed as a release is.
+the_image_of_runners_runs() {
+    kubectl -n "$1" apply -f - >/dev/null <<'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: runner}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  nodeSelector: {jangar.test/node: real}
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: runner
+    image: jangar.test/agent-runner:dev
+    imagePullPolicy: Never
+    args: [--version]
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+YAML
+    kubectl -n "$1" wait pod/runner --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
+    kubectl -n "$1" logs pod/runner | grep -q '^agent-runner ' || die "the image of agent-runner does not say its version: $(kubectl -n "$1" logs pod/runner)"
+    kubectl -n "$1" delete pod runner --timeout="$limit" >/dev/null
 }
 
 # kinds_are_upgraded HELM NAMESPACE: those that Helm has installed, by the command of the README. It is shown with a group of its own, so
@@ -199,6 +274,37 @@ a_gate_is_opened() {
     kubectl -n "$1" wait orchestrationrun/release-1 --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
 }
 
+# a_delivery_of_a_forge_is_taken NAMESPACE HELM: with the rights that this takes, which the control plane does not have before it is asked for.
+a_delivery_of_a_forge_is_taken() {
+    local said patience=$((SECONDS + 90)) reads=(auth can-i get secrets/forge --as "system:serviceaccount:$1:agents-control-plane")
+    [[ "$(kubectl -n "$1" "${reads[@]}" || true)" == no ]] || die "the control plane may read Secrets, and webhooks are off"
+    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controlPlane.webhooks.enabled=true --set 'controlPlane.webhooks.secrets={forge}' >/dev/null
+    installed_in "$1"
+    # Rights count a moment after they are given.
+    until [[ "$(kubectl -n "$1" "${reads[@]}" || true)" == yes ]]; do
+        ((SECONDS < patience)) || die "the control plane may not read the Secret of a forge"
+        sleep 0.5
+    done
+    kubectl -n "$1" create secret generic forge --from-literal=token=a-secret-of-the-forge >/dev/null
+    kubectl -n "$1" apply -f - >/dev/null <<'YAML'
+apiVersion: agents.proompteng.ai/v1alpha1
+kind: ImplementationSource
+metadata: {name: adder}
+spec:
+  provider: github
+  auth: {secretRef: {name: forge}}
+  webhook: {enabled: true}
+  scope: {repository: example/adder}
+YAML
+    # Before the control plane has seen the source it knows none, and whoever sends tries again.
+    until said=$(python3 tests/chart/deliver.py "http://$service" a-secret-of-the-forge) && [[ "$said" == '200 '* ]]; do
+        ((SECONDS < patience)) || die "the delivery of a forge was not taken: $said"
+        sleep 0.5
+    done
+    [[ "$said" == *'"synced":1'* ]] || die "the delivery was taken, and nothing came of it: $said"
+    kubectl -n "$1" get implementationspec example-adder-7-impl >/dev/null || die "the issue became no ImplementationSpec"
+}
+
 # all_rights_are_used NAMESPACE: after what only happens now and then: a look at who leads, and at objects that are not in a cache.
 all_rights_are_used() {
     local token kind kinds said
@@ -264,18 +370,50 @@ PYTHON
     succeeds "$1" with-token
 }
 
-# another_image_while_runs_come_and_go NAMESPACE HELM: more runs than may go at once, so that some wait, some work and some end while every pod is replaced, and
-# more that are submitted meanwhile. None is lost, and none is started twice.
+# load NAMESPACE PHASE: how many of the runs of the load have this phase; `Pending` is also who has none yet.
+load() {
+    kubectl -n "$1" get agentruns -o jsonpath='{range .items[*]}{.metadata.name} {.status.phase}{"\n"}{end}' |
+        awk -v phase="$2" '/^load-/ && (NF == 1 ? "Pending" : $2) == phase { count++ } END { print count + 0 }'
+}
+
+# takes NAMESPACE SECONDS: how long a run of the agent `minimal` takes that is started from now on.
+takes() { kubectl -n "$1" patch agentprovider minimal --type=merge --patch "{\"spec\":{\"argsTemplate\":[\"-c\",\"sleep $2; echo working on {{ parameters.repository }}\"]}}" >/dev/null; }
+
+# another_image_while_runs_come_and_go NAMESPACE HELM: more runs than may go at once, so that some wait and some work while every pod is replaced and somebody
+# else begins to lead, and more that are submitted meanwhile. None is lost, and none is started twice.
 another_image_while_runs_come_and_go() {
-    local each before=8 during=6 names submitter
+    local each before=8 during=6 names submitter leader now patience=$((SECONDS + 120))
+    # Longer than this test waits for another leader: then they are ended.
+    takes "$1" 150
     for ((each = 1; each <= before; each++)); do
         sed -e 's|docker.io/library/busybox:.*|jangar.test/busybox:1|' -e "s|^  name: minimal$|  name: load-$each|" charts/agents/examples/minimal.yaml |
             awk -v RS='---\n' '/kind: AgentRun\n/ { print "---\n" $0 }'
     done | kubectl -n "$1" apply -f - >/dev/null
-    "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set image.tag=another --set logging.level=debug >/dev/null
+    until (($(load "$1" Running) > 0)); do
+        ((SECONDS < patience)) || die "no run of the load has begun"
+        sleep 0.5
+    done
+    leader=$(leader_in "$1")
+    [[ -n "$leader" ]] || die "nobody leads before the upgrade"
+    "$2" upgrade agents charts/agents "${somebody[@]}" --namespace "$1" --reuse-values --set image.tag=another --set logging.level=debug >/dev/null
     submitter=$(kubectl -n "$1" create token starter)
     for ((each = 1; each <= during; each++)); do
         [[ "$(ask "$submitter" POST /v1/agent-runs "during-$each" "$(submission "$1" example/adder)")" == 20[01]' '* ]] || die "submission $each was not taken during the upgrade"
+    done
+    until now=$(leader_in "$1") && [[ -n "$now" && "$now" != "$leader" ]]; do
+        ((SECONDS < patience)) || die "nobody else leads after the upgrade: $now"
+        sleep 0.2
+    done
+    (($(load "$1" Running) > 0 && $(load "$1" Pending) > 0)) || die "when somebody else began to lead, no run was at work or none waited: $(kubectl -n "$1" get agentruns)"
+    # The others need not take as long, and these have taken long enough. One that is about to begin is ended in the next round.
+    takes "$1" 0
+    patience=$((SECONDS + 120))
+    until [[ "$(load "$1" Succeeded)" == "$before" ]]; do
+        ((SECONDS < patience)) || die "the runs of the load do not end: $(kubectl -n "$1" get agentruns)"
+        for each in $(kubectl -n "$1" get pods -l agents.proompteng.ai/agent-run --field-selector=status.phase=Running -o name); do
+            kubectl -n "$1" exec "$each" -- killall sleep >/dev/null 2>&1 || true
+        done
+        sleep 0.5
     done
     installed_in "$1"
     [[ "$(kubectl -n "$1" get pods -l app.kubernetes.io/part-of=jangar -o go-template='{{range .items}}{{if not .metadata.deletionTimestamp}}{{(index .spec.containers 0).image}}{{"\n"}}{{end}}{{end}}' | sort -u)" == jangar.test/jangar:another ]] ||
@@ -321,8 +459,9 @@ dry_run() {
     for each in "${kinds[@]}"; do kubectl delete --wait=false -f "$each" >/dev/null; done
 }
 
-prepare
-say "another image"
+prepare_image
+say "the image of runners, and another one"
+tests/cluster/bench.sh import "${archive%/*}/agent-runner-dev.tar"
 python3 tests/chart/another_image.py "$archive" jangar.test/jangar:another "$work/another.tar"
 tests/cluster/bench.sh import "$work/another.tar"
 say "a database"
@@ -330,9 +469,10 @@ start_postgres
 for major in 3 4; do
     # What does not depend on Helm is checked once.
     case $major in
-        3) checks=(a_gate_is_opened commands_of_the_seeds all_rights_are_used an_upgrade_while_a_run_works in_one_workload the_history_is_kept_in_postgres
+        3) checks=(kinds_are_those_of_the_program the_image_of_runners_runs a_gate_is_opened commands_of_the_seeds a_delivery_of_a_forge_is_taken all_rights_are_used
+            an_upgrade_while_a_run_works nothing_was_refused in_one_workload the_history_is_kept_in_postgres
             with_a_certificate_and_an_account_of_runs) ;;
-        4) checks=(another_image_while_runs_come_and_go) ;;
+        4) checks=(another_image_while_runs_come_and_go nothing_was_refused) ;;
     esac
     installed "$(scripts/tools.sh "helm$major")" "helm$major" "${checks[@]}"
 done

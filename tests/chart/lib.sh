@@ -57,11 +57,17 @@ controller:
   defaultWorkload: {nodeSelector: {jangar.test/node: real}}
 YAML
 
-# Gives the image of this checkout to the real node, and the kinds to the cluster.
-prepare() {
-    say "the image and the kinds"
+# Gives the image of this checkout to the real node.
+prepare_image() {
+    say "the image"
     [[ -f "$archive" ]] || die "$archive is not there: make cluster-image"
     tests/cluster/bench.sh import "$archive"
+}
+
+# Gives the image of this checkout to the real node, and the kinds to the cluster.
+prepare() {
+    prepare_image
+    say "the kinds"
     kubectl apply --server-side --force-conflicts -f charts/agents/crds >/dev/null
     kubectl wait crd --all --for=condition=Established --timeout="$limit" >/dev/null
 }
@@ -98,6 +104,9 @@ run_postgres() {
         sleep 0.2
     done
 }
+
+# leader_in NAMESPACE: whoever leads there, or nothing.
+leader_in() { kubectl -n "$1" get lease jangar-controller-leader -o jsonpath='{.spec.holderIdentity}'; }
 
 # installed_in NAMESPACE: both workloads are there.
 installed_in() {

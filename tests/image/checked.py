@@ -3,8 +3,8 @@
 
     tests/image/checked.py PROFILE
 
-Static programs, authorities to trust and nothing else, nobody's root, the same bytes for the same files, images for several
-architectures, and a list of parts that has every crate that the programs tell of.
+Static programs, authorities to trust and nothing else, nobody's root, no path of this machine, the same bytes for the same files, images
+for several architectures, and a list of parts that has every crate that the programs tell of.
 """
 
 import gzip
@@ -28,6 +28,15 @@ SHELLS = {"sh", "bash", "ash", "busybox"}
 CRATE = re.compile(rb"/registry/src/[^/\x00]+/([A-Za-z0-9_-]+?)-(\d+\.\d+\.\d+[0-9A-Za-z.+-]*)/")
 # Compilers of code, tests and the like: they run, but are not linked.
 NOT_LINKED = {"cc", "insta", "proc-macro2", "syn"}
+# Where things are on the machine that builds, which is nobody's business and another one on the next: image.sh has names of its own for them.
+HOME = pathlib.Path(os.environ.get("HOME", "/"))
+PLACES = [
+    ROOT,
+    ROOT / os.environ.get("CARGO_TARGET_DIR", "target"),
+    ROOT / os.environ.get("CARGO_HOME", HOME / ".cargo"),
+    ROOT / os.environ.get("RUSTUP_HOME", HOME / ".rustup"),
+]
+NAMES = {"/jangar", "/target", "/cargo"}
 # Where rustls and all others look first.
 AUTHORITIES = "./etc/ssl/certs/ca-certificates.crt"
 # Mozilla has trusted more than that for many years.
@@ -116,6 +125,16 @@ def is_packed_the_same_again(archive, name, config, files, work, options):
     check(data == archive.read_bytes(), f"{name} is not the same when the same files are packed again")
 
 
+def tells_nothing_of_this_machine(name, programs, files):
+    """Whoever builds the same sources elsewhere gets the same programs, as far as paths go."""
+    for program in programs:
+        data = files.extractfile(f"./bin/{program}").read()
+        # Of one behind a link, both names.
+        places = {name for place in PLACES for name in (str(place), str(place.resolve()))} - NAMES
+        found = sorted(place for place in places if f"{place}/".encode() in data)
+        check(not found, f"{program} of {name} has the path {', '.join(found)} in it")
+
+
 def serves_several_architectures(work):
     directories = []
     for architecture in ("amd64", "arm64"):
@@ -145,15 +164,17 @@ def lists_its_parts(name, bom, programs, files):
 
 
 def main(profile):
-    options = [] if profile == "dev" else ["--gzip"]
     for name, programs in {"jangar": ["jangar", "jangar-pod", "agent-runner"], "agent-runner": ["agent-runner"]}.items():
         archive = ROOT / "target" / "image" / f"{name}-{profile}.tar"
+        # As image.sh packs them.
+        options = [] if (profile, name) == ("dev", "jangar") else ["--gzip"]
         bom = json.loads(archive.with_name(f"{name}-{profile}.cdx.json").read_text())
         images = list(Archive(archive).images())
         for _, config, files in images:
             holds_programs_alone(name, config, files, programs)
             trusts_authorities(name, files)
             lists_its_parts(name, bom, programs, files)
+            tells_nothing_of_this_machine(name, programs, files)
         if len(images) == 1:
             with tempfile.TemporaryDirectory() as work:
                 _, config, files = images[0]

@@ -13,7 +13,11 @@
 {{- if not (or .Values.controlPlane.enabled .Values.controllers.enabled) }}
 - controlPlane.enabled and controllers.enabled are both false, so nothing would run: set one of them to true
 {{- end -}}
-{{- range $name, $scaled := dict "autoscaling" .Values.autoscaling "controllers.autoscaling" .Values.controllers.autoscaling -}}
+{{- range $name, $workload := dict "autoscaling" "controlPlane" "controllers.autoscaling" "controllers" -}}
+{{- $scaled := ternary $.Values.autoscaling $.Values.controllers.autoscaling (eq $name "autoscaling") -}}
+{{- if and $scaled.enabled (not (index $.Values $workload).enabled) }}
+- {{ $name }}.enabled is true and {{ $workload }}.enabled is false, so there is nothing to scale: set the second to true, or the first to false
+{{- end -}}
 {{- if and $scaled.enabled (gt (int64 $scaled.minReplicas) (int64 $scaled.maxReplicas)) }}
 - {{ $name }}.minReplicas is {{ int64 $scaled.minReplicas }} and maxReplicas is {{ int64 $scaled.maxReplicas }}: the first may not be more than the second
 {{- end -}}
@@ -35,6 +39,24 @@
 - minReadySeconds is {{ int64 $.Values.minReadySeconds }}, and {{ . }} has to make progress within {{ $deadline }} s: make minReadySeconds less
 {{- end -}}
 {{- end -}}
+{{- range list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/part-of" "agents.proompteng.ai/rollout-role" -}}
+{{- if hasKey $.Values.podLabels . }}
+- podLabels has {{ . }}, by which the chart and Argo Rollouts know the pods: take it out
+{{- end -}}
+{{- end -}}
+{{- $own := dict
+  "pod" true
+  "custom-runtime-key" .Values.controller.customRuntime.callbackUrl
+  "db-ca-cert" .Values.database.caSecret.name
+  "tls" .Values.controlPlane.tls.secret.name
+  "trusted-certificates" .Values.trustedCertificates.configMap -}}
+{{- $seen := list -}}
+{{- range $volume := .Values.extraVolumes -}}
+{{- if or (get $own .name) (has .name $seen) }}
+- extraVolumes has {{ .name }}, and there is a volume of that name already: give it another name
+{{- end -}}
+{{- $seen = append $seen .name -}}
+{{- end -}}
 {{- with .Values.podSecurityAdmission -}}
 {{- if ne .enabled .createNamespace }}
 - podSecurityAdmission.enabled is {{ .enabled }} and createNamespace is {{ .createNamespace }}: the namespace is made if both are true, so set both or neither
@@ -50,12 +72,20 @@
 {{- with .Values.limitRange }}{{ if and .enabled (not .limits) }}
 - limitRange.enabled is true and limitRange.limits is empty: add a limit
 {{- end }}{{ end -}}
+{{- if and .Values.controlPlane.webhooks.enabled (not .Values.controlPlane.enabled) }}
+- controlPlane.webhooks.enabled is true and controlPlane.enabled is false, so nobody would take a delivery: set the second to true, or the first to false
+{{- end -}}
 {{- with .Values.controlPlane.webhooks }}{{ if and .enabled (not .secrets) }}
 - controlPlane.webhooks.enabled is true and no Secret is named, so no delivery could be known: set controlPlane.webhooks.secrets to those of your ImplementationSources
 {{- end }}{{ end -}}
 {{- with .Values.metrics -}}
 {{- if and .serviceMonitor.enabled (not (and .enabled .service.enabled)) }}
 - metrics.serviceMonitor.enabled needs a Service to read from: set metrics.enabled and metrics.service.enabled to true
+{{- end -}}
+{{- end -}}
+{{- range list "prometheusRule" "dashboards" -}}
+{{- if and (index $.Values.metrics .).enabled (not $.Values.metrics.enabled) }}
+- metrics.{{ . }}.enabled is true and metrics.enabled is false, so it would not be made: set the second to true, or the first to false
 {{- end -}}
 {{- end -}}
 {{- if and .Values.runtime.agentRunnerImage .Values.runner.image.repository }}
@@ -236,8 +266,12 @@ installs may not be allowed to look. */ -}}
 {{- define "agents.wrong.delivery" -}}
 {{- $delivery := .Values.progressiveDelivery -}}
 {{- if $delivery.enabled -}}
-{{- if not (or $delivery.components.controlPlane $delivery.components.controllers) }}
-- progressiveDelivery.enabled is true for no component: set progressiveDelivery.components.controllers to true
+{{- $delivered := list -}}
+{{- range (include "agents.components" . | fromJson).list -}}
+{{- if include "agents.isRollout" (dict "root" $ "component" .) }}{{ $delivered = append $delivered . }}{{ end -}}
+{{- end -}}
+{{- if not $delivered }}
+- progressiveDelivery.enabled is true for no component that there is: set progressiveDelivery.components.{{ ternary "controllers" "controlPlane" .Values.controllers.enabled }} to true
 {{- end -}}
 {{- $have := .Capabilities.APIVersions.Has "argoproj.io/v1alpha1/Rollout" -}}
 {{- $live := .Capabilities.APIVersions.Has "apps/v1/Deployment" -}}

@@ -500,6 +500,23 @@ async fn a_canary_leads_where_nobody_else_has_for_a_while() {
     assert!(took >= CANARY_PATIENCE && took < seconds(21), "{took:?}");
 }
 
+/// To take the lease from it would only interrupt the work.
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_leads_keeps_the_lease_although_a_stable_one_comes() {
+    let cluster = Cluster::start().await;
+    let ((canary, _canary_file), (stable, _stable_file)) = (with_role("canary"), with_role("stable"));
+    let leadership = cluster
+        .elector_with("canary", &Line::default(), canary)
+        .lead()
+        .await;
+    let mut stable = cluster.elector_with("stable", &Line::default(), stable);
+
+    assert!(timeout(seconds(300), stable.lead()).await.is_err());
+
+    assert!(leadership.gate().is_open());
+    assert_eq!(cluster.holder().await, "canary");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_canary_that_became_stable_asks_at_once() {
     let cluster = Cluster::start().await;

@@ -24,9 +24,11 @@ use crate::{
 /// What all variables of Jangar's own begin with. Those of Temporal are what its other clients read as well.
 const PREFIX: &str = "JANGAR_";
 
-/// Whether a variable of the environment is one of Jangar, or would like to be.
+/// Whether a variable of the environment is one of Jangar, would like to be, or was in an earlier version.
 pub fn is_variable(name: &str) -> bool {
-    name.starts_with(PREFIX) || table::variables().any(|variable| variable.name == name)
+    name.starts_with(PREFIX)
+        || table::variables().any(|variable| variable.name == name)
+        || unread::gone(name).is_some()
 }
 
 /// The settings, and what an operator should hear about them.
@@ -113,9 +115,7 @@ impl Settings {
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Parsed, Mistakes> {
         let given = Given(
             vars.into_iter()
-                .filter(|(name, value)| {
-                    (is_variable(name) || unread::gone(name).is_some()) && !value.trim().is_empty()
-                })
+                .filter(|(name, value)| is_variable(name) && !value.trim().is_empty())
                 .map(|(name, value)| (name, value.trim().to_owned()))
                 .collect(),
         );
@@ -166,6 +166,7 @@ fn parsed(draft: Draft, given: &Given) -> Parsed {
             .chain(nowhere(&settings))
             .chain(unknown_fields(&settings.runner))
             .chain(given.0.keys().filter_map(|name| unread::gone(name)))
+            .chain(unread::idle(|name| given.text(name)))
             .collect(),
         unknown: given
             .0

@@ -1,4 +1,7 @@
-//! Variables that belong to Jangar but not to its controllers: their presence is no reason for a warning.
+//! Variables that belong to Jangar but not to its controllers: their presence is no reason for a warning, unless somebody who sets
+//! them would wait for an effect.
+
+use super::table::NAMESPACES;
 
 /// What other parts of the product read, or later controllers will.
 const OTHERS: &[&str] = &[
@@ -18,15 +21,19 @@ const OTHERS: &[&str] = &[
     "JANGAR_MIGRATIONS",
     "JANGAR_PRIMITIVES_NAMESPACES",
     "JANGAR_SKIP_MIGRATIONS",
-    // The other controllers.
-    "JANGAR_SCHEDULE_RUNNER_IMAGE",
-    "JANGAR_SCHEDULE_SERVICE_ACCOUNT",
+    // Controllers that are not built. The chart sets this one whatever it is.
     "JANGAR_SUPPORTING_CONTROLLER_ENABLED",
-    "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES",
+    SUPPORTING_NAMESPACES,
     // The tests of this repository.
     "JANGAR_RECORD",
     "JANGAR_TEST_KUBECTL",
 ];
+
+/// The namespaces of controllers that are not built. The chart sets it in any case, to those of the others unless a value says otherwise.
+const SUPPORTING_NAMESPACES: &str = "JANGAR_SUPPORTING_CONTROLLER_NAMESPACES";
+
+/// What the chart still sets for people who have a value for it, and what only controllers of schedules would read.
+const IDLE: &[&str] = &["JANGAR_SCHEDULE_RUNNER_IMAGE", "JANGAR_SCHEDULE_SERVICE_ACCOUNT"];
 
 /// What earlier versions read and no part reads any more: whoever still sets it should not wait for an effect.
 const GONE: &[&str] = &[
@@ -44,17 +51,34 @@ const GONE: &[&str] = &[
     "NATS_PASSWORD",
     "NATS_URL",
     "NATS_USER",
+    // What the chart gave every pod before 0.10, so that it is in many a values file.
+    "NODE_ENV",
+    "PORT",
 ];
 
 /// Whether the variable is none of the controllers' business.
 pub(super) fn is_others(name: &str) -> bool {
-    OTHERS.contains(&name) || GONE.contains(&name) || is_service_link(name)
+    OTHERS.contains(&name) || IDLE.contains(&name) || GONE.contains(&name) || is_service_link(name)
 }
 
 /// What to say of a variable that has no effect any more.
 pub(super) fn gone(name: &str) -> Option<String> {
     GONE.contains(&name)
         .then(|| format!("{name} has no effect any more: remove it"))
+}
+
+/// What to say of variables that are set on purpose and that no part of this version reads.
+pub(super) fn idle<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Vec<String> {
+    let elsewhere = text(SUPPORTING_NAMESPACES).filter(|names| text(NAMESPACES) != Some(*names));
+    let idle = IDLE.iter().copied().filter(|name| text(name).is_some());
+    idle.map(|name| format!("{name} has no effect: there is no controller of schedules in this version, so remove it"))
+        .chain(elsewhere.map(|names| {
+            format!(
+                "{SUPPORTING_NAMESPACES} is '{names}' and has no effect, because approvals and signals are looked after where \
+                 orchestrations are: remove it"
+            )
+        }))
+        .collect()
 }
 
 /// Whether Kubernetes made the variable: it gives each pod the addresses of the Services of its namespace, and one that is
@@ -79,11 +103,17 @@ mod tests {
     #[test]
     fn no_variable_is_listed_twice_or_here_and_in_the_table() {
         let read: Vec<&str> = table::variables().map(|variable| variable.name).collect();
-        let all: Vec<&str> = OTHERS.iter().chain(GONE).copied().chain(read).collect();
+        let all: Vec<&str> = OTHERS
+            .iter()
+            .chain(IDLE)
+            .chain(GONE)
+            .copied()
+            .chain(read)
+            .collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         for name in all {
-            let prefixes = ["JANGAR_", "NATS_", "TEMPORAL_"];
-            assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
+            let known = ["JANGAR_", "NATS_", "TEMPORAL_", "NODE_ENV", "PORT"];
+            assert!(known.iter().any(|prefix| name.starts_with(prefix)), "{name}");
         }
     }
 
@@ -102,6 +132,30 @@ mod tests {
                 "NATS_URL has no effect any more: remove it"
             ]
         );
+        assert!(parsed.unknown.is_empty());
+    }
+
+    #[test]
+    fn what_no_controller_reads_yet_is_told_unless_it_says_what_holds_anyway() {
+        let read = |set: &[(&str, &str)]| {
+            let owned = set
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Settings::from_vars(owned).expect("it is no mistake")
+        };
+        let parsed = read(&[(NAMESPACES, "a,b"), (SUPPORTING_NAMESPACES, "a,b")]);
+        assert_eq!(parsed.warnings, Vec::<String>::new());
+        let parsed = read(&[
+            (NAMESPACES, "a,b"),
+            (SUPPORTING_NAMESPACES, "b"),
+            ("JANGAR_SCHEDULE_RUNNER_IMAGE", "localhost/schedule"),
+            ("JANGAR_SCHEDULE_SERVICE_ACCOUNT", "schedule"),
+        ]);
+        let told = [IDLE, &[SUPPORTING_NAMESPACES]].concat();
+        assert_eq!(parsed.warnings.len(), told.len(), "{:?}", parsed.warnings);
+        for (warning, name) in parsed.warnings.iter().zip(told) {
+            assert!(warning.starts_with(name), "{warning}");
+        }
         assert!(parsed.unknown.is_empty());
     }
 

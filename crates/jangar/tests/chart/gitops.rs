@@ -375,6 +375,20 @@ fn what_the_seeds_point_to_is_there() {
     }
     let readme = std::fs::read_to_string(root().join("charts/agents/README.md")).expect("there is a README");
     assert!(readme.contains("(../../docs/scheduling.md)"));
+    for runbook in [
+        "cancel",
+        "job-retention",
+        "orchestrations",
+        "progressive-delivery",
+        "topology-spread",
+    ] {
+        let path = root().join(format!("docs/runbooks/{runbook}.md"));
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for words in ["urn off", "roll back", "## What goes wrong", "## What to watch"] {
+            assert!(text.contains(words), "{runbook}.md does not say {words}");
+        }
+    }
 }
 
 /// A test that was renamed shows nothing any more to whoever follows the page.
@@ -386,7 +400,11 @@ fn every_test_that_the_page_about_the_seeds_names_is_there() {
         let Some((module, test)) = named.split_once("::") else {
             continue;
         };
-        let code = root().join(format!("crates/jangar/tests/chart/{module}.rs"));
+        let code = if module.contains('/') {
+            root().join("crates").join(module)
+        } else {
+            root().join(format!("crates/jangar/tests/chart/{module}.rs"))
+        };
         let code = std::fs::read_to_string(&code).unwrap_or_else(|error| panic!("{named}: {error}"));
         let (begin, end) = match test.strip_suffix('…') {
             Some(begin) => (begin, ""),
@@ -395,7 +413,64 @@ fn every_test_that_the_page_about_the_seeds_names_is_there() {
         assert!(code.contains(&format!("fn {begin}{end}")), "there is no {named}");
         looked_at += 1;
     }
-    assert!(looked_at > 10, "{looked_at}");
+    assert!(looked_at > 40, "{looked_at}");
+}
+
+/// What the five documents point to in their repository, which this one began as.
+#[rustfmt::skip] // It is read as a list.
+const PATHS_OF_THE_SEEDS: &[&str] = &[
+    "argocd/applications/agents/application.yaml", "argocd/applications/agents/codex-agent-system-prompt-configmap.yaml",
+    "argocd/applications/agents/codex-agent.yaml", "argocd/applications/agents/codex-agentprovider.yaml",
+    "argocd/applications/agents/codex-secretbinding.yaml", "argocd/applications/agents/codex-versioncontrolprovider.yaml",
+    "argocd/applications/agents/kustomization.yaml", "argocd/applications/agents/sample-approvalpolicy.yaml",
+    "argocd/applications/agents/sample-budget.yaml", "argocd/applications/agents/sample-signal.yaml",
+    "argocd/applications/agents/values.yaml", "argocd/applications/agents-ci/", "argocd/applications/froussard",
+    "argocd/applications/jangar/kustomization.yaml", "argocd/applicationsets/product.yaml",
+    "charts/agents/crds/orchestration.proompteng.ai_orchestrationruns.yaml",
+    "charts/agents/crds/orchestration.proompteng.ai_orchestrations.yaml",
+    "charts/agents/templates/deployment-controllers.yaml", "charts/agents/templates/deployment.yaml",
+    "docs/agents/designs/chart-env-vars-merge-precedence.md", "packages/codex/src/runner.ts", "scripts/agents/validate-agents.sh",
+    "scripts/argo-lint.sh", "scripts/kubeconform.sh", "services/jangar/api/agents/generate.go",
+    "services/jangar/api/agents/v1alpha1/types.go", "services/jangar/scripts/codex/codex-implement.ts",
+    "services/jangar/src/server/agents-controller.ts", "services/jangar/src/server/app.ts", "services/jangar/src/server/index.ts",
+    "services/jangar/src/server/kube-watch.ts", "services/jangar/src/server/orchestration-controller.ts",
+    "services/jangar/src/server/orchestration-submit.ts", "services/jangar/src/server/primitives-kube.ts",
+    "services/jangar/src/server/primitives-policy.ts", "services/jangar/src/server/supporting-primitives-controller.ts",
+];
+
+/// A row for each, which says that it is there only if it is, and otherwise what took its place.
+#[test]
+fn every_path_of_the_seeds_has_a_row_that_is_true() {
+    let page = std::fs::read_to_string(root().join("docs/seeds.md")).expect("there is a page");
+    let (_, rows) = page
+        .split_once("## Every path, and where it is now")
+        .expect("there is a table of paths");
+    for path in PATHS_OF_THE_SEEDS {
+        let row = rows
+            .lines()
+            .find(|row| row.contains(&format!("`{path}`")))
+            .unwrap_or_else(|| panic!("{path} has no row"));
+        let now = row.split('|').nth(2).expect("a row has two cells").trim();
+        assert_eq!(now.starts_with("there"), root().join(path).exists(), "{row}");
+        for place in now.split('`').skip(1).step_by(2) {
+            let is_path = ["crates/", "charts/"].iter().any(|part| place.starts_with(part));
+            assert!(!is_path || root().join(place).exists(), "{place} is not there");
+        }
+    }
+}
+
+#[test]
+fn every_statement_of_the_seeds_is_shown_by_something() {
+    let page = std::fs::read_to_string(root().join("docs/seeds.md")).expect("there is a page");
+    let mut tables = page.split("| statement | where | shown by |").skip(1).peekable();
+    assert!(tables.peek().is_some(), "the page has tables of statements");
+    for table in tables {
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        for row in rows {
+            let shown = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            assert!(!shown.trim().is_empty(), "{row}");
+        }
+    }
 }
 
 #[test]

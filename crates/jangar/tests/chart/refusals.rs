@@ -136,6 +136,13 @@ const SCHEMA: &[Case] = &[
         "progressiveDelivery: {maxSurge: some}",
         "at '/progressiveDelivery/maxSurge'",
     ),
+    (
+        "networkPolicy: {enabled: true, policyTypes: []}",
+        "at '/networkPolicy/policyTypes': minItems",
+    ),
+    ("fullnameOverride: a.b", "at '/fullnameOverride'"),
+    ("fullnameOverride: 1a", "at '/fullnameOverride'"),
+    ("nameOverride: a.b", "at '/nameOverride'"),
     ("agentComms: {enabled: true}", "agentComms was left out"),
     ("workflowRuntime: {native: {}}", "workflowRuntime was left out"),
     (
@@ -270,6 +277,46 @@ const CONTRADICTIONS: &[Case] = &[
         "minReadySeconds: 60\nprogressiveDelivery: {enabled: true, progressDeadlineSeconds: 60}",
         "controllers has to make progress within 60 s",
     ),
+    (
+        "autoscaling: {enabled: true}\ncontrolPlane: {enabled: false}",
+        "autoscaling.enabled is true and controlPlane.enabled is false",
+    ),
+    (
+        "controllers: {enabled: false, autoscaling: {enabled: true}}",
+        "controllers.autoscaling.enabled is true and controllers.enabled is false",
+    ),
+    (
+        "podLabels: {app.kubernetes.io/name: other}",
+        "podLabels has app.kubernetes.io/name, by which",
+    ),
+    (
+        "podLabels: {agents.proompteng.ai/rollout-role: canary}",
+        "podLabels has agents.proompteng.ai/rollout-role",
+    ),
+    (
+        "extraVolumes: [{name: pod, volume: {emptyDir: {}}}]",
+        "extraVolumes has pod, and there is a volume of that name already",
+    ),
+    (
+        "controlPlane: {tls: {secret: {name: t}}}\nextraVolumes: [{name: tls, volume: {emptyDir: {}}}]",
+        "extraVolumes has tls",
+    ),
+    (
+        "extraVolumes: [{name: a, volume: {emptyDir: {}}}, {name: a, volume: {emptyDir: {}}}]",
+        "extraVolumes has a,",
+    ),
+    (
+        "controlPlane: {enabled: false, webhooks: {enabled: true, secrets: [forge]}}",
+        "so nobody would take a delivery",
+    ),
+    (
+        "metrics: {enabled: false, prometheusRule: {enabled: true}}",
+        "metrics.prometheusRule.enabled is true and metrics.enabled is false",
+    ),
+    (
+        "metrics: {enabled: false, dashboards: {enabled: true}}",
+        "metrics.dashboards.enabled is true and metrics.enabled is false",
+    ),
     ("podSecurityAdmission: {enabled: true}", "so set both or neither"),
     (
         "env: {vars: {JANGAR_GRPC_ENABLED: 0}}",
@@ -321,6 +368,10 @@ const CONTRADICTIONS: &[Case] = &[
     (
         "progressiveDelivery: {enabled: true, components: {controlPlane: false, controllers: false}}",
         "progressiveDelivery.enabled is true for no component",
+    ),
+    (
+        "progressiveDelivery: {enabled: true, components: {controlPlane: false}}\ncontrollers: {enabled: false}",
+        "set progressiveDelivery.components.controlPlane to true",
     ),
     (
         "progressiveDelivery: {enabled: true, crdCheck: always}",
@@ -418,6 +469,14 @@ fn all_that_is_wrong_is_told_at_once() {
         3,
         "{said}"
     );
+}
+
+/// A name that the chart does not use in this release is as good as any other.
+#[test]
+fn a_volume_may_have_a_name_that_the_chart_leaves_free() {
+    let values = "extraVolumes: [{name: tls, volume: {emptyDir: {}}}]";
+    let said = Helm::Three.template(values, &[]);
+    assert!(said.is_ok(), "{said:?}");
 }
 
 #[test]

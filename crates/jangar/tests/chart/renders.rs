@@ -256,6 +256,76 @@ fn a_policy_opens_every_port_that_a_pod_has() {
     }
 }
 
+/// What the pods speak to by default, and what the values themselves say of it.
+#[test]
+fn a_policy_lets_out_what_the_values_name() {
+    let ordinary = ["UDP 53", "TCP 53", "TCP 443", "TCP 6443"];
+    for (values, of_both, of_controllers) in [
+        ("{}", &["TCP 5432"][..], &["TCP 7233"][..]),
+        (
+            "kubernetesApi: {port: 8443}\nenv: {vars: {TEMPORAL_ADDRESS: 'temporal.example.com:7234'}}\n\
+             database: {url: 'postgres://user:1234@db.example.com:6432/jangar?sslmode=require'}",
+            &["TCP 8443", "TCP 5432", "TCP 6432"],
+            &["TCP 7233", "TCP 7234"],
+        ),
+        (
+            "controllers: {env: {vars: {TEMPORAL_ADDRESS: '[::1]:7235'}}}\nnetworkPolicy: {databasePort: 5000}\n\
+             database: {url: 'postgres://user:1234@db/jangar', createSecret: {enabled: true}}",
+            &["TCP 5000"],
+            &["TCP 7233", "TCP 7235"],
+        ),
+        (
+            "database: {url: 'postgresql://db:6432', createSecret: {enabled: true}}",
+            &["TCP 5432", "TCP 6432"],
+            &["TCP 7233"],
+        ),
+    ] {
+        let mut values: Value = serde_saphyr::from_str(values).expect("it is YAML");
+        values["networkPolicy"]["enabled"] = true.into();
+        let objects = rendered(&values.to_string());
+        for (name, more) in [("agents", &[][..]), ("agents-controllers", of_controllers)] {
+            let policy = find(&objects, "NetworkPolicy", name).expect("there is a policy");
+            let open: BTreeSet<String> = policy["spec"]["egress"]
+                .as_array()
+                .expect("something may go out")
+                .iter()
+                .flat_map(|rule| rule["ports"].as_array().cloned().unwrap_or_default())
+                .map(|port| {
+                    format!(
+                        "{} {}",
+                        port["protocol"].as_str().unwrap_or_default(),
+                        port["port"]
+                    )
+                })
+                .collect();
+            let expected = ordinary.iter().chain(of_both).chain(more);
+            assert_eq!(
+                open,
+                expected.map(ToString::to_string).collect(),
+                "{name}: {values}"
+            );
+        }
+    }
+}
+
+/// What the run itself says counts, also if that is to be kept for good; and no run goes before its Job.
+#[test]
+fn the_run_of_argo_cd_is_kept_as_it_says_itself_and_no_shorter_than_its_job() {
+    for (own, values, expected) in [
+        ("", "", 600),
+        ("", "ttlSecondsAfterFinished: 900, ", 900),
+        ("", "ttlSecondsAfterFinished: 0, ", 0),
+        (", ttlSecondsAfterFinished: 60", "", 60),
+        (", ttlSecondsAfterFinished: 0", "", 0),
+    ] {
+        let objects = rendered(&format!(
+            "argocdHooks: {{enabled: true, {values}smoke: {{agentRun: {{metadata: {{name: smoke}}, spec: {{agentRef: {{name: a}}{own}}}}}}}}}"
+        ));
+        let run = find(&objects, "AgentRun", "smoke").expect("there is a run");
+        assert_eq!(run["spec"]["ttlSecondsAfterFinished"], expected, "{own} {values}");
+    }
+}
+
 #[test]
 fn every_service_finds_pods_that_have_its_port() {
     for (name, values) in values_files() {

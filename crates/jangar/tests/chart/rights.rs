@@ -133,7 +133,7 @@ fn an_account_of_runs_has_a_token_if_it_has_rights() {
 }
 
 #[test]
-fn without_forges_there_is_no_right_to_secrets() {
+fn without_forges_secrets_are_looked_at_and_never_written() {
     let objects = rendered("controller: {vcsProviders: {enabled: false}}");
     let role = find(&objects, "Role", "agents-controllers").expect("there is a Role");
     let expected: BTreeSet<String> = tested()
@@ -143,6 +143,7 @@ fn without_forges_there_is_no_right_to_secrets() {
                 .iter()
                 .any(|each| right.contains(each))
         })
+        .chain(["get /secrets []".to_owned()])
         .collect();
     assert_eq!(rights(&role["rules"]), expected);
 }

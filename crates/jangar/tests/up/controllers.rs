@@ -28,6 +28,7 @@ async fn they_lead_by_the_kubeconfig_and_release_the_lease_when_they_are_stopped
         .env("JANGAR_POD_UID", "its-uid")
         .env("JANGAR_LEADER_ELECTION_LEASE_NAME", "another")
         .env("JANGAR_AGENTS_CONTROLLER_AGENTRUN_RETENTION_SECONDS", "60")
+        .env("NATS_URL", "nats://127.0.0.1")
         .env("JANGAR_AGENT_RUNER_IMAGE", "slip");
     let mut controllers = Up::begin(&mut command, directory.path());
     assert_eq!(
@@ -37,6 +38,7 @@ async fn they_lead_by_the_kubeconfig_and_release_the_lease_when_they_are_stopped
     let warning = controllers.logged("the Job is deleted with the run");
     let warning = warning["message"].as_str().unwrap();
     assert!(warning.contains("600 s") && warning.contains("60 s"), "{warning}");
+    controllers.logged("NATS_URL has no effect any more");
     controllers.wait_until_served();
     let kept = controllers.logged("kept after their end");
     let kept = kept["message"].as_str().unwrap();
