@@ -147,6 +147,7 @@ mod tests {
             median,
             least,
             most,
+            high: None,
             count: 3,
         }
     }

@@ -55,6 +55,8 @@ pub enum Measure {
     ReportAfterEnd { pods: u32 },
     Graph { layers: u32, width: u32 },
     GraphProcessorTimePerNode { layers: u32, width: u32 },
+    GraphWritesPerNode { layers: u32, width: u32 },
+    GraphEventsPerNode { layers: u32, width: u32 },
     GraphSize { layers: u32, width: u32 },
     CancelUntilAsked { children: u32 },
     StartToFirstDecision { finished: u32, live: u32 },
@@ -92,6 +94,12 @@ impl Measure {
             Self::GraphProcessorTimePerNode { layers, width } => {
                 format!("own processor time per node ({layers} layers of {width})")
             }
+            Self::GraphWritesPerNode { layers, width } => {
+                format!("own API writes per node, without Events ({layers} layers of {width})")
+            }
+            Self::GraphEventsPerNode { layers, width } => {
+                format!("own Events per node ({layers} layers of {width})")
+            }
             Self::GraphSize { layers, width } => {
                 format!("size of the run at its end ({layers} layers of {width})")
             }
@@ -119,6 +127,7 @@ impl Measure {
             | Self::StartToFirstDecision { .. } => "s",
             Self::RunsPerSecond { .. } | Self::QueuedRunsPerSecond { .. } => "runs/s",
             Self::WritesPerRun { .. } | Self::EventsPerRun { .. } => "per run",
+            Self::GraphWritesPerNode { .. } | Self::GraphEventsPerNode { .. } => "per node",
             Self::ProcessorTimePerRun { .. } | Self::GraphProcessorTimePerNode { .. } => "ms",
             Self::GraphSize { .. } => "KiB",
             Self::IdleMemory

@@ -7,7 +7,8 @@ use crate::{
     statistics::Summary,
 };
 
-/// The table alone. A cell is the median, with the least and the most behind it where they differ.
+/// The table alone. A cell is the median, with the 99th percentile if there are enough measurements for one, and the least and
+/// the most behind it where they differ.
 pub fn table(results: &Results) -> String {
     let rows = results.rows();
     let subjects: BTreeSet<Subject> = rows.iter().flat_map(|(_, cells)| cells.keys().copied()).collect();
@@ -50,7 +51,10 @@ fn cell(summary: &Summary) -> String {
     if least == most {
         return median;
     }
-    format!("{median} ({least} to {most})")
+    match summary.high {
+        Some(high) => format!("{median}, 99th percentile {} ({least} to {most})", number(high)),
+        None => format!("{median} ({least} to {most})"),
+    }
 }
 
 /// Three digits that count, and no more than three behind the point.
@@ -90,6 +94,19 @@ mod tests {
             | hop: a pod's end to the next one's creation | s | 0.003 (0.002 to 0.004) |  |\n\
             | 200 one-step runs at once | runs/s | 5 | 31.0 (29.5 to 112) |\n";
         assert_eq!(table(&results), expected);
+    }
+
+    #[test]
+    fn a_cell_of_many_measurements_has_their_99th_percentile() {
+        let mut results = Results::default();
+        let hops = (1..=201).map(|number| f64::from(number) / 1000.0);
+        results.add(Measure::Hop, Subject::Orchestrated, hops);
+
+        let table = table(&results);
+        assert!(
+            table.contains("| 0.101, 99th percentile 0.199 (0.001 to 0.201) |"),
+            "{table}"
+        );
     }
 
     #[test]

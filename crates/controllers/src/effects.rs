@@ -139,9 +139,9 @@ async fn send<R: Cached>(
     }
 }
 
-/// How many effects are sent at the same time, at most. An API server answers this many of one client without making others
-/// wait.
-const TOGETHER_MAX: usize = 32;
+/// How many effects are sent, or questions asked, at the same time, at most. An API server answers this many of one client
+/// without making others wait.
+pub(crate) const TOGETHER_MAX: usize = 32;
 
 /// How many of these effects can be carried out at the same time: children have nothing to do with each other.
 pub(crate) fn together(effects: &[Effect]) -> usize {

@@ -15,7 +15,7 @@ use jangar_api::{
 };
 use jangar_engine::{
     decision::{Decision, Key, Sight},
-    orchestration::{Graph, Mistakes, check, read},
+    orchestration::{Graph, Mistakes, check, read, read_named},
     orchestration_run::{self, Observed, Waiter, waiters},
     settings::Settings,
 };
@@ -188,7 +188,7 @@ impl OrchestrationRuns {
         }
         let Some(kept) = run.status.as_ref().and_then(|status| status.definition.as_ref()) else {
             let definition = definition.seen()?;
-            return Some(read(&definition.spec).map(Arc::new));
+            return Some(read_named(&definition.name_any(), &definition.spec).map(Arc::new));
         };
         let uid = run.uid().unwrap_or_default();
         if let Some(known) = self.graphs().get(&uid) {

@@ -24,7 +24,8 @@ const RETRY: Backoff = Backoff {
 };
 
 /// How many turns in a row a key may have without coming to an end. A graph of a thousand steps that all end at once needs
-/// about four; what needs more than this is going round in circles.
+/// about four, and one whose steps end all the time while it is worked on has one for every few of them; what needs more than
+/// this may be going round in circles, and rests.
 const BUSY_TURNS_MAX: u32 = 64;
 
 /// How many keys that are under way may overtake one that is not. Beginnings get a fair share of the work, and ends are not kept
@@ -64,8 +65,17 @@ type Place = (Urgency, u64);
 #[derive(Debug)]
 struct Slot {
     stage: Stage,
-    /// How often in a row it failed, or was still busy when its turn was over.
+    row: Row,
+}
+
+/// What became of a key again and again, since its work was last done.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    /// How often it failed. Each makes the next rest longer.
     failures: u32,
+    /// How often it was still busy when its turn was over, since it last rested. These are no failures: who has much to do does
+    /// not pay for it with a long rest at the first hiccup.
+    turns: u32,
 }
 
 #[derive(Debug)]
@@ -85,9 +95,9 @@ impl Queue {
     /// Something happened to this key.
     pub fn wake(&mut self, key: &Key, urgency: Urgency) {
         let Some(slot) = self.slots.get_mut(key) else {
-            return self.line_up(key.clone(), urgency, 0);
+            return self.line_up(key.clone(), urgency, Row::default());
         };
-        let failures = slot.failures;
+        let row = slot.row;
         match slot.stage {
             Stage::Resting => {}
             Stage::Taken { ref mut again } => {
@@ -96,12 +106,12 @@ impl Queue {
             Stage::Ready(place) => {
                 if urgency < place.0 {
                     self.ready.remove(&place);
-                    self.line_up(key.clone(), urgency, failures);
+                    self.line_up(key.clone(), urgency, row);
                 }
             }
             Stage::Waiting(at) => {
                 self.waiting.remove(&(at, key.clone()));
-                self.line_up(key.clone(), urgency, failures);
+                self.line_up(key.clone(), urgency, row);
             }
         }
     }
@@ -131,18 +141,18 @@ impl Queue {
 
     /// How often in a row the work on a key has failed.
     pub fn failures(&self, key: &Key) -> u32 {
-        self.slots.get(key).map_or(0, |slot| slot.failures)
+        self.slots.get(key).map_or(0, |slot| slot.row.failures)
     }
 
     /// The work on a taken key is done. It comes again at `wake_at`, or when something happens, or at once if something
     /// happened meanwhile.
     pub fn done(&mut self, key: Key, wake_at: Option<Timestamp>) {
         match (self.take_back(&key), wake_at) {
-            (Taken::Again(urgency, _), _) => self.line_up(key, urgency, 0),
+            (Taken::Again(urgency, _), _) => self.line_up(key, urgency, Row::default()),
             (Taken::Quiet(_), Some(at)) => {
                 self.waiting.insert((at, key.clone()));
-                let stage = Stage::Waiting(at);
-                self.slots.insert(key, Slot { stage, failures: 0 });
+                let (stage, row) = (Stage::Waiting(at), Row::default());
+                self.slots.insert(key, Slot { stage, row });
             }
             (Taken::Quiet(_), None) | (Taken::Not, _) => {}
         }
@@ -152,22 +162,23 @@ impl Queue {
     /// least as long as the API server asked for.
     pub fn failed(&mut self, key: Key, now: Instant, at_least: Option<Duration>) {
         let failures = match self.take_back(&key) {
-            Taken::Again(_, failures) | Taken::Quiet(failures) => failures.saturating_add(1),
+            Taken::Again(_, row) | Taken::Quiet(row) => row.failures.saturating_add(1),
             Taken::Not => return,
         };
         let until = now + RETRY.delay(failures).max(at_least.unwrap_or_default());
         self.resting.insert((until, key.clone()));
-        let stage = Stage::Resting;
-        self.slots.insert(key, Slot { stage, failures });
+        let (stage, row) = (Stage::Resting, Row { failures, turns: 0 });
+        self.slots.insert(key, Slot { stage, row });
     }
 
-    /// There is still something to do about a taken key, and others have their turn first. One that never comes to an end
-    /// rests as if it had failed: its plans do not see what they did.
+    /// There is still something to do about a taken key, and others have their turn first. One that does not come to an end for
+    /// long rests as if it had failed, for longer each time: perhaps its plans do not see what they did.
     pub fn busy(&mut self, key: Key, now: Instant) {
-        match self.slots.get(&key).map(|slot| slot.failures) {
-            Some(turns) if turns < BUSY_TURNS_MAX => {
-                if let Taken::Again(_, turns) | Taken::Quiet(turns) = self.take_back(&key) {
-                    self.line_up(key, Urgency::UnderWay, turns.saturating_add(1));
+        match self.slots.get(&key).map(|slot| slot.row) {
+            Some(Row { turns, .. }) if turns < BUSY_TURNS_MAX => {
+                if let Taken::Again(_, row) | Taken::Quiet(row) = self.take_back(&key) {
+                    let turns = row.turns.saturating_add(1);
+                    self.line_up(key, Urgency::UnderWay, Row { turns, ..row });
                 }
             }
             Some(_) | None => self.failed(key, now, None),
@@ -203,8 +214,8 @@ impl Queue {
             let Some((_, key)) = self.resting.pop_first() else {
                 break;
             };
-            let failures = self.slots.get(&key).map_or(0, |slot| slot.failures);
-            self.line_up(key, Urgency::Ordinary, failures);
+            let row = self.slots.get(&key).map_or(Row::default(), |slot| slot.row);
+            self.line_up(key, Urgency::Ordinary, row);
         }
         while let Some((at, _)) = self.waiting.first()
             && *at <= today
@@ -212,27 +223,27 @@ impl Queue {
             let Some((_, key)) = self.waiting.pop_first() else {
                 break;
             };
-            self.line_up(key, Urgency::Ordinary, 0);
+            self.line_up(key, Urgency::Ordinary, Row::default());
         }
     }
 
-    fn line_up(&mut self, key: Key, urgency: Urgency, failures: u32) {
+    fn line_up(&mut self, key: Key, urgency: Urgency, row: Row) {
         let place = (urgency, self.arrivals);
         self.arrivals += 1;
         self.ready.insert(place, key.clone());
         let stage = Stage::Ready(place);
-        self.slots.insert(key, Slot { stage, failures });
+        self.slots.insert(key, Slot { stage, row });
     }
 
     fn take_back(&mut self, key: &Key) -> Taken {
         match self.slots.get(key) {
             Some(Slot {
                 stage: Stage::Taken { again },
-                failures,
+                row,
             }) => {
                 let taken = match again {
-                    Some(urgency) => Taken::Again(*urgency, *failures),
-                    None => Taken::Quiet(*failures),
+                    Some(urgency) => Taken::Again(*urgency, *row),
+                    None => Taken::Quiet(*row),
                 };
                 self.slots.remove(key);
                 taken
@@ -243,11 +254,11 @@ impl Queue {
     }
 }
 
-/// What became of a key while it was worked on, with its failures in a row so far.
+/// What became of a key while it was worked on, with what it has behind it.
 enum Taken {
     /// Something happened to it.
-    Again(Urgency, u32),
-    Quiet(u32),
+    Again(Urgency, Row),
+    Quiet(Row),
     /// Nobody worked on it.
     Not,
 }
@@ -432,9 +443,15 @@ mod tests {
             bench.busy("a");
         }
         assert_eq!(turns, BUSY_TURNS_MAX + 1);
-        assert_eq!(bench.nap(), RETRY.most);
+        assert_eq!(bench.nap(), RETRY.first);
 
-        bench.pass(RETRY.most);
+        bench.pass(RETRY.first);
+        while bench.take().is_some() {
+            bench.busy("a");
+        }
+        assert_eq!(bench.nap(), RETRY.delay(2), "it is still going round in circles");
+
+        bench.pass(RETRY.delay(2));
         assert_eq!(bench.take().as_deref(), Some("a"));
         bench.done("a", None);
 
@@ -442,6 +459,22 @@ mod tests {
         bench.take();
         bench.busy("a");
         assert_eq!(bench.nap(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_key_that_was_busy_for_long_rests_after_its_first_failure_as_briefly_as_any_other() {
+        let mut bench = Bench::new();
+        bench.wake("a");
+        for _ in 0..10 {
+            bench.take();
+            bench.busy("a");
+        }
+        assert_eq!(bench.queue.failures(&key("a")), 0);
+
+        bench.take();
+        bench.failed("a");
+
+        assert_eq!(bench.nap(), RETRY.first);
     }
 
     #[test]

@@ -66,6 +66,9 @@ struct Options {
     /// How many steps a chain has.
     #[arg(long, default_value_t = 10)]
     steps: u32,
+    /// How many steps a chain of an OrchestrationRun has: enough for a 99th percentile, and for a status of some size.
+    #[arg(long, default_value_t = 200)]
+    orchestrated_steps: u32,
     /// How often each figure is taken. Argo with its defaults waits for its own limits most of the time, always for as long:
     /// its runs are measured once.
     #[arg(long, default_value_t = 3)]
@@ -86,7 +89,7 @@ struct Options {
 
 /// Layers and width of the graph that all are measured with.
 const DEEP: (u32, u32) = (50, 10);
-/// As many steps as an Orchestration may have.
+/// As many steps as an Orchestration may have. Each needs few others: with whole layers of this width it would be too large.
 const WIDE: (u32, u32) = (20, 50);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -112,7 +115,8 @@ async fn main() -> Result<()> {
     results.set(
         "asked for",
         format!(
-            "parts {:?}, runs {:?}, memory {:?}, cancel {}, started with {}, queued {}, steps {}, repeats {}",
+            "parts {:?}, runs {:?}, memory {:?}, cancel {}, started with {}, queued {}, steps {}, orchestrated \
+             steps {}, repeats {}",
             options.parts,
             options.runs,
             options.memory,
@@ -120,6 +124,7 @@ async fn main() -> Result<()> {
             options.started_with,
             options.queued,
             options.steps,
+            options.orchestrated_steps,
             options.repeats
         ),
     );
@@ -193,7 +198,11 @@ impl Subjects {
             &self.tuned,
             &self.argo,
         ] {
-            hop::measure(place, engine, options.steps, options.repeats, results).await?;
+            let steps = match engine.subject() {
+                Subject::Orchestrated => options.orchestrated_steps,
+                _ => options.steps,
+            };
+            hop::measure(place, engine, steps, options.repeats, results).await?;
         }
         Ok(())
     }
@@ -247,7 +256,7 @@ impl Subjects {
 fn write(results: &Results, options: &Options) -> Result<()> {
     let page = format!(
         "# Results\n\nWritten by `make bench-cluster`; [README.md](README.md) says what they mean. A cell is the median, \
-         and in brackets the least and the most.\n\n{}\n![The same as bars](results.svg)\n\n## Settings\n\n{}",
+         of a hundred measurements or more with the 99th percentile, and in brackets the least and the most.\n\n{}\n![The same as bars](results.svg)\n\n## Settings\n\n{}",
         table::table(results),
         table::settings(results)
     );

@@ -25,6 +25,7 @@ use crate::{
     engine::{Chained, Ended, Engine, Graphed, ended_by_phase, lasting_node_selector},
     jangar::Jangar,
     place::{Place, Stage},
+    runs::per_run,
     watch::{changes, phase},
 };
 
@@ -163,17 +164,24 @@ pub(crate) async fn graph(
     until_ended(&stage, engine, "warm-up", (1, 1)).await?;
     controller.quiet().await?;
     let before = controller.processor_time()?;
+    let mut written = stage.count_writes()?;
     let (took, bytes) = until_ended(&stage, engine, "graph", (layers, width)).await?;
     controller.quiet().await?;
     let nodes = layers * width;
     let busy = controller.processor_time()?.saturating_sub(before);
     let per_node = 1e3 * busy.as_secs_f64() / f64::from(nodes);
+    let written = written.settle().await?;
+    let writes = per_run(written.without_events(), nodes);
+    let events = per_run(written.events(), nodes);
     let subject = engine.subject();
     println!(
-        "{}: {nodes} nodes in {layers} layers: {:.1} s, {per_node:.1} ms of processor time per node, {bytes} bytes at the end",
+        "{}: {nodes} nodes in {layers} layers: {:.1} s, {per_node:.1} ms of processor time, {writes:.2} writes and {events:.2} \
+         Events per node, {bytes} bytes at the end",
         subject.label(),
         took.as_secs_f64()
     );
+    results.add(Measure::GraphWritesPerNode { layers, width }, subject, [writes]);
+    results.add(Measure::GraphEventsPerNode { layers, width }, subject, [events]);
     results.add(Measure::Graph { layers, width }, subject, [took.as_secs_f64()]);
     results.add(
         Measure::GraphProcessorTimePerNode { layers, width },

@@ -220,7 +220,7 @@ fn tell_memory(engine: &dyn Engine, finished: u32, outcome: &Outcome, results: &
 
 /// Counts and sizes here are far below what a float holds exactly.
 #[expect(clippy::cast_precision_loss, reason = "see above")]
-fn per_run(count: usize, runs: u32) -> f64 {
+pub(crate) fn per_run(count: usize, runs: u32) -> f64 {
     count as f64 / f64::from(runs)
 }
 

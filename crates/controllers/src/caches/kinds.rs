@@ -26,6 +26,7 @@ use jangar_api::{
 use jangar_engine::{
     last_sight::LastSight,
     orchestration_run::takes_deliveries,
+    parent,
     settings::Settings,
     vcs::{VcsStamp, WantedBranch},
 };
@@ -221,7 +222,7 @@ impl Cached for AgentRun {
     fn terms(&self) -> BTreeSet<Term> {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         if phase.is_some_and(RunPhase::is_terminal) {
-            return parents(self.meta()).collect();
+            return parents(self.meta(), true).collect();
         }
         let spec = &self.spec;
         let memory = spec.memory_ref.as_ref();
@@ -232,7 +233,7 @@ impl Cached for AgentRun {
             .and_then(|status| branch(status.vcs.as_ref()?));
         [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
-            .chain(parents(self.meta()))
+            .chain(parents(self.meta(), false))
             .chain(implementation_names(spec).map(|name| Term::ImplementationSpec(name.to_owned())))
             .chain(memory.map(|reference| Term::Memory(name(reference))))
             .chain(spec.vcs_ref.as_ref().map(vcs))
@@ -313,7 +314,7 @@ impl Cached for ToolRun {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         let over = phase.is_some_and(RunPhase::is_terminal);
         let tool = (!over).then(|| Term::Tool(name(&self.spec.tool_ref)));
-        tool.into_iter().chain(parents(self.meta())).collect()
+        tool.into_iter().chain(parents(self.meta(), over)).collect()
     }
 }
 
@@ -341,12 +342,13 @@ impl Cached for OrchestrationRun {
     /// The definition is named until the run has kept it, what its steps wait for as long as they do, and the policies under
     /// which somebody decided as long as there is a record of it.
     fn terms(&self) -> BTreeSet<Term> {
-        let mut terms: BTreeSet<Term> = parents(self.meta()).collect();
         let status = self.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_ref());
+        let over = phase.is_some_and(RunPhase::is_terminal);
+        let mut terms: BTreeSet<Term> = parents(self.meta(), over).collect();
         let decisions = status.into_iter().flat_map(|status| &status.approvals);
         terms.extend(decisions.filter_map(|decision| decision.policy.clone().map(Term::DecidedUnder)));
-        let phase = status.and_then(|status| status.phase.as_ref());
-        if phase.is_some_and(RunPhase::is_terminal) {
+        if over {
             return terms;
         }
         if status.is_none_or(|status| status.definition.is_none()) {
@@ -396,19 +398,21 @@ pub(crate) fn waited_for(waits_for: &WaitsFor) -> Option<Term> {
 }
 
 /// The OrchestrationRun that a run belongs to, in both ways to ask for it.
-fn parents(metadata: &ObjectMeta) -> impl Iterator<Item = Term> {
+fn parents(metadata: &ObjectMeta, over: bool) -> impl Iterator<Item = Term> {
     let labels = metadata.labels.as_ref();
     let parent = labels.and_then(|labels| labels.get(labels::ORCHESTRATION_RUN));
     let child = parent.map(|parent| Term::ChildOf(parent.clone()));
-    parent_in_label(metadata).into_iter().chain(child)
+    parent_in_label(metadata, over).into_iter().chain(child)
 }
 
-/// The OrchestrationRun that a run belongs to, as long as that may not have recorded its end.
-fn parent_in_label(metadata: &ObjectMeta) -> Option<Term> {
+/// The OrchestrationRun that a run belongs to, as long as that may not have recorded its end. If somebody took our finalizer from
+/// a run, its end has to be seen when it comes: nothing will tell of it later.
+fn parent_in_label(metadata: &ObjectMeta, over: bool) -> Option<Term> {
     let mut finalizers = metadata.finalizers.iter().flatten();
-    finalizers.find(|name| *name == labels::RUNTIME_CLEANUP_FINALIZER)?;
+    let held = finalizers.any(|name| name == labels::RUNTIME_CLEANUP_FINALIZER);
+    let awaited = held || (!over && parent::of(metadata).is_some());
     let parent = metadata.labels.as_ref()?.get(labels::ORCHESTRATION_RUN)?;
-    Some(Term::OrchestrationRun(parent.clone()))
+    awaited.then(|| Term::OrchestrationRun(parent.clone()))
 }
 
 /// The labels of Jobs and pods that belong to runs. No object has both.
@@ -503,4 +507,45 @@ fn run_in_label(metadata: &ObjectMeta) -> BTreeSet<Term> {
     let agent_run = named(labels::AGENT_RUN).map(Term::AgentRun);
     let tool_run = named(labels::TOOL_RUN).map(Term::ToolRun);
     agent_run.into_iter().chain(tool_run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The run of a step, in this phase and with these finalizers.
+    fn child(phase: &str, finalizers: &[&str]) -> AgentRun {
+        let owner = json!({
+            "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun", "name": "dag", "uid": "u",
+            "controller": true,
+        });
+        let run = json!({
+            "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "AgentRun",
+            "metadata": {
+                "name": "dag-build-1", "labels": {labels::ORCHESTRATION_RUN: "dag"}, "finalizers": finalizers,
+                "ownerReferences": [owner],
+            },
+            "spec": {"agentRef": {"name": "coder"}, "runtime": {"type": "job"}},
+            "status": {"phase": phase},
+        });
+        serde_json::from_value(run).unwrap()
+    }
+
+    #[test]
+    fn a_child_concerns_its_parent_until_its_end_is_recorded_or_seen() {
+        let parent = Term::OrchestrationRun("dag".to_owned());
+        let ours = [labels::RUNTIME_CLEANUP_FINALIZER];
+        for (phase, finalizers, expected) in [
+            ("Running", &ours[..], true),
+            ("Succeeded", &ours[..], true),
+            // Somebody took the finalizer away: the change to the end has the terms of both sides.
+            ("Running", &[][..], true),
+            ("Succeeded", &[][..], false),
+        ] {
+            let concerns = child(phase, finalizers).terms().contains(&parent);
+            assert_eq!(concerns, expected, "{phase} {finalizers:?}");
+        }
+    }
 }

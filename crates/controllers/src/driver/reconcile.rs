@@ -1,6 +1,6 @@
 //! One reconcile: observe, plan, act, report, and again until there is nothing left to do.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jangar_engine::{
     decision::{Decision, Effect, Key, Notice, Plan, Question, Refusal, Sight},
@@ -14,6 +14,7 @@ use thiserror::Error;
 use super::{
     Context, Controller, Scene, StatusOf, Work,
     archiving::{self, Hold, Leave},
+    learned::Learned,
 };
 use crate::{
     admissions::Asked,
@@ -133,17 +134,7 @@ pub(super) async fn reconcile<C: Controller>(
             }
             View::Of { object, decision } => match decision {
                 Decision::Look(questions) => {
-                    for question in &questions {
-                        if let Question::Slot { job, repository } = question {
-                            let answer = object.as_deref().and_then(|object| {
-                                controller.ask(key, object, job.as_deref(), repository.as_deref())
-                            });
-                            work.asked = answer.as_ref().map(Asked::from);
-                            work.learned.admission = answer;
-                        } else {
-                            live::answer(context, &key.namespace, question, &mut work.learned).await?;
-                        }
-                    }
+                    answer(controller, context, key, object.as_deref(), questions, work).await?;
                 }
                 Decision::Act(plan) => {
                     match act(controller, context, key, object.as_ref(), &plan, work).await? {
@@ -170,6 +161,42 @@ pub(super) async fn reconcile<C: Controller>(
     } else {
         ReconcileError::Busy
     })
+}
+
+/// Finds the answers to the questions of a plan. Those about children are asked together: there can be as many as there are
+/// steps, and a cancel waits for all of them.
+async fn answer<C: Controller>(
+    controller: &C,
+    context: &Context,
+    key: &Key,
+    object: Option<&C::Object>,
+    questions: BTreeSet<Question>,
+    work: &mut Work,
+) -> Result<(), ReconcileError> {
+    let (children, others): (Vec<_>, Vec<_>) = questions
+        .into_iter()
+        .partition(|question| matches!(question, Question::Child(..)));
+    for question in &others {
+        if let Question::Slot { job, repository } = question {
+            let answer =
+                object.and_then(|object| controller.ask(key, object, job.as_deref(), repository.as_deref()));
+            work.asked = answer.as_ref().map(Asked::from);
+            work.learned.admission = answer;
+        } else {
+            live::answer(context, &key.namespace, question, &mut work.learned).await?;
+        }
+    }
+    for group in children.chunks(effects::TOGETHER_MAX) {
+        let each = group.iter().map(|question| async move {
+            let mut own = Learned::default();
+            let answer = live::answer(context, &key.namespace, question, &mut own).await;
+            answer.map(|()| own)
+        });
+        for answer in futures::future::join_all(each).await {
+            work.learned.absorb_children(answer?);
+        }
+    }
+    Ok(())
 }
 
 /// Sees to it that a run that has ended gets into history before it goes. When to look again for that, if at all; `None` if the object has
@@ -280,6 +307,9 @@ async fn act<C: Controller>(
             Outcome::Done | Outcome::Already => {}
             Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),
         }
+        if !left.is_empty() && object.is_some_and(|object| wants_otherwise(context, key, object.as_ref())) {
+            return Ok(Acted::PlanAgain);
+        }
     }
     let report = match (object, &plan.status) {
         (Some(object), Some(status)) => report(controller, context, key, object, status, work).await?,
@@ -302,6 +332,19 @@ async fn act<C: Controller>(
     work.notices
         .extend(told.map(|notice| (reference::<C::Object>(key, &notice), notice)));
     Ok(Acted::PlanAgain)
+}
+
+/// Whether somebody has changed what an object asks for since a plan was made from it: what is left of a long plan is not sent
+/// to a run that was cancelled meanwhile.
+fn wants_otherwise<K: Cached>(context: &Context, key: &Key, planned: &K) -> bool {
+    let caches = context.world.caches();
+    // One that is not in the cache proves nothing.
+    K::cache(&caches).get(key).is_some_and(|known| {
+        let (known, planned) = (known.meta(), planned.meta());
+        uid_of(known) != uid_of(planned)
+            || known.generation > planned.generation
+            || (known.deletion_timestamp.is_some() && planned.deletion_timestamp.is_none())
+    })
 }
 
 /// The object that a notice is about, which need not be there any more.

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use jangar_api::{
     orchestration::{Orchestration, OrchestrationStatus},
     phase::ObjectPhase,
-    reason::Reason,
 };
 use jiff::Timestamp;
 
-use super::{Graph, work::Work};
 use crate::{
     conditions::touched,
-    decision::{Decision, Plan, Rejection},
+    decision::{Decision, Plan},
     settings::Settings,
     validity,
 };
@@ -30,9 +28,9 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         return Decision::Act(Plan::nothing());
     }
     let name = orchestration.metadata.name.as_deref().unwrap_or_default();
-    let checked = super::read(&orchestration.spec)
-        .map_err(|mistakes| mistakes.rejection())
-        .and_then(|graph| runs_another(&graph, name));
+    let checked = super::read_named(name, &orchestration.spec)
+        .map(drop)
+        .map_err(|mistakes| mistakes.rejection());
     let before = orchestration.status.clone().unwrap_or_default();
     let mut next = before.clone();
     next.phase = Some(if checked.is_ok() {
@@ -45,22 +43,4 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
         status: touched(&before, next, |status| &mut status.common, now),
         ..Plan::nothing()
     })
-}
-
-/// A step that runs the Orchestration it stands in fails whenever it is reached, which can be told before.
-fn runs_another(graph: &Graph, name: &str) -> Result<(), Rejection> {
-    let own = graph.steps().find(
-        |(_, node)| matches!(&node.work, Work::SubOrchestration { orchestration } if orchestration == name),
-    );
-    match own {
-        None => Ok(()),
-        Some((step, node)) => Err(Rejection::new(
-            Reason::RecursionRefused,
-            format!(
-                "spec.steps[{}].orchestrationRef.name is {name}, so that step {} would run the Orchestration it stands in: name \
-                 another one",
-                step.0, node.name
-            ),
-        )),
-    }
 }

@@ -30,6 +30,6 @@ pub mod work;
 
 pub use self::{
     graph::{Graph, Node, StepId},
-    read::{Mistakes, RETRIES_MAX, STEPS_MAX, read},
+    read::{Mistakes, RETRIES_MAX, STEPS_MAX, read, read_named},
     size::OBJECT_MAX_BYTES,
 };

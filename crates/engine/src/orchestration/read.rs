@@ -66,38 +66,18 @@ impl fmt::Display for Mistakes {
 
 /// Reads the steps of a definition, or says all that is wrong with them.
 pub fn read(spec: &OrchestrationSpec) -> Result<Graph, Mistakes> {
-    let mut reader = Reader::default();
-    reader.size(spec);
-    if reader.mistakes.is_empty() {
-        reader.names(spec);
-        let dependencies = reader.dependencies(spec);
-        let order = reader.order(&spec.steps, &dependencies);
-        let above = above(&order, spec.steps.len(), |step| {
-            dependencies.get(step.0).map_or(&[][..], Vec::as_slice)
-        });
-        let nodes: Vec<Option<Node>> = spec
-            .steps
-            .iter()
-            .enumerate()
-            .zip(dependencies)
-            .map(|((position, step), dependencies)| {
-                let place = Place {
-                    position,
-                    step,
-                    steps: &spec.steps,
-                    // Where there is a cycle, what comes before what cannot be said.
-                    above: (order.len() == spec.steps.len())
-                        .then(|| above.get(position))
-                        .flatten(),
-                };
-                reader.node(&place, dependencies)
-            })
-            .collect();
-        if reader.mistakes.is_empty() {
-            return Ok(Graph::new(nodes.into_iter().flatten().collect(), order));
-        }
+    Reader::default().read(spec)
+}
+
+/// The same of the Orchestration of this name: a step that runs the Orchestration it stands in fails whenever it is reached,
+/// which can be told before.
+pub fn read_named(name: &str, spec: &OrchestrationSpec) -> Result<Graph, Mistakes> {
+    let own_name = Some(name);
+    Reader {
+        own_name,
+        ..Reader::default()
     }
-    Err(Mistakes(reader.mistakes))
+    .read(spec)
 }
 
 /// One step among the others.
@@ -124,11 +104,49 @@ impl Place<'_> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct Reader<'a> {
+    /// The Orchestration whose steps these are, if that is known.
+    own_name: Option<&'a str>,
     mistakes: Vec<Rejection>,
 }
 
-impl Reader {
+impl Reader<'_> {
+    fn read(mut self, spec: &OrchestrationSpec) -> Result<Graph, Mistakes> {
+        self.size(spec);
+        self.names(spec);
+        if spec.steps.len() > STEPS_MAX {
+            // What comes before what is looked at in time that grows with the square of their number.
+            return Err(Mistakes(self.mistakes));
+        }
+        let dependencies = self.dependencies(spec);
+        let order = self.order(&spec.steps, &dependencies);
+        let above = above(&order, spec.steps.len(), |step| {
+            dependencies.get(step.0).map_or(&[][..], Vec::as_slice)
+        });
+        let nodes: Vec<Option<Node>> = spec
+            .steps
+            .iter()
+            .enumerate()
+            .zip(dependencies)
+            .map(|((position, step), dependencies)| {
+                let place = Place {
+                    position,
+                    step,
+                    steps: &spec.steps,
+                    // Where there is a cycle, what comes before what cannot be said.
+                    above: (order.len() == spec.steps.len())
+                        .then(|| above.get(position))
+                        .flatten(),
+                };
+                self.node(&place, dependencies)
+            })
+            .collect();
+        if self.mistakes.is_empty() {
+            return Ok(Graph::new(nodes.into_iter().flatten().collect(), order));
+        }
+        Err(Mistakes(self.mistakes))
+    }
+
     fn wrong(&mut self, reason: Reason, message: impl Into<String>) {
         self.mistakes.push(Rejection::new(reason, message));
     }
@@ -359,6 +377,17 @@ impl Reader {
                 None
             }
             _ => match work::read(step) {
+                Ok(Work::SubOrchestration { orchestration })
+                    if self.own_name == Some(orchestration.as_str()) =>
+                {
+                    let message = format!(
+                        "spec.steps[{position}].orchestrationRef.name is {orchestration}, so that step {} would run the \
+                         Orchestration it stands in: name another one",
+                        step.name.trim()
+                    );
+                    self.wrong(Reason::RecursionRefused, message);
+                    None
+                }
                 Ok(work) => Some(work),
                 Err(mistakes) => {
                     for words in mistakes {

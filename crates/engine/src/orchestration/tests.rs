@@ -3,7 +3,7 @@
 use jangar_api::{orchestration::OrchestrationSpec, reason::Reason};
 use serde_json::{Value, json};
 
-use super::{Graph, Mistakes, STEPS_MAX, StepId, read};
+use super::{Graph, Mistakes, STEPS_MAX, StepId, read, read_named};
 use crate::{decision::Decision, settings::Settings};
 
 fn spec(steps: &Value) -> OrchestrationSpec {
@@ -291,7 +291,13 @@ fn a_thousand_steps_fifty_wide_are_no_mistake() {
 
 #[test]
 fn a_field_that_is_nearly_one_that_counts_is_a_mistake() {
-    for (written, meant) in [("dependOn", "dependsOn"), ("timeoutSecond", "timeoutSeconds")] {
+    for (written, meant) in [
+        ("dependOn", "dependsOn"),
+        ("dependson", "dependsOn"),
+        ("timeoutSecond", "timeoutSeconds"),
+        ("secret", "secrets"),
+        ("whith", "with"),
+    ] {
         let (reason, message) = only(&json!([step("a", json!({})), step("b", json!({written: null}))]));
         assert_eq!(reason, Reason::InvalidStep);
         assert_eq!(
@@ -299,10 +305,12 @@ fn a_field_that_is_nearly_one_that_counts_is_a_mistake() {
             format!("spec.steps[1].{written} is no field of a step; {meant} is meant, perhaps")
         );
     }
-    graph(&json!([step(
-        "a",
-        json!({"x-note": "for a tool of ours", "owner": "me"})
-    )]));
+    let kept = [
+        "x-note", "owner", "note", "node", "time", "mode", "id", "link", "hint", "wait", "type",
+    ];
+    for key in kept {
+        graph(&json!([step("a", json!({key: "for a tool of ours"}))]));
+    }
 }
 
 #[test]
@@ -355,6 +363,44 @@ fn an_orchestration_that_runs_itself_is_not_ready() {
         .common
         .condition(&jangar_api::condition::ConditionType::Ready);
     assert_eq!(ready.map(|ready| &ready.reason), Some(&Reason::RecursionRefused));
+}
+
+#[test]
+fn a_step_that_runs_the_orchestration_it_stands_in_is_told_with_all_other_mistakes() {
+    let sub = json!({"name": "sub", "kind": "SubOrchestration", "orchestrationRef": {"name": "own"}});
+    let spec = spec(&json!([step("a", json!({"retries": -1})), sub]));
+
+    let mistakes = read_named("own", &spec).expect_err("two mistakes");
+
+    let reasons: Vec<&Reason> = mistakes.iter().map(|mistake| &mistake.reason).collect();
+    assert_eq!(reasons, [&Reason::InvalidStep, &Reason::RecursionRefused]);
+    let other = read_named("other", &spec).expect_err("one mistake");
+    assert_eq!(other.iter().count(), 1, "{other}");
+}
+
+#[test]
+fn what_is_too_large_or_empty_hides_no_other_mistake() {
+    let mut empty = spec(&json!([]));
+    empty.entrypoint = Some("build".to_owned());
+    let told = read(&empty).expect_err("two mistakes");
+    let reasons: Vec<&Reason> = told.iter().map(|mistake| &mistake.reason).collect();
+    assert_eq!(reasons, [&Reason::MissingSteps, &Reason::EntrypointMissing]);
+
+    let large = json!({"with": {"text": "x".repeat(1_100_000)}, "retries": -1});
+    let told = wrong(&json!([step("a", large)]));
+    let reasons: Vec<&Reason> = told.iter().map(|(reason, _)| reason).collect();
+    assert_eq!(reasons, [&Reason::OrchestrationTooLarge, &Reason::InvalidStep]);
+
+    let many: Vec<Value> = (0..=STEPS_MAX)
+        .map(|number| step(&format!("s{}", number / 2 * 2), json!({})))
+        .collect();
+    let told = wrong(&json!(many));
+    assert_eq!(told.len(), 1 + STEPS_MAX / 2);
+    assert!(
+        told.iter()
+            .skip(1)
+            .all(|(reason, _)| *reason == Reason::DuplicateStep)
+    );
 }
 
 #[test]

@@ -44,6 +44,8 @@ const AGENT_RUN_FIELDS: [&str; 13] = [
 
 /// How many letters of the name of a field may be wrong for it to be that field.
 const MISSPELLED_MAX: usize = 2;
+/// One letter in so many may be wrong: with more, a short name is near to words that mean something else.
+const MISSPELLED_PART: usize = 4;
 
 /// What a step does.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,7 +162,9 @@ pub(super) fn misspelled(step: &Step) -> Vec<String> {
     let unknown = step.extra.keys().filter(|key| known().all(|field| field != *key));
     unknown
         .filter_map(|key| {
-            let meant = known().find(|field| distance(key, field) <= MISSPELLED_MAX)?;
+            let near =
+                |field: &&str| distance(key, field) <= MISSPELLED_MAX.min(field.len() / MISSPELLED_PART);
+            let meant = known().find(near)?;
             Some(format!("{key} is no field of a step; {meant} is meant, perhaps"))
         })
         .collect()

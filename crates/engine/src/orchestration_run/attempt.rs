@@ -293,3 +293,62 @@ const fn failed(work: &Work) -> (ChildKind, Reason) {
         ChildKind::OrchestrationRun => (ChildKind::OrchestrationRun, Reason::SubOrchestrationFailed),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jangar_api::orchestration::OrchestrationSpec;
+    use serde_json::json;
+
+    use super::*;
+    use crate::orchestration::{Graph, read};
+
+    fn graph(seconds: u64) -> Graph {
+        let step = json!({"name": "a", "kind": "Checkpoint", "retries": 30, "retryBackoffSeconds": seconds});
+        let spec: OrchestrationSpec = serde_json::from_value(json!({"steps": [step]})).expect("a spec");
+        read(&spec).expect("steps that make sense")
+    }
+
+    fn waits(seconds: u64, run: &str, attempts: &[u32]) -> Vec<Duration> {
+        let graph = graph(seconds);
+        let node = graph.node(StepId(0)).expect("a step");
+        let wait = |attempt: &u32| backoff(node, *attempt, &Uid(run.to_owned()));
+        attempts.iter().map(wait).collect()
+    }
+
+    #[test]
+    fn waits_double_up_to_an_hour_and_are_drawn_out_by_a_fifth_at_most() {
+        for (first, attempt, least) in [
+            (0, 5, 0),
+            (10, 1, 10),
+            (10, 2, 20),
+            (10, 3, 40),
+            (10, 9, 2560),
+            (10, 10, 3600),
+            (10, 31, 3600),
+            // A first wait that is longer than an hour stays as it is.
+            (7200, 1, 7200),
+            (7200, 4, 7200),
+            (86_400, 31, 86_400),
+        ] {
+            let least = Duration::from_secs(least);
+            let most = least + least / JITTER_PART;
+            for run in ["one", "two", "three"] {
+                let wait = waits(first, run, &[attempt])[0];
+                assert!((least..=most).contains(&wait), "{first} {attempt}: {wait:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_failure_means_the_same_wait_and_another_one_another() {
+        let attempts = [1, 2, 3];
+        assert_eq!(waits(100, "one", &attempts), waits(100, "one", &attempts));
+        assert_ne!(waits(100, "one", &attempts), waits(100, "two", &attempts));
+        // Attempts whose waits are equally long are drawn out differently too.
+        let at_the_bound = waits(3600, "one", &[1, 2, 3, 4]);
+        assert!(
+            at_the_bound.iter().any(|wait| *wait != at_the_bound[0]),
+            "{at_the_bound:?}"
+        );
+    }
+}

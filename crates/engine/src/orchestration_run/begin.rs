@@ -39,6 +39,10 @@ const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 /// After so many of them the rest is not even tried: what is used up for these is used up for all, and each costs a request.
 const FORBIDDEN_ENOUGH: usize = 32;
 
+/// So many steps that fail because the API server will never take their child are recorded before the next are sent. What it
+/// says to each is known only until the reconcile is over.
+pub(super) const REFUSED_ENOUGH: usize = 32;
+
 /// What became of a step that was to start.
 pub(super) enum Begun {
     /// It works, or has ended already.
@@ -79,6 +83,7 @@ impl Walk<'_> {
             );
         }
         if let Some(refusal) = self.situation.observed.refusals.get(&key) {
+            self.refused += 1;
             let words = format!("the API server refused {kind} {}: {}", key.1, refusal.message);
             return Begun::Wrong(Rejection::new(Reason::ChildRejected, words));
         }

@@ -11,7 +11,13 @@ use jangar_api::{
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{NextStatus, Situation, after, begin::Begun, cancel, finished, next_status::StepEnd, sooner};
+use super::{
+    NextStatus, Situation, after,
+    begin::{Begun, REFUSED_ENOUGH},
+    cancel, finished,
+    next_status::StepEnd,
+    sooner,
+};
 use crate::{
     decision::{Decision, Effect, Notice, Plan, Question, Rejection},
     orchestration::{
@@ -41,6 +47,8 @@ pub(super) struct Walk<'a> {
     pub wake_at: Option<Timestamp>,
     /// Steps whose child is being created, or waits for its name.
     pub beginning: BTreeSet<StepId>,
+    /// How many steps failed just now because the API server will not have their child.
+    pub refused: usize,
 }
 
 pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus> {
@@ -58,6 +66,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         notices: Vec::new(),
         wake_at: None,
         beginning: BTreeSet::new(),
+        refused: 0,
     };
     walk.next.lay_out(graph);
     walk.look_at_working_steps();
@@ -389,6 +398,10 @@ impl<'a> Walk<'a> {
     fn into_decision(mut self) -> Decision<OrchestrationRunStatus> {
         if !self.questions.is_empty() {
             return Decision::Look(self.questions);
+        }
+        if self.refused >= REFUSED_ENOUGH {
+            self.effects
+                .retain(|effect| !matches!(effect, Effect::CreateChild(_)));
         }
         self.effects.extend(super::gate::mark(&self));
         self.effects.extend(finished::let_go_past(self.situation));

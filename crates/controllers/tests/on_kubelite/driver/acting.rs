@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use jangar_api::phase::RunPhase;
 use jangar_engine::decision::{
-    Decision, Effect, Notice, ObjectId, Plan, PodSight, Question, Severity, Sight, Uid,
+    ChildKind, Decision, Effect, Notice, ObjectId, Plan, PodSight, Question, Severity, Sight, Uid,
 };
 use kube::{
     ResourceExt,
@@ -380,4 +380,104 @@ async fn a_deleted_run_with_a_left_over_job_is_still_looked_at() {
     jobs.patch("one", &params, &Patch::Merge(touched)).await.unwrap();
     settle().await;
     assert_eq!(stage.planned_runs(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_plan_is_not_sent_once_somebody_wants_otherwise() {
+    let tap = Tap::new();
+    let mut slow = true;
+    tap.answer(move |request| match request {
+        "POST jobs" if std::mem::take(&mut slow) => Answer::Later(seconds(1)),
+        _ => Answer::Server,
+    });
+    let stage = Stage::on_tap(
+        tap,
+        async |props| {
+            props.run("a", "coder").await;
+        },
+        |observed| {
+            let run = observed.run.as_ref().expect("a run");
+            match (run.spec.stop.is_requested(), observed.jobs.len()) {
+                (true, _) => act(vec![], Some(phase(RunPhase::Cancelling))),
+                (false, 0) => {
+                    let names = ["one", "two", "three"];
+                    let jobs = names.map(|name| create_job(name, "a"));
+                    act(jobs.into(), Some(phase(RunPhase::Running)))
+                }
+                (false, _) => idle(),
+            }
+        },
+    )
+    .await;
+    assert_eq!(stage.tap.requests(), ["POST jobs"]);
+
+    let cancel = Patch::Merge(json!({ "spec": { "cancel": true } }));
+    let runs = stage.props().runs();
+    runs.patch("a", &PatchParams::default(), &cancel).await.unwrap();
+    tokio::time::sleep(seconds(2)).await;
+
+    assert_eq!(
+        stage.tap.requests(),
+        ["POST jobs", "PATCH agentruns/a/status"],
+        "two Jobs are not made any more"
+    );
+    assert_eq!(stage.props().job_names().await, ["one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_goes_on_although_something_about_its_object_changed_that_nobody_asked_for() {
+    let tap = Tap::new();
+    let mut slow = true;
+    tap.answer(move |request| match request {
+        "POST jobs" if std::mem::take(&mut slow) => Answer::Later(seconds(1)),
+        _ => Answer::Server,
+    });
+    let stage = Stage::on_tap(
+        tap,
+        async |props| {
+            props.run("a", "coder").await;
+        },
+        |observed| match observed.jobs.len() {
+            0 => act(vec![create_job("one", "a"), create_job("two", "a")], None),
+            _ => idle(),
+        },
+    )
+    .await;
+
+    stage.props().touch_run("a").await;
+    tokio::time::sleep(seconds(2)).await;
+
+    assert_eq!(stage.props().job_names().await, ["one", "two"]);
+    assert_eq!(stage.tap.requests(), ["POST jobs", "POST jobs"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_about_many_children_are_asked_at_the_same_time() {
+    let tap = Tap::new();
+    tap.answer(|request| match request {
+        _ if request.starts_with("GET agentruns/child") => Answer::Later(seconds(1)),
+        _ => Answer::Server,
+    });
+    let stage = Stage::on_tap(
+        tap,
+        async |props| {
+            props.run("a", "coder").await;
+        },
+        {
+            let mut asked = false;
+            move |_| {
+                if std::mem::replace(&mut asked, true) {
+                    return idle();
+                }
+                let child = |number| Question::Child(ChildKind::AgentRun, format!("child-{number}"));
+                Decision::Look((0..5).map(child).collect())
+            }
+        },
+    )
+    .await;
+    tokio::time::sleep(seconds(5)).await;
+
+    let asked = stage.tap.timed();
+    assert_eq!(asked.len(), 5);
+    assert!(asked.iter().all(|request| request.at == asked[0].at), "{asked:?}");
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::world::{World, agent};
 use crate::{
-    decision::ChildKind,
+    decision::{ChildKind, Decision, Effect, Refusal},
     job,
     orchestration_run::Child,
     settings::{Namespaces, Settings},
@@ -146,4 +146,36 @@ fn where_orchestrations_are_not_looked_after_nothing_starts_and_nothing_is_recor
         assert_eq!([world.stands("a"), world.stands("b")], ["Succeeded", "Running"]);
         assert!(!world.is_held("run-a-1"));
     }
+}
+
+#[test]
+fn many_children_that_the_api_server_will_never_take_are_recorded_before_the_next_are_sent() {
+    let steps: Vec<_> = (0..50)
+        .map(|number| agent(&format!("s{number:02}"), json!({"dependsOn": []})))
+        .collect();
+    let mut world = World::of(json!(steps));
+    for number in 0..40 {
+        let refusal = Refusal {
+            code: 422,
+            message: "spec.parameters: too many".to_owned(),
+        };
+        let name = format!("run-s{number:02}-1");
+        world.refusals.insert((ChildKind::AgentRun, name), refusal);
+    }
+    let mut creates = Vec::new();
+    // It is accepted, the refusals are recorded, and the others are sent.
+    for _ in 0..3 {
+        let Decision::Act(plan) = world.plan() else {
+            panic!("{:?}", world.plan());
+        };
+        let made = |effect: &&Effect| matches!(effect, Effect::CreateChild(_));
+        creates.push(plan.effects.iter().filter(made).count());
+        let run = world.run.as_mut().expect("a run");
+        run.status = plan.status.or_else(|| run.status.take());
+    }
+
+    assert_eq!(creates, [0, 0, 10]);
+    assert_eq!(world.stands("s39"), "Failed/ChildRejected");
+    world.settle();
+    assert_eq!(world.names().len(), 10);
 }

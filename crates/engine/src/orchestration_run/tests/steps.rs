@@ -196,6 +196,12 @@ fn an_attempt_that_takes_too_long_is_stopped_before_the_next_one_starts() {
     world.settle();
     assert_eq!(world.names(), ["run-a-1", "run-a-2"]);
     assert_eq!(world.stands("a"), "Running");
+    // The second attempt began at 60, and has as long as the first one.
+    assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(120));
+    world.pass(60);
+    world.settle();
+    assert_eq!(world.stands("a"), "Running/StepTimedOut");
+    assert_eq!(world.log.last().map(String::as_str), Some("cancel run-a-2"));
 }
 
 #[test]
@@ -377,7 +383,11 @@ fn an_orchestration_may_run_another_but_not_itself() {
 
     let mut world = World::of(sub("pipeline"));
     world.settle();
-    assert_eq!(world.stands("sub"), "Failed/RecursionRefused");
+    assert_eq!(world.phase(), RunPhase::Pending, "nothing starts");
+    assert_eq!(
+        world.reason(&ConditionType::Blocked),
+        Some(Reason::RecursionRefused)
+    );
 }
 
 #[test]

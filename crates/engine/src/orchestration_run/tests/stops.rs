@@ -152,3 +152,41 @@ fn a_step_whose_child_a_person_cancelled_is_not_said_to_have_been_stopped_by_the
 
     assert_eq!(world.stands("a"), "Cancelled/StepCancelled");
 }
+
+#[test]
+fn a_failure_that_a_step_is_allowed_does_not_stop_a_run_that_fails_fast() {
+    let mut world = fail_fast(json!([
+        agent("a", json!({"dependsOn": [], "continueOnFailure": true})),
+        agent("b", json!({"dependsOn": []})),
+        agent("c", json!({"dependsOn": ["a"]})),
+    ]));
+    world.ends("run-a-1", RunPhase::Failed);
+
+    assert_eq!(world.stands("b"), "Running");
+    assert_eq!(world.stands("c"), "Running");
+    world.ends("run-b-1", RunPhase::Succeeded);
+    world.ends("run-c-1", RunPhase::Succeeded);
+    assert_eq!(world.phase(), RunPhase::Succeeded);
+}
+
+#[test]
+fn a_child_that_a_person_cancelled_stops_a_run_that_fails_fast() {
+    let mut world = fail_fast(json!([
+        agent("a", json!({"dependsOn": []})),
+        agent("b", json!({"dependsOn": []})),
+        agent("c", json!({"dependsOn": ["b"]})),
+    ]));
+    was_cancelled(&mut world, "run-a-1");
+
+    assert_eq!(world.stands("a"), "Cancelled/StepCancelled");
+    assert!(
+        world.log.contains(&"cancel run-b-1".to_owned()),
+        "{:?}",
+        world.log
+    );
+    assert_eq!(world.stands("c"), "Skipped/RunStopping");
+    assert_eq!(world.step("c").caused_by.as_deref(), Some("a"));
+    was_cancelled(&mut world, "run-b-1");
+    assert_eq!(world.phase(), RunPhase::Failed);
+    assert_eq!(world.reason(&ConditionType::Failed), Some(Reason::StepCancelled));
+}

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     decision::{ChildKind, Decision, Effect, Key, NewChild, Notice, Question, Refusal, Sight},
-    orchestration::read,
+    orchestration::{read, read_named},
     orchestration_run::{Child, Observed, plan, waiters},
     settings::Settings,
 };
@@ -102,12 +102,15 @@ impl World {
     fn observed(&self) -> Observed {
         let run = self.run.as_ref();
         let kept = run.and_then(|run| run.status.as_ref()?.definition.as_ref());
-        let spec = match kept {
-            Some(kept) => Some(OrchestrationSpec {
+        let graph = match kept {
+            Some(kept) => Some(read(&OrchestrationSpec {
                 steps: kept.steps.clone(),
                 ..OrchestrationSpec::default()
-            }),
-            None => self.definition.as_ref().map(|definition| definition.spec.clone()),
+            })),
+            None => {
+                let definition = self.definition.as_ref();
+                definition.map(|definition| read_named(&definition.name_any(), &definition.spec))
+            }
         };
         let definition = match &self.definition {
             Some(definition) => Sight::Seen(Arc::new(definition.clone())),
@@ -138,7 +141,7 @@ impl World {
             },
             run: run.map(|run| Arc::new(run.clone())),
             definition,
-            graph: spec.map(|spec| read(&spec).map(Arc::new)),
+            graph: graph.map(|graph| graph.map(Arc::new)),
             children: self
                 .children
                 .iter()
