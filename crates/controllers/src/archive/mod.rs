@@ -116,6 +116,8 @@ struct Waiting {
     ended: bool,
     /// Since when this run waits, in whichever version.
     since: Instant,
+    /// Whether it was tried, and history did not answer.
+    tried: bool,
     run: Arc<dyn Run>,
 }
 
@@ -152,6 +154,8 @@ struct Books {
     /// that is being written; so may be some that no longer wait.
     turns: VecDeque<Uid>,
     again: VecDeque<Uid>,
+    /// When history answered last.
+    answered: Option<Instant>,
     /// Since when we know of runs that somebody has deleted, and that are held.
     leaving: BTreeMap<Uid, Instant>,
     /// Whether somebody is writing.
@@ -239,12 +243,18 @@ impl Archiver {
         self.books().refused.get(run).map(|refused| refused.why.clone())
     }
 
-    /// For how long a run has waited; absent if it does not.
+    /// For how long history has not answered a run that waits; absent if it does not wait.
+    ///
+    /// A long line is no outage: a process that takes over offers thousands at once. So a run that has not had its turn has waited no
+    /// longer than since history answered last, for whichever run.
     pub(crate) fn waits(&self, run: &Uid) -> Option<Duration> {
-        self.books()
-            .waiting
-            .get(run)
-            .map(|waiting| waiting.since.elapsed())
+        let books = self.books();
+        let waiting = books.waiting.get(run)?;
+        let since = match books.answered {
+            Some(answered) if !waiting.tried => waiting.since.max(answered),
+            _ => waiting.since,
+        };
+        Some(since.elapsed())
     }
 
     /// For how long we know that somebody has deleted a run that is held.
@@ -265,14 +275,13 @@ impl Archiver {
         if refused.is_some_and(|refused| refused.version == version_of(run.as_ref())) {
             return;
         }
+        let before = books.waiting.get(&uid);
         let waiting = Waiting {
             key: key_of(run.meta()),
             version: version_of(run.as_ref()),
             ended: run.run_facts().is_some_and(|facts| facts.ended),
-            since: books
-                .waiting
-                .get(&uid)
-                .map_or_else(Instant::now, |waiting| waiting.since),
+            since: before.map_or_else(Instant::now, |waiting| waiting.since),
+            tried: before.is_some_and(|waiting| waiting.tried),
             run: Arc::clone(run) as Arc<dyn Run>,
         };
         if books.waiting.len() >= WAITING_MAX && !books.waiting.contains_key(&uid) {
@@ -334,6 +343,7 @@ impl Archiver {
             uid, version, ended, ..
         } = next;
         let mut books = self.books();
+        books.answered = Some(Instant::now());
         books.refused.remove(&uid);
         let waiting = books.waiting.get(&uid).map(|waiting| waiting.version == version);
         match waiting {
@@ -351,6 +361,9 @@ impl Archiver {
         tracing::warn!(run = %next.key, error = why, "a finished run was not written into history, so it is kept");
         self.count(ArchiveResult::Failed);
         let mut books = self.books();
+        if let Some(waiting) = books.waiting.get_mut(&next.uid) {
+            waiting.tried = true;
+        }
         books.again.push_back(next.uid);
         self.tell(books, |state| state.trouble = Some(why));
     }
@@ -360,6 +373,7 @@ impl Archiver {
         self.count(ArchiveResult::Refused);
         let Next { uid, version, .. } = next;
         let mut books = self.books();
+        books.answered = Some(Instant::now());
         match books.waiting.get(&uid).map(|waiting| waiting.version == version) {
             Some(true) => drop(books.waiting.remove(&uid)),
             Some(false) => books.turns.push_back(uid.clone()),
@@ -469,6 +483,7 @@ mod tests {
         /// A run that it fails for, and one that it will not have.
         fails: Option<&'static str>,
         refuses: Option<&'static str>,
+        takes: Duration,
         given: Arc<Mutex<Vec<String>>>,
     }
 
@@ -478,7 +493,9 @@ mod tests {
             let down = *self.down.lock().unwrap() || (name.is_some() && name == self.fails);
             let refused = name.is_some() && name == self.refuses;
             let given = Arc::clone(&self.given);
+            let takes = self.takes;
             Box::pin(async move {
+                sleep(takes).await;
                 if down {
                     return Err(NotWritten::Away("nobody answers".to_owned()));
                 }
@@ -557,6 +574,41 @@ mod tests {
         let mut given = shelf.given.lock().unwrap().clone();
         given.sort();
         assert_eq!(given, ["a@1", "b@1"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_line_is_no_outage() {
+        let shelf = Arc::new(Shelf {
+            takes: Duration::from_millis(100),
+            ..Shelf::default()
+        });
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        for number in 0..200 {
+            archiver.offer(&run(&format!("run-{number}"), "1"));
+        }
+        let last = Uid("run-199".to_owned());
+        let waits = || archiver.waits(&last).expect("it waits");
+        sleep(Duration::from_secs(10)).await;
+        assert!(waits() < Duration::from_secs(1), "{:?}", waits());
+        *shelf.down.lock().unwrap() = true;
+        sleep(Duration::from_secs(10)).await;
+        assert!(waits() > Duration::from_secs(9), "{:?}", waits());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_was_tried_in_vain_has_waited_although_others_are_written() {
+        let shelf = Arc::new(Shelf {
+            fails: Some("bad"),
+            ..Shelf::default()
+        });
+        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+        archiver.offer(&run("bad", "1"));
+        for number in 0..10 {
+            sleep(Duration::from_secs(1)).await;
+            archiver.offer(&run(&format!("run-{number}"), "1"));
+        }
+        let waits = archiver.waits(&Uid("bad".to_owned())).expect("it waits");
+        assert!(waits >= Duration::from_secs(10), "{waits:?}");
     }
 
     #[tokio::test(start_paused = true)]
