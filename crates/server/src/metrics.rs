@@ -159,6 +159,7 @@ pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     identities: Gauge,
     watch_events: Family<WatchLabels, Counter>,
+    stale_watches: Gauge,
     objects: Family<KindLabels, Gauge>,
     waiting: Gauge,
     approvals: Gauge,
@@ -180,6 +181,7 @@ impl Default for Metrics {
             reviews: Family::default(),
             identities: Gauge::default(),
             watch_events: Family::default(),
+            stale_watches: Gauge::default(),
             objects: Family::default(),
             waiting: Gauge::default(),
             approvals: Gauge::default(),
@@ -213,6 +215,11 @@ impl Metrics {
             all.identities.clone(),
         );
         registry.register("watch_events", "What watches delivered", all.watch_events.clone());
+        registry.register(
+            "stale_watches",
+            "Watches that have failed for more than a minute, so that what is told of their objects may be old",
+            all.stale_watches.clone(),
+        );
         registry.register("cached_objects", "Objects in the caches", all.objects.clone());
         registry.register(
             "waiting_runs",
@@ -290,6 +297,10 @@ impl Metrics {
         self.watch_events
             .get_or_create(&WatchLabels { kind, event })
             .inc();
+    }
+
+    pub(crate) fn stale_watches(&self, count: usize) {
+        self.stale_watches.set(whole(count));
     }
 
     pub(crate) fn objects(&self, kind: Kind, count: usize) {
