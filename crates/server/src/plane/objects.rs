@@ -300,25 +300,53 @@ impl ControlPlane {
 
     /// Applies a manifest of this kind, as the caller.
     pub async fn apply(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         kind: Kind,
         namespace: &str,
         manifest: Value,
     ) -> Result<Object, Refusal> {
+        self.apply_if(caller, kind, namespace, manifest, async { Ok(()) })
+            .await
+    }
+
+    /// The same if something lets it, whose refusal is recorded like any other.
+    pub async fn apply_if(
+        self: &Arc<Self>,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+        check: impl Future<Output = Result<(), Refusal>> + Send + 'static,
+    ) -> Result<Object, Refusal> {
         let how = Applying::default();
-        let applied = self.apply_as(caller, kind, namespace, manifest, how).await?;
+        let applied = self
+            .applied(caller, kind, namespace, manifest, how, check)
+            .await?;
         Ok(applied.object)
     }
 
     /// Applies a manifest of this kind, as the caller, in the way that they want.
     pub async fn apply_as(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         kind: Kind,
         namespace: &str,
         manifest: Value,
         how: Applying,
+    ) -> Result<Applied, Refusal> {
+        self.applied(caller, kind, namespace, manifest, how, async { Ok(()) })
+            .await
+    }
+
+    async fn applied(
+        self: &Arc<Self>,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+        how: Applying,
+        check: impl Future<Output = Result<(), Refusal>> + Send + 'static,
     ) -> Result<Applied, Refusal> {
         let (namespace, name, mut manifest) = addressed(kind, namespace, manifest)?;
         let name = name.ok_or_else(|| {
@@ -333,21 +361,6 @@ impl ControlPlane {
         };
         let api: Api<DynamicObject> =
             Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
-        if kind.is_run() {
-            // Who made a run may not let it pass its gates, so that nobody else writes who that is.
-            let there = self.seen(kind, &namespace, &name).await?;
-            let maker = match &there {
-                None => Some(caller.identity.user.clone()),
-                Some(run) => run
-                    .json
-                    .pointer("/metadata/annotations")
-                    .and_then(|annotations| text(annotations.get(CREATED_BY)?, "")),
-            };
-            sign(&mut manifest, maker.as_deref())?;
-            if kind == Kind::AgentRun && there.is_none() {
-                self.has_room(&namespace, &manifest)?;
-            }
-        }
         let before = if how.compare {
             // Who may write and not read is not told, and is not kept from writing.
             live(api.get_opt(&name)).await.ok()
@@ -359,7 +372,14 @@ impl ControlPlane {
             force: !how.refuse_conflicts,
             ..PatchParams::apply(how.manager.unwrap_or(FIELD_MANAGER))
         };
+        let (plane, maker) = (Arc::clone(self), caller.clone());
         let work = async move {
+            check.await?;
+            if kind.is_run() {
+                plane
+                    .admit_run(&maker, kind, &namespace, &name, &mut manifest)
+                    .await?;
+            }
             let patch = Patch::Apply(&manifest);
             live(api.patch(&name, &params, &patch)).await
         };
@@ -373,6 +393,36 @@ impl ControlPlane {
             outcome: before.map(|before| Outcome::of(before.as_ref(), &after)),
             object: self.read(kind, after),
         })
+    }
+
+    /// What holds of a run that is applied: it says who made it, and there is room for it if it is new.
+    async fn admit_run(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        manifest: &mut Value,
+    ) -> Result<(), Refusal> {
+        // Whoever may not write it learns nothing of what there is, neither of the run nor of the queue.
+        let patch = Question::on("patch", kind, namespace, name);
+        self.gatekeeper.require(&caller.identity, &patch).await?;
+        // Who made a run may not let it pass its gates, so that nobody else writes who that is.
+        let there = self.seen(kind, namespace, name).await?;
+        let maker = match &there {
+            None => Some(caller.identity.user.clone()),
+            Some(run) => run
+                .json
+                .pointer("/metadata/annotations")
+                .and_then(|annotations| text(annotations.get(CREATED_BY)?, "")),
+        };
+        sign(manifest, maker.as_deref())?;
+        if kind == Kind::AgentRun && there.is_none() {
+            let create = Question::on("create", kind, namespace, "");
+            self.gatekeeper.require(&caller.identity, &create).await?;
+            self.has_room(namespace, manifest)?;
+        }
+        Ok(())
     }
 
     /// Creates an object of this kind, as the caller.
