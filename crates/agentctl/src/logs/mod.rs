@@ -357,9 +357,11 @@ mod tests {
 
     #[test]
     fn a_step_that_is_not_there_is_told_with_those_that_are() {
-        let workflow = Object::from_value(json!({"metadata": {"name": "one"}, "spec": {"workflow": {"steps": [
-            {"name": "plan"}, {"name": "implement"},
-        ]}}}));
+        let workflow = Object::from_value(
+            json!({"metadata": {"name": "one"}, "spec": {"workflow": {"steps": [
+                {"name": "plan"}, {"name": "implement"},
+            ]}}}),
+        );
         assert_eq!(
             no_such_step(Kind::AgentRun, &workflow, "paln"),
             "run one has no step paln: it has plan, implement"

@@ -379,9 +379,7 @@ impl Tail {
 /// How long to wait after so many failures.
 fn pause(failures: u32) -> Duration {
     let factor = 2_u32.saturating_pow(failures.saturating_sub(1));
-    RECONNECT_PAUSE
-        .saturating_mul(factor)
-        .min(RECONNECT_PAUSE_MAX)
+    RECONNECT_PAUSE.saturating_mul(factor).min(RECONNECT_PAUSE_MAX)
 }
 
 fn age(pod: &Object) -> (String, String) {
