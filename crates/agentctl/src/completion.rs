@@ -206,18 +206,14 @@ fn offer(words: &[String]) -> Offer {
         Some("--tool") => return Offer::Names(vec![Kind::Tool]),
         Some("--vcs") => return Offer::Names(vec![Kind::VersionControlProvider]),
         Some("--memory-ref") => return Offer::Names(vec![Kind::Memory]),
-        // The value of a flag is no name of an object.
-        Some(flag) if flag.starts_with("--") || flag == "-n" || flag == "-o" || flag == "-l" => {
-            return Offer::Nothing;
-        }
         _ => {}
     }
-    let plain: Vec<&str> = before
-        .iter()
-        .map(String::as_str)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
-    match plain.as_slice() {
+    let plain = Plain::of(before);
+    if plain.awaits_value {
+        // The value of a flag is no name of an object.
+        return Offer::Nothing;
+    }
+    match plain.words.as_slice() {
         ["get" | "list" | "describe" | "watch" | "delete"] => Offer::Kinds,
         [
             "get" | "describe" | "watch" | "delete" | "wait" | "explain" | "graph" | "logs" | "cancel"
@@ -228,6 +224,54 @@ fn offer(words: &[String]) -> Offer {
         ["graph" | "approve" | "reject"] => Offer::Names(vec![Kind::OrchestrationRun]),
         _ => Offer::Nothing,
     }
+}
+
+/// What stands on a command line beside flags and their values.
+struct Plain<'a> {
+    words: Vec<&'a str>,
+    /// The last word is a flag whose value comes next.
+    awaits_value: bool,
+}
+
+impl<'a> Plain<'a> {
+    fn of(line: &'a [String]) -> Self {
+        let cli = Cli::command();
+        let mut verb: Option<&clap::Command> = None;
+        let mut plain = Self {
+            words: Vec::new(),
+            awaits_value: false,
+        };
+        for word in line {
+            if plain.awaits_value {
+                plain.awaits_value = false;
+            } else if word.starts_with('-') {
+                // The same flag has a value with one verb and none with another.
+                let known = cli
+                    .get_arguments()
+                    .chain(verb.into_iter().flat_map(clap::Command::get_arguments));
+                plain.awaits_value = known
+                    .filter(|argument| wants_value(argument))
+                    .any(|argument| is_called(argument, word));
+            } else {
+                verb = verb.or_else(|| cli.find_subcommand(word));
+                plain.words.push(word);
+            }
+        }
+        plain
+    }
+}
+
+fn wants_value(argument: &clap::Arg) -> bool {
+    let optional = argument
+        .get_num_args()
+        .is_some_and(|values| values.min_values() == 0);
+    argument.get_action().takes_values() && !optional
+}
+
+fn is_called(argument: &clap::Arg, word: &str) -> bool {
+    let long = argument.get_long().map(|long| format!("--{long}"));
+    let short = argument.get_short().map(|short| format!("-{short}"));
+    long.as_deref() == Some(word) || short.as_deref() == Some(word)
 }
 
 #[cfg(test)]
@@ -273,6 +317,18 @@ mod tests {
         assert_eq!(offered("run --agent "), Offer::Names(vec![Kind::Agent]));
         assert_eq!(offered("run --param "), Offer::Nothing);
         assert_eq!(offered("get run -"), Offer::Nothing);
+        assert_eq!(offered("get run -n team "), Offer::Names(vec![Kind::AgentRun]));
+        assert_eq!(
+            offered("--server host:1 get --output json run -A "),
+            Offer::Names(vec![Kind::AgentRun])
+        );
+        assert_eq!(
+            offered("get --namespace=team run "),
+            Offer::Names(vec![Kind::AgentRun])
+        );
+        assert_eq!(offered("get run -n "), Offer::Nothing);
+        assert_eq!(offered("logs -f "), Offer::Names(RUNS.to_vec()));
+        assert_eq!(offered("logs --tail 5 "), Offer::Names(RUNS.to_vec()));
         assert_eq!(offered(""), Offer::Nothing);
     }
 }

@@ -99,6 +99,7 @@ impl Known {
     fn explain(&self, kind: Kind, object: &Object, now: Timestamp) -> Result<Explanation, Error> {
         let context = Context {
             agent_runs: self.agent_runs.iter().collect(),
+            more_agent_runs: false,
             tool_runs: self.tool_runs.iter().collect(),
             orchestration_runs: self.orchestration_runs.iter().collect(),
             policies: self.policies.iter().collect(),

@@ -10,7 +10,7 @@ use crate::{
     output::{self, Cell, Format, Table},
     resource,
     session::Session,
-    transport::{Transport, Wish},
+    transport::{Narrow, Transport, Wish},
 };
 
 /// How many runs of the history are listed unless told: a person looks at the latest.
@@ -99,7 +99,12 @@ pub async fn selected(
 ) -> Result<Vec<Object>, Error> {
     let namespace = session.namespace();
     let place = (!selection.all_namespaces).then_some(namespace.as_str());
-    let mut objects = transport.list(kind, place, selection.selector.as_deref()).await?;
+    let narrow = Narrow {
+        selector: selection.selector.as_deref(),
+        phase: selection.phase.as_deref(),
+        runtime: selection.runtime.as_deref(),
+    };
+    let mut objects = transport.list_narrow(kind, place, &narrow).await?;
     objects.retain(|object| matches(object, selection));
     objects.sort_by(|one, other| (one.namespace(), one.name()).cmp(&(other.namespace(), other.name())));
     Ok(objects)

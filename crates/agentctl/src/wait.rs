@@ -8,9 +8,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::{
     cli::WaitArgs,
+    clock::Clock,
     error::{self, Error},
     logs::{Reading, Told},
-    object::Object,
+    object::{Condition, Object},
     output,
     resource::{self, word},
     session::Session,
@@ -358,14 +359,7 @@ impl Watched {
 
     fn live_line(&self, session: &Session) -> String {
         let elapsed = i64::try_from(self.started.elapsed().as_secs()).unwrap_or(i64::MAX);
-        let last = newest_condition(&self.object)
-            .and_then(|since| session.clock.age(since))
-            .map_or_else(String::new, |age| format!(" · last change {age} ago"));
-        format!(
-            "{} · {}{last}",
-            standing(self.kind, &self.object),
-            crate::clock::short(elapsed)
-        )
+        live_line(self.kind, &self.object, elapsed, session.clock)
     }
 
     /// The last words.
@@ -466,8 +460,25 @@ fn running_step(object: &Object) -> Option<String> {
     }
 }
 
-fn newest_condition(object: &Object) -> Option<&str> {
-    object.conditions().filter_map(|condition| condition.since).max()
+/// Where it stands, for how long somebody has waited, and what happened last.
+fn live_line(kind: Kind, object: &Object, elapsed: i64, clock: Clock) -> String {
+    let last = newest_condition(object)
+        .and_then(|condition| {
+            let age = clock.age(condition.since?)?;
+            let word = Some(condition.reason).filter(|reason| !reason.is_empty());
+            Some(format!(" · {} {age} ago", word.unwrap_or(condition.type_)))
+        })
+        .unwrap_or_default();
+    let elapsed = crate::clock::short(elapsed);
+    format!("{} · {elapsed}{last}", standing(kind, object))
+}
+
+/// The condition that changed last.
+fn newest_condition(object: &Object) -> Option<Condition<'_>> {
+    let conditions = object.conditions();
+    conditions
+        .filter(|condition| condition.since.is_some())
+        .max_by_key(|condition| condition.since)
 }
 
 /// Why a run ended as it did.
@@ -519,6 +530,22 @@ mod tests {
             );
         }
         assert_eq!(verdict(&Goal::Complete, json!(null)), None);
+    }
+
+    #[test]
+    fn the_live_line_says_what_happened_last() {
+        let clock = Clock::fixed_at(Some("2026-03-01T12:01:00Z"));
+        let line = |status: Value| live_line(Kind::AgentRun, &run(status), 65, clock);
+        let condition = |type_: &str, reason: &str, since: &str| json!({"type": type_, "status": "True", "reason": reason, "lastTransitionTime": since});
+        let created = condition("InProgress", "JobCreated", "2026-03-01T12:00:57Z");
+        let accepted = condition("Accepted", "Valid", "2026-03-01T12:00:30Z");
+        let told = line(json!({"phase": "Running", "conditions": [created, accepted]}));
+        assert!(told.starts_with("Running"), "{told}");
+        assert!(told.ends_with(" · 1m5s · JobCreated 3s ago"), "{told}");
+        let unnamed = condition("Accepted", "", "2026-03-01T12:00:30Z");
+        let told = line(json!({"phase": "Running", "conditions": [unnamed]}));
+        assert!(told.ends_with(" · 1m5s · Accepted 30s ago"), "{told}");
+        assert!(line(json!(null)).ends_with(" · 1m5s"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the control plane counts. Every label comes from a closed list: a kind, a route of the table, a method of the contract.
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicU64, time::Duration};
 
 use jangar_api::Kind;
 use jiff::Timestamp;
@@ -72,6 +72,23 @@ label_values! {
 }
 
 label_values! {
+    /// What is done with the history.
+    HistoryAccess {
+        Read = "read",
+        Write = "write",
+    }
+}
+
+label_values! {
+    /// What came of it.
+    HistoryResult {
+        Done = "done",
+        Refused = "refused",
+        Failed = "failed",
+    }
+}
+
+label_values! {
     /// What came of a delivery of a webhook, for one source.
     Webhook {
         Synced = "synced",
@@ -134,6 +151,17 @@ struct LossLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HistoryLabels {
+    access: HistoryAccess,
+    result: HistoryResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AccessLabels {
+    access: HistoryAccess,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CertificateLabels {
     outcome: CertificateLoad,
 }
@@ -159,6 +187,7 @@ pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     identities: Gauge,
     watch_events: Family<WatchLabels, Counter>,
+    stale_watches: Gauge,
     objects: Family<KindLabels, Gauge>,
     waiting: Gauge,
     approvals: Gauge,
@@ -167,6 +196,9 @@ pub struct Metrics {
     mutations: Family<MutationLabels, Counter>,
     webhooks: Family<WebhookLabels, Counter>,
     database_up: Gauge,
+    database_latency: Gauge<f64, AtomicU64>,
+    history: Family<HistoryLabels, Counter>,
+    history_seconds: Family<AccessLabels, Histogram, fn() -> Histogram>,
     certificates: Family<CertificateLabels, Counter>,
     certificate_outdated: Gauge,
 }
@@ -180,6 +212,7 @@ impl Default for Metrics {
             reviews: Family::default(),
             identities: Gauge::default(),
             watch_events: Family::default(),
+            stale_watches: Gauge::default(),
             objects: Family::default(),
             waiting: Gauge::default(),
             approvals: Gauge::default(),
@@ -188,6 +221,9 @@ impl Default for Metrics {
             mutations: Family::default(),
             webhooks: Family::default(),
             database_up: Gauge::default(),
+            database_latency: Gauge::default(),
+            history: Family::default(),
+            history_seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
             certificates: Family::default(),
             certificate_outdated: Gauge::default(),
         }
@@ -213,6 +249,11 @@ impl Metrics {
             all.identities.clone(),
         );
         registry.register("watch_events", "What watches delivered", all.watch_events.clone());
+        registry.register(
+            "stale_watches",
+            "Watches that have failed for more than a minute, so that what is told of their objects may be old",
+            all.stale_watches.clone(),
+        );
         registry.register("cached_objects", "Objects in the caches", all.objects.clone());
         registry.register(
             "waiting_runs",
@@ -237,6 +278,22 @@ impl Metrics {
             "database_up",
             "Whether the database answered when last asked; 0 without one",
             all.database_up.clone(),
+        );
+        registry.register_with_unit(
+            "database_latency",
+            "How long the database took when it answered last",
+            Unit::Seconds,
+            all.database_latency.clone(),
+        );
+        registry.register(
+            "history_requests",
+            "What was asked of the history, and what came of it",
+            all.history.clone(),
+        );
+        registry.register(
+            "history_request_seconds",
+            "How long the history took",
+            all.history_seconds.clone(),
         );
         registry.register(
             "certificate_loads",
@@ -292,6 +349,10 @@ impl Metrics {
             .inc();
     }
 
+    pub(crate) fn stale_watches(&self, count: usize) {
+        self.stale_watches.set(whole(count));
+    }
+
     pub(crate) fn objects(&self, kind: Kind, count: usize) {
         let kind = &kind.info().kind;
         self.objects.get_or_create(&KindLabels { kind }).set(whole(count));
@@ -323,8 +384,21 @@ impl Metrics {
             .inc();
     }
 
-    pub(crate) fn database(&self, up: bool) {
-        self.database_up.set(i64::from(up));
+    /// How long the database took; absent if it did not answer.
+    pub(crate) fn database(&self, took: Option<Duration>) {
+        self.database_up.set(i64::from(took.is_some()));
+        if let Some(took) = took {
+            self.database_latency.set(took.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn history(&self, access: HistoryAccess, result: HistoryResult, took: Duration) {
+        self.history
+            .get_or_create(&HistoryLabels { access, result })
+            .inc();
+        self.history_seconds
+            .get_or_create(&AccessLabels { access })
+            .observe(took.as_secs_f64());
     }
 
     pub(crate) fn certificate(&self, outcome: CertificateLoad) {

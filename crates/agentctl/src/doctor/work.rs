@@ -98,9 +98,14 @@ pub(super) fn warned(runs: &[Object]) -> Vec<Finding> {
 /// Objects that are to go, and do not.
 pub(super) fn stuck(runs: &[Object], jobs: &[Object], clock: Clock) -> Finding {
     let ours = |object: &Object| {
-        object
-            .finalizers()
-            .any(|name| name == labels::JOB_STATUS_FINALIZER || name == labels::RUNTIME_CLEANUP_FINALIZER)
+        object.finalizers().any(|name| {
+            [
+                labels::JOB_STATUS_FINALIZER,
+                labels::RUNTIME_CLEANUP_FINALIZER,
+                labels::ARCHIVE_FINALIZER,
+            ]
+            .contains(&name)
+        })
     };
     let held: Vec<String> = runs
         .iter()
@@ -206,11 +211,15 @@ mod tests {
                 json!({"kind": "Job", "metadata": {"name": "j", "finalizers": [finalizer], "deletionTimestamp": since}}),
             )
         };
+        for ours in [
+            labels::JOB_STATUS_FINALIZER,
+            labels::RUNTIME_CLEANUP_FINALIZER,
+            labels::ARCHIVE_FINALIZER,
+        ] {
+            let held = stuck(&[], &[job(ours, "2026-03-01T12:00:00Z")], clock());
+            assert_eq!(held.level, Level::Fail, "{ours}");
+        }
         let ours = labels::JOB_STATUS_FINALIZER;
-        assert_eq!(
-            stuck(&[], &[job(ours, "2026-03-01T12:00:00Z")], clock()).level,
-            Level::Fail
-        );
         assert_eq!(
             stuck(&[], &[job(ours, "2026-03-01T12:09:00Z")], clock()).level,
             Level::Ok

@@ -27,7 +27,7 @@ use tonic::{
 
 use super::{
     Applied, ApplyOptions, BreaksOff, Changes, Identity, KeptLine, KeptLines, KeptPart, Lines, Listed,
-    LogPart, LogTrouble, RunRef, Submission, Submitted, Wish,
+    LogPart, LogTrouble, Narrow, RunRef, Submission, Submitted, Wish,
 };
 use crate::{
     config::Choices,
@@ -45,6 +45,19 @@ const ALL_NAMESPACES: &str = "*";
 const EVENTS: u32 = 50;
 /// The longest line of a log that is put together; the rest of a longer one stands in lines of its own.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+/// What is asked for with a list.
+fn list_request(kind: Kind, namespace: Option<&str>, narrow: &Narrow<'_>) -> ListRequest {
+    // The control plane has other words than agentctl for how objects stand that are no runs.
+    let phase = narrow.phase.filter(|_| kind.is_run());
+    ListRequest {
+        namespace: namespace.unwrap_or(ALL_NAMESPACES).to_owned(),
+        label_selector: narrow.selector.unwrap_or_default().to_owned(),
+        phase: phase.unwrap_or_default().to_owned(),
+        runtime: narrow.runtime.unwrap_or_default().to_owned(),
+        ..ListRequest::default()
+    }
+}
 
 /// A client of the control plane.
 #[derive(Clone)]
@@ -107,13 +120,9 @@ impl Grpc {
         &self,
         kind: Kind,
         namespace: Option<&str>,
-        selector: Option<&str>,
+        narrow: &Narrow<'_>,
     ) -> Result<Vec<Object>, Error> {
-        let request = ListRequest {
-            namespace: namespace.unwrap_or(ALL_NAMESPACES).to_owned(),
-            label_selector: selector.unwrap_or_default().to_owned(),
-            ..ListRequest::default()
-        };
+        let request = list_request(kind, namespace, narrow);
         let plural = &kind.info().plural;
         let listed = self.pages(kind, request, LIST_MAX).await?;
         if listed.more {
@@ -565,4 +574,35 @@ fn joined(
         }
         Ok::<_, Status>(Some((line, parts)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_for_is_looked_for_by_the_control_plane() {
+        let narrow = Narrow {
+            selector: Some("team=blue"),
+            phase: Some("Failed"),
+            runtime: Some("job"),
+        };
+        let runs = list_request(Kind::AgentRun, None, &narrow);
+        assert_eq!(
+            runs,
+            ListRequest {
+                namespace: "*".to_owned(),
+                label_selector: "team=blue".to_owned(),
+                phase: "Failed".to_owned(),
+                runtime: "job".to_owned(),
+                ..ListRequest::default()
+            }
+        );
+        let agents = list_request(Kind::Agent, Some("team"), &narrow);
+        assert_eq!(
+            (agents.namespace.as_str(), agents.phase.as_str()),
+            ("team", ""),
+            "their phases are agentctl's own words"
+        );
+    }
 }

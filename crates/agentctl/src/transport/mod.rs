@@ -71,6 +71,14 @@ pub struct ApplyOptions {
     pub force: bool,
 }
 
+/// Which objects are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Narrow<'a> {
+    pub selector: Option<&'a str>,
+    pub phase: Option<&'a str>,
+    pub runtime: Option<&'a str>,
+}
+
 /// Which runs of the history are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish<'a> {
@@ -195,9 +203,24 @@ impl Transport {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<Object>, Error> {
+        let narrow = Narrow {
+            selector,
+            ..Narrow::default()
+        };
+        self.list_narrow(kind, namespace, &narrow).await
+    }
+
+    /// The same of those that were asked for, as far as who answers can tell them apart: whoever asks has to look themselves.
+    pub async fn list_narrow(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        narrow: &Narrow<'_>,
+    ) -> Result<Vec<Object>, Error> {
         match self {
-            Self::Kube(kube) => kube.list(kind, namespace, selector).await,
-            Self::Grpc(grpc) => grpc.list(kind, namespace, selector).await,
+            // Kubernetes knows labels alone.
+            Self::Kube(kube) => kube.list(kind, namespace, narrow.selector).await,
+            Self::Grpc(grpc) => grpc.list(kind, namespace, narrow).await,
         }
     }
 

@@ -71,6 +71,7 @@ async fn completion_offers_live_names() {
             &["__complete", "run", "--agent", "co"],
             &["__complete", "get", "agent", ""],
             &["__complete", "get", "to"],
+            &["__complete", "get", "agent", "-n", cluster.namespace, "c"],
             &["__complete", "get", "agent", "-n", "elsewhere", "c"],
         ];
         cluster.session(commands).await

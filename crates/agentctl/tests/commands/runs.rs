@@ -115,6 +115,35 @@ async fn a_run_with_a_name_or_labels_of_its_own_is_created_as_it_was_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn settings_of_the_runtime_arrive_with_their_structure() {
+    let spread = json!([{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+                         "labelSelector": {"matchLabels": {"app": "agent"}}}]);
+    let setting = format!("topologySpreadConstraints={spread}");
+    for cluster in Cluster::both(["sp0040", "sg0040"]).await {
+        have_references(&cluster).await;
+        let text = cluster
+            .transcript(&[
+                "run",
+                "--agent",
+                "coder",
+                "--impl",
+                "fix",
+                "--runtime-config",
+                &setting,
+                "-o",
+                "name",
+            ])
+            .await;
+        let name = text.lines().find_map(|line| line.strip_prefix("agentrun/"));
+        let run = cluster.get(Kind::AgentRun, name.expect(&text)).await;
+        assert_eq!(
+            run["spec"]["runtime"]["config"]["topologySpreadConstraints"],
+            spread
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_applied_says_who_made_it_however_often() {
     let cluster = Cluster::start("sp0035").await;
     let mut run = agent_run("mine", json!(null));

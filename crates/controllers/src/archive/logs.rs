@@ -17,8 +17,9 @@ use jangar_engine::decision::{Key, Uid};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::LogParams};
 use tokio::{
+    sync::Notify,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::Archive;
@@ -75,6 +76,16 @@ struct Turn {
     client: Client,
     source: Source,
     tries: u32,
+    /// Not before this time.
+    due: Instant,
+}
+
+/// What somebody who works does next.
+enum Next {
+    Take(Box<Turn>),
+    /// Nothing is due before this time is over.
+    Wait(Duration),
+    End,
 }
 
 #[derive(Default)]
@@ -92,6 +103,8 @@ struct Books {
 pub struct LogTails {
     archive: Arc<dyn Archive>,
     books: Mutex<Books>,
+    /// Tells those who wait for a log to be due that there is a new one.
+    offered: Arc<Notify>,
     metrics: OnceLock<Arc<Metrics>>,
 }
 
@@ -116,6 +129,7 @@ impl LogTails {
         Self {
             archive,
             books: Mutex::default(),
+            offered: Arc::default(),
             metrics: OnceLock::new(),
         }
     }
@@ -152,28 +166,40 @@ impl LogTails {
             client: client.clone(),
             source,
             tries: 0,
+            due: Instant::now(),
         });
         if books.at_work < WORKERS_MAX {
             books.at_work += 1;
             // Those that have ended are forgotten.
             while books.workers.try_join_next().is_some() {}
             let this = Arc::downgrade(self);
-            books.workers.spawn(work(this));
+            books.workers.spawn(work(this, Arc::clone(&self.offered)));
         }
+        self.offered.notify_one();
     }
 
-    /// The next log. `None` ends the work of who asks.
-    fn next(&self) -> Option<Turn> {
+    /// The next log: of those that are due the one that was tried least, so that those of a node which does not answer hold up no others.
+    fn next(&self) -> Next {
+        let now = Instant::now();
         let mut books = self.books();
-        let turn = books.turns.pop_front();
-        if turn.is_none() {
-            books.at_work = books.at_work.saturating_sub(1);
+        let due = books.turns.iter().enumerate().filter(|(_, turn)| turn.due <= now);
+        let first = due
+            .min_by_key(|(place, turn)| (turn.tries, *place))
+            .map(|(place, _)| place);
+        if let Some(turn) = first.and_then(|place| books.turns.remove(place)) {
+            return Next::Take(Box::new(turn));
         }
-        turn
+        match books.turns.iter().map(|turn| turn.due).min() {
+            Some(due) => Next::Wait(due.saturating_duration_since(now)),
+            None => {
+                books.at_work = books.at_work.saturating_sub(1);
+                Next::End
+            }
+        }
     }
 
-    /// Does something about what came of a try, and says how long to pause.
-    fn tried(&self, mut turn: Turn, taken: Taken) -> Option<Duration> {
+    /// Does something about what came of a try.
+    fn tried(&self, mut turn: Turn, taken: Taken) {
         let pod = &turn.source.pod;
         match taken {
             Taken::Written => self.count(LogTailResult::Written),
@@ -190,12 +216,10 @@ impl LogTails {
                 tracing::info!(%pod, error = why, "the log of a pod is not kept yet");
                 self.count(LogTailResult::Failed);
                 turn.tries += 1;
-                let pause = BACKOFF.delay(turn.tries);
+                turn.due = Instant::now() + BACKOFF.delay(turn.tries);
                 self.books().turns.push_back(turn);
-                return Some(pause);
             }
         }
-        None
     }
 
     fn count(&self, result: LogTailResult) {
@@ -211,16 +235,21 @@ impl LogTails {
 }
 
 /// Takes one log after the other until none is left.
-async fn work(tails: Weak<LogTails>) {
+async fn work(tails: Weak<LogTails>, offered: Arc<Notify>) {
     while let Some(this) = tails.upgrade() {
-        let Some(turn) = this.next() else {
-            return;
-        };
-        let taken = take(this.archive.as_ref(), &turn).await;
-        let pause = this.tried(turn, taken);
-        drop(this);
-        if let Some(pause) = pause {
-            sleep(pause).await;
+        match this.next() {
+            Next::Take(turn) => {
+                let taken = take(this.archive.as_ref(), &turn).await;
+                this.tried(*turn, taken);
+            }
+            Next::Wait(pause) => {
+                drop(this);
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = offered.notified() => {}
+                }
+            }
+            Next::End => return,
         }
     }
 }
@@ -323,9 +352,81 @@ async fn end_of(stream: impl AsyncRead, most: usize) -> std::io::Result<End> {
 
 #[cfg(test)]
 mod tests {
-    use futures::io::Cursor;
+    use futures::{future::BoxFuture, io::Cursor};
+    use serde_json::Value;
+    use tower::service_fn;
 
-    use super::*;
+    use super::{super::NotWritten, *};
+
+    /// Fails for the runs whose names say so, and has the logs of all others. It remembers whom it was asked about.
+    #[derive(Debug, Default)]
+    struct Shelf(Arc<Mutex<Vec<String>>>);
+
+    impl Archive for Shelf {
+        fn record(&self, _: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn log_bytes(&self) -> usize {
+            1 << 20
+        }
+
+        fn has_log(&self, run: &Uid, _: &str, _: u32) -> BoxFuture<'static, Result<bool, String>> {
+            self.0.lock().unwrap().push(run.0.clone());
+            let fails = run.0.starts_with("dead");
+            Box::pin(async move {
+                if fails {
+                    sleep(READ_PATIENCE).await;
+                    return Err("the node does not answer".to_owned());
+                }
+                Ok(true)
+            })
+        }
+
+        fn record_log(&self, _: Tail) -> BoxFuture<'static, Result<(), String>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn source(name: &str) -> Source {
+        let key = Key {
+            namespace: "team".to_owned(),
+            name: name.to_owned(),
+        };
+        Source {
+            run: Uid(name.to_owned()),
+            step: String::new(),
+            attempt: 1,
+            pod: key,
+            pod_uid: Uid(name.to_owned()),
+            container: "agent".to_owned(),
+            kept_for: Duration::from_hours(1),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn logs_of_a_node_that_does_not_answer_hold_up_no_others() {
+        let shelf = Shelf::default();
+        let asked = Arc::clone(&shelf.0);
+        let tails = Arc::new(LogTails::new(Arc::new(shelf)));
+        let nobody = service_fn(async |_: http::Request<kube::client::Body>| {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody answers"))
+        });
+        let client = Client::new(nobody, "team");
+        for number in 0..WORKERS_MAX {
+            tails.offer(&client, source(&format!("dead-{number}")));
+        }
+        // All of them have failed several times and rest for long.
+        sleep(Duration::from_mins(3)).await;
+        let tries = |name: &str| asked.lock().unwrap().iter().filter(|run| *run == name).count();
+        assert!(tries("dead-0") >= 3, "{:?}", asked.lock().unwrap());
+        tails.offer(&client, source("fine"));
+        sleep(READ_PATIENCE).await;
+        assert_eq!(tries("fine"), 1, "it does not wait for their rest");
+        sleep(Duration::from_hours(1)).await;
+        assert_eq!(tries("dead-0"), usize::try_from(TRIES_MAX).unwrap());
+        assert_eq!(tails.books().at_work, 0, "who has nothing to do ends");
+    }
 
     async fn end(text: &str, most: usize) -> (String, bool, u64, u64) {
         let end = end_of(Cursor::new(text.as_bytes().to_vec()), most).await.unwrap();

@@ -116,6 +116,8 @@ struct Waiting {
     ended: bool,
     /// Since when this run waits, in whichever version.
     since: Instant,
+    /// Whether it was tried, and history did not answer.
+    tried: bool,
     run: Arc<dyn Run>,
 }
 
@@ -152,6 +154,8 @@ struct Books {
     /// that is being written; so may be some that no longer wait.
     turns: VecDeque<Uid>,
     again: VecDeque<Uid>,
+    /// When history answered last.
+    answered: Option<Instant>,
     /// Since when we know of runs that somebody has deleted, and that are held.
     leaving: BTreeMap<Uid, Instant>,
     /// Whether somebody is writing.
@@ -239,12 +243,18 @@ impl Archiver {
         self.books().refused.get(run).map(|refused| refused.why.clone())
     }
 
-    /// For how long a run has waited; absent if it does not.
+    /// For how long history has not answered a run that waits; absent if it does not wait.
+    ///
+    /// A long line is no outage: a process that takes over offers thousands at once. So a run that has not had its turn has waited no
+    /// longer than since history answered last, for whichever run.
     pub(crate) fn waits(&self, run: &Uid) -> Option<Duration> {
-        self.books()
-            .waiting
-            .get(run)
-            .map(|waiting| waiting.since.elapsed())
+        let books = self.books();
+        let waiting = books.waiting.get(run)?;
+        let since = match books.answered {
+            Some(answered) if !waiting.tried => waiting.since.max(answered),
+            _ => waiting.since,
+        };
+        Some(since.elapsed())
     }
 
     /// For how long we know that somebody has deleted a run that is held.
@@ -265,14 +275,13 @@ impl Archiver {
         if refused.is_some_and(|refused| refused.version == version_of(run.as_ref())) {
             return;
         }
+        let before = books.waiting.get(&uid);
         let waiting = Waiting {
             key: key_of(run.meta()),
             version: version_of(run.as_ref()),
             ended: run.run_facts().is_some_and(|facts| facts.ended),
-            since: books
-                .waiting
-                .get(&uid)
-                .map_or_else(Instant::now, |waiting| waiting.since),
+            since: before.map_or_else(Instant::now, |waiting| waiting.since),
+            tried: before.is_some_and(|waiting| waiting.tried),
             run: Arc::clone(run) as Arc<dyn Run>,
         };
         if books.waiting.len() >= WAITING_MAX && !books.waiting.contains_key(&uid) {
@@ -334,6 +343,7 @@ impl Archiver {
             uid, version, ended, ..
         } = next;
         let mut books = self.books();
+        books.answered = Some(Instant::now());
         books.refused.remove(&uid);
         let waiting = books.waiting.get(&uid).map(|waiting| waiting.version == version);
         match waiting {
@@ -351,6 +361,9 @@ impl Archiver {
         tracing::warn!(run = %next.key, error = why, "a finished run was not written into history, so it is kept");
         self.count(ArchiveResult::Failed);
         let mut books = self.books();
+        if let Some(waiting) = books.waiting.get_mut(&next.uid) {
+            waiting.tried = true;
+        }
         books.again.push_back(next.uid);
         self.tell(books, |state| state.trouble = Some(why));
     }
@@ -360,6 +373,7 @@ impl Archiver {
         self.count(ArchiveResult::Refused);
         let Next { uid, version, .. } = next;
         let mut books = self.books();
+        books.answered = Some(Instant::now());
         match books.waiting.get(&uid).map(|waiting| waiting.version == version) {
             Some(true) => drop(books.waiting.remove(&uid)),
             Some(false) => books.turns.push_back(uid.clone()),
@@ -456,175 +470,4 @@ async fn work(archiver: Weak<Archiver>, offered: Arc<Notify>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use jangar_api::tools::ToolRun;
-    use serde_json::json;
-
-    use super::*;
-
-    /// Fails as long as it is told to, and remembers what it was given.
-    #[derive(Debug, Default)]
-    struct Shelf {
-        down: Mutex<bool>,
-        /// A run that it fails for, and one that it will not have.
-        fails: Option<&'static str>,
-        refuses: Option<&'static str>,
-        given: Arc<Mutex<Vec<String>>>,
-    }
-
-    impl Archive for Shelf {
-        fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
-            let name = run["metadata"]["name"].as_str();
-            let down = *self.down.lock().unwrap() || (name.is_some() && name == self.fails);
-            let refused = name.is_some() && name == self.refuses;
-            let given = Arc::clone(&self.given);
-            Box::pin(async move {
-                if down {
-                    return Err(NotWritten::Away("nobody answers".to_owned()));
-                }
-                if refused {
-                    return Err(NotWritten::Refused("this is no run".to_owned()));
-                }
-                assert_eq!(run["kind"], "ToolRun");
-                let metadata = &run["metadata"];
-                let text = |field: &str| metadata[field].as_str().unwrap().to_owned();
-                given
-                    .lock()
-                    .unwrap()
-                    .push(format!("{}@{}", text("name"), text("resourceVersion")));
-                Ok(())
-            })
-        }
-
-        fn log_bytes(&self) -> usize {
-            1 << 20
-        }
-
-        fn has_log(&self, _: &Uid, _: &str, _: u32) -> BoxFuture<'static, Result<bool, String>> {
-            Box::pin(async { Ok(true) })
-        }
-
-        fn record_log(&self, _: Tail) -> BoxFuture<'static, Result<(), String>> {
-            Box::pin(async { Ok(()) })
-        }
-    }
-
-    fn run(name: &str, version: &str) -> Arc<ToolRun> {
-        let run = json!({
-            "apiVersion": "tools.proompteng.ai/v1alpha1", "kind": "ToolRun",
-            "metadata": {"name": name, "namespace": "team", "uid": name, "resourceVersion": version},
-            "spec": {"toolRef": {"name": "lint"}},
-            "status": {"phase": "Succeeded"},
-        });
-        Arc::new(serde_json::from_value(run).unwrap())
-    }
-
-    async fn idle(archiver: &Archiver) {
-        archiver
-            .state()
-            .wait_for(|state| state.waiting == 0)
-            .await
-            .unwrap();
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_run_is_written_once_for_each_of_its_versions() {
-        let shelf = Arc::new(Shelf::default());
-        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
-        assert!(!archiver.has(run("a", "1").as_ref()));
-        for version in ["1", "1", "2"] {
-            archiver.offer(&run("a", version));
-            idle(&archiver).await;
-        }
-        assert_eq!(*shelf.given.lock().unwrap(), ["a@1", "a@2"]);
-        assert!(archiver.has(run("a", "2").as_ref()) && !archiver.has(run("a", "1").as_ref()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_could_not_be_written_waits_and_is_told_until_it_is() {
-        let shelf = Arc::new(Shelf::default());
-        *shelf.down.lock().unwrap() = true;
-        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
-        archiver.offer(&run("a", "1"));
-        archiver.offer(&run("b", "1"));
-        let mut state = archiver.state();
-        state.wait_for(|state| state.trouble.is_some()).await.unwrap();
-        assert_eq!(state.borrow().waiting, 2);
-        assert_eq!(archiver.trouble().as_deref(), Some("nobody answers"));
-        *shelf.down.lock().unwrap() = false;
-        idle(&archiver).await;
-        assert_eq!(archiver.trouble(), None);
-        let mut given = shelf.given.lock().unwrap().clone();
-        given.sort();
-        assert_eq!(given, ["a@1", "b@1"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_run_that_was_given_up_is_written_when_history_is_back() {
-        let shelf = Arc::new(Shelf::default());
-        *shelf.down.lock().unwrap() = true;
-        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
-        archiver.offer(&run("a", "1"));
-        archiver.given_up(&run("a", "2"));
-        archiver.went(run("a", "2").as_ref());
-        *shelf.down.lock().unwrap() = false;
-        idle(&archiver).await;
-        assert_eq!(*shelf.given.lock().unwrap(), ["a@2"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_run_that_cannot_be_written_holds_up_no_other() {
-        let shelf = Arc::new(Shelf {
-            fails: Some("bad"),
-            ..Shelf::default()
-        });
-        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
-        archiver.offer(&run("bad", "1"));
-        // For so long that it is tried once a minute.
-        sleep(Duration::from_mins(10)).await;
-        for name in ["a", "b"] {
-            archiver.offer(&run(name, "1"));
-            let before = Instant::now();
-            let mut state = archiver.state();
-            state.wait_for(|state| state.waiting == 1).await.unwrap();
-            assert!(before.elapsed() <= BACKOFF.first, "{:?}", before.elapsed());
-        }
-        assert_eq!(*shelf.given.lock().unwrap(), ["a@1", "b@1"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_run_that_history_will_not_have_is_not_waited_for_and_is_no_outage() {
-        let shelf = Arc::new(Shelf {
-            refuses: Some("bad"),
-            ..Shelf::default()
-        });
-        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
-        for _ in 0..2 {
-            archiver.offer(&run("bad", "1"));
-            idle(&archiver).await;
-        }
-        let uid = Uid("bad".to_owned());
-        assert!(archiver.is_done_with(&uid) && archiver.trouble().is_none());
-        assert_eq!(archiver.refusal(&uid).as_deref(), Some("this is no run"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_run_is_known_whatever_changes_after_it() {
-        let archiver = Arc::new(Archiver::new(Arc::new(Shelf::default()) as Arc<dyn Archive>));
-        archiver.offer(&run("a", "1"));
-        idle(&archiver).await;
-        assert!(archiver.is_done_with(&Uid("a".to_owned())));
-        assert!(!archiver.has(run("a", "2").as_ref()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_run_that_went_before_it_was_written_is_written_as_it_was_last() {
-        let shelf = Arc::new(Shelf::default());
-        let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
-        archiver.went(run("a", "3").as_ref());
-        idle(&archiver).await;
-        archiver.went(run("a", "4").as_ref());
-        idle(&archiver).await;
-        assert_eq!(*shelf.given.lock().unwrap(), ["a@3"]);
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! What goes into history and when, and what waits for it: the deletion of runs whose time has come, and, for a while, that of
 //! runs which somebody deletes.
 //!
-//! Kubernetes asks nobody before it removes an object without a finalizer. So a run that has ended, and is not written although some
-//! seconds are over or history is known to be away, gets one: a write that is made only while history is away. It is taken back when the
+//! Kubernetes asks nobody before it removes an object without a finalizer. So a run that has ended, and is not written because history
+//! has answered nothing for some seconds or is known to be away, gets one: a write that is made only while history is away. It is taken back when the
 //! run is written, when somebody's deletion has waited for long enough, or when there is no history any more.
 
 use std::{sync::Arc, time::Duration};
@@ -30,7 +30,7 @@ const RETENTION_RETRY: Duration = Duration::from_secs(30);
 const DELETION_PATIENCE: Duration = Duration::from_mins(1);
 /// When such a run is looked at again. Somebody watches it.
 const DELETION_RETRY: Duration = Duration::from_secs(1);
-/// How long history has for a run before the run is held. It usually takes less than one.
+/// How long history may answer nothing before a run is held that is not written. It usually takes less than one.
 const HOLD_AFTER: Duration = Duration::from_secs(5);
 /// When a run that is held is looked at again, to let it go when it is written.
 const HELD_RETRY: Duration = Duration::from_mins(1);

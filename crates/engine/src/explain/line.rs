@@ -71,7 +71,7 @@ pub(super) fn of<'a>(facts: &Facts<'a>, context: &Context<'a>) -> Line<'a> {
         .copied()
         .collect();
     earlier.sort_by_cached_key(|(_, demand)| dispensable(demand));
-    let counted = !context.agent_runs.is_empty();
+    let counted = !context.agent_runs.is_empty() && !context.more_agent_runs;
     Line {
         position: counted.then(|| Position {
             place: number(ahead + 1),

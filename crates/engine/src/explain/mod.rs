@@ -53,6 +53,8 @@ use self::{
 pub struct Context<'a> {
     /// They tell the place in the line, who holds slots, and what became of steps.
     pub agent_runs: Vec<&'a AgentRun>,
+    /// Whether there are more than these, so that a place counted from them would be wrong.
+    pub more_agent_runs: bool,
     pub tool_runs: Vec<&'a ToolRun>,
     pub orchestration_runs: Vec<&'a OrchestrationRun>,
     /// They tell who may approve.

@@ -173,6 +173,20 @@ fn a_run_in_line_is_told_its_place_and_whom_to_cancel() {
 }
 
 #[test]
+fn no_place_is_told_where_only_some_of_those_who_wait_are_known() {
+    let run = agent_run("a-first", in_line("ConcurrencyLimit", "wait"));
+    let other = agent_run("other", in_line("ConcurrencyLimit", "wait"));
+    let context = Context {
+        agent_runs: vec![&run, &other],
+        more_agent_runs: true,
+        ..Context::default()
+    };
+    let told = explain(Subject::AgentRun(&run), &context, now());
+    assert_eq!(told.position, None);
+    assert!(!told.headline.contains("number"), "{}", told.headline);
+}
+
+#[test]
 fn a_more_important_run_is_ahead_whenever_it_came() {
     let words = "as many runs of Agent coder are under way as may be at once, which is 2: wait";
     let run = agent_run("a-first", in_line("ConcurrencyLimit", words));

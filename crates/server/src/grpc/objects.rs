@@ -1,6 +1,9 @@
 //! Objects of any kind, by the name of the kind: created, watched, and what Kubernetes says about them.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
 
 use futures::{
     StreamExt,
@@ -154,7 +157,30 @@ impl Shelf {
             self.filter.matches(object) && self.name.as_ref().is_none_or(|name| *name == object.name)
         });
         objects.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        Listed { objects, cut }
+        Listed {
+            objects,
+            cut,
+            is_one: self.filter.namespace.is_some() && self.name.is_some(),
+        }
+    }
+
+    /// What is to be told of something that is pending, if it is still there.
+    fn told(&self, pending: Pending) -> Option<(Change, Option<Arc<Object>>)> {
+        let known = match pending {
+            Pending::Word(change) => return Some((change, None)),
+            Pending::Object(change, object) => return Some((change, Some(object))),
+            Pending::Known(object) => {
+                // The list of changes holds what an object was before it changed. Who cannot find it there any more has fallen behind, and is
+                // told everything again.
+                let object = object.upgrade()?;
+                self.object(&object.namespace, &object.name)
+            }
+            Pending::One => match (&self.filter.namespace, &self.name) {
+                (Some(namespace), Some(name)) => self.object(namespace, name),
+                _ => None,
+            },
+        };
+        known.map(|object| (Change::Seen, Some(object)))
     }
 }
 
@@ -164,15 +190,18 @@ struct Listed {
     objects: Vec<Arc<Object>>,
     /// There are more.
     cut: bool,
+    /// One object was asked for, by its namespace and name.
+    is_one: bool,
 }
 
 /// What is still to be told.
 #[derive(Debug)]
 enum Pending {
     Word(Change),
-    /// An object that was there, by its namespace and name: it is told as it is when its turn comes, so that nothing old is kept for who
-    /// does not read.
-    Known(String, String),
+    /// An object that was there: it is told as it is when its turn comes, and nothing of it is kept for who does not read.
+    Known(Weak<Object>),
+    /// The one that was asked for by its name.
+    One,
     Object(Change, Arc<Object>),
 }
 
@@ -188,13 +217,17 @@ struct Watching {
 impl Watching {
     /// Tells all that is there, and one that the caches may not show yet.
     fn list(&mut self, listed: Listed, late: Option<Arc<Object>>) {
-        let Listed { objects, cut } = listed;
+        let Listed { objects, cut, is_one } = listed;
         self.cut = cut;
         let late = late.filter(|_| objects.is_empty());
         self.pending.push_back(Pending::Word(Change::Relisting));
-        let known = objects
-            .iter()
-            .map(|object| Pending::Known(object.namespace.clone(), object.name.clone()));
+        let known = objects.iter().map(|object| {
+            if is_one {
+                Pending::One
+            } else {
+                Pending::Known(Arc::downgrade(object))
+            }
+        });
         self.pending.extend(known);
         self.pending
             .extend(late.map(|object| Pending::Object(Change::Seen, object)));
@@ -215,14 +248,9 @@ type Answer = Result<WatchObjectsResponse, Status>;
 async fn next(mut watching: Watching, shelf: Shelf) -> Option<(Answer, (Watching, Shelf))> {
     loop {
         if let Some(pending) = watching.pending.pop_front() {
-            let (change, object) = match pending {
-                Pending::Word(change) => (change, None),
-                Pending::Object(change, object) => (change, Some(object)),
-                Pending::Known(namespace, name) => match shelf.object(&namespace, &name) {
-                    Some(object) => (Change::Seen, Some(object)),
-                    // The list of changes tells of that.
-                    None => continue,
-                },
+            let Some((change, object)) = shelf.told(pending) else {
+                // The list of changes tells of that.
+                continue;
             };
             let answer = WatchObjectsResponse {
                 change: change.into(),
@@ -270,12 +298,13 @@ mod tests {
             Listed {
                 objects: objects.iter().map(|name| object(name)).collect(),
                 cut: false,
+                is_one: false,
             },
             late.map(object),
         );
         let change = |pending: &Pending| match pending {
             Pending::Word(change) | Pending::Object(change, _) => *change,
-            Pending::Known(..) => Change::Seen,
+            Pending::Known(_) | Pending::One => Change::Seen,
         };
         watching.pending.iter().map(change).collect()
     }
@@ -287,6 +316,11 @@ mod tests {
             [Change::Relisting, Change::Seen, Change::Listed]
         );
         assert_eq!(listed(&[], None), [Change::Relisting, Change::Listed]);
+    }
+
+    #[test]
+    fn what_waits_for_a_client_that_does_not_read_is_small() {
+        assert!(size_of::<Pending>() <= 2 * size_of::<usize>());
     }
 
     #[test]

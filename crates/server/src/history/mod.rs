@@ -1,5 +1,6 @@
 //! What is remembered of runs that are gone from the cluster, if there is a database. Everything else works without.
 
+mod counted;
 mod database;
 mod pulse;
 
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub use self::database::Database;
-pub(crate) use self::pulse::Pulse;
+pub(crate) use self::{counted::Counted, pulse::Pulse};
 use crate::{audit::Entry, refusal::Refusal};
 
 /// Why the history has no answer.

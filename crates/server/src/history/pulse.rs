@@ -33,7 +33,7 @@ impl Pulse {
         let task = tokio::spawn(async move {
             loop {
                 let found = history.ready().await.map_err(|error| error.to_string());
-                metrics.database(found.is_ok());
+                metrics.database(found.as_ref().ok().copied());
                 let known = sender.borrow().as_ref().map(Result::is_ok);
                 match (&found, known) {
                     (Err(error), None | Some(true)) => {

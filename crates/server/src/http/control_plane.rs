@@ -158,8 +158,7 @@ pub(super) async fn resources(
     }
     let page = plane.list(&caller, kind, &list).await?;
     let items: Vec<&Value> = page.objects.iter().map(|object| &object.json).collect();
-    let answer =
-        json!({"kind": kind.info().kind, "items": items, "total": items.len(), "nextCursor": page.next});
+    let answer = json!({"kind": kind.info().kind, "items": items, "nextCursor": page.next});
     Ok(Answer::ok(answer).into_response())
 }
 
@@ -360,12 +359,24 @@ pub(super) async fn ready(State(plane): State<Arc<ControlPlane>>) -> Response {
     let missing = plane.missing();
     if missing.is_empty() {
         // Runs go on without their history, so that it does not decide. Where it is, is not for everybody.
-        let note = if plane.history_is_away() {
-            "note: the database with the history does not answer; the status of the control plane says why\n"
-        } else {
-            ""
-        };
-        return (StatusCode::OK, format!("ready\n{note}")).into_response();
+        let mut text = "ready\n".to_owned();
+        if plane.history_is_away() {
+            text += "note: the database with the history does not answer; the status of the control plane says why\n";
+        }
+        // Old answers are better than none: every other replica would have the same trouble.
+        let stale: Vec<&str> = plane
+            .world
+            .stale()
+            .iter()
+            .map(|kind| kind.info().plural.as_str())
+            .collect();
+        if !stale.is_empty() {
+            let kinds = stale.join(", ");
+            text += &format!(
+                "note: what is told of {kinds} may be old, because their watches fail; the status of the control plane says why\n"
+            );
+        }
+        return (StatusCode::OK, text).into_response();
     }
     let text = format!("not ready\n{}\n", missing.join("\n"));
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()

@@ -64,17 +64,22 @@ pub(super) async fn post_agent(
         .as_ref()
         .map(|security| security.allowed_secrets.clone());
     let refs = new.policy.unwrap_or_default();
-    let binding = match refs.secret_binding_ref.as_deref() {
-        Some(name) => Some(binding(&plane, &caller, &namespace, name).await?),
-        None => None,
-    };
-    policy::check_secrets(&new.name, &secrets.unwrap_or_default(), binding.as_ref())?;
-    check_budget(&plane, &caller, &namespace, refs.budget_ref.as_deref()).await?;
     let manifest = json!({
         "apiVersion": "agents.proompteng.ai/v1alpha1", "kind": "Agent",
         "metadata": {"name": new.name}, "spec": json_of(&new.spec)?,
     });
-    let object = plane.apply(&caller, Kind::Agent, &namespace, manifest).await?;
+    let (policies, who, place) = (Arc::clone(&plane), caller.clone(), namespace.clone());
+    let check = async move {
+        let binding = match refs.secret_binding_ref.as_deref() {
+            Some(name) => Some(binding(&policies, &who, &place, name).await?),
+            None => None,
+        };
+        policy::check_secrets(&new.name, &secrets.unwrap_or_default(), binding.as_ref())?;
+        check_budget(&policies, &who, &place, refs.budget_ref.as_deref()).await
+    };
+    let object = plane
+        .apply_if(&caller, Kind::Agent, &namespace, manifest, check)
+        .await?;
     Ok(Answer::made(json!({"resource": object.json}), false))
 }
 
@@ -90,15 +95,18 @@ pub(super) async fn post_orchestration(
             .named("spec.steps")
             .remedy("mend the steps that it names")
     })?;
-    // Whoever may not write it learns nothing of the policies that are there.
-    let question = Question::on("patch", Kind::Orchestration, &namespace, &new.name);
-    plane.gatekeeper.require(&caller.identity, &question).await?;
-    plane.check_gates(&namespace, &new.spec).await?;
     let budget = new.policy.and_then(|refs| refs.budget_ref);
-    check_budget(&plane, &caller, &namespace, budget.as_deref()).await?;
-    let manifest = json_of(&Orchestration::new(&new.name, new.spec))?;
+    let manifest = json_of(&Orchestration::new(&new.name, new.spec.clone()))?;
+    let (policies, who, place) = (Arc::clone(&plane), caller.clone(), namespace.clone());
+    let check = async move {
+        // Whoever may not write it learns nothing of the policies that are there.
+        let question = Question::on("patch", Kind::Orchestration, &place, &new.name);
+        policies.gatekeeper.require(&who.identity, &question).await?;
+        policies.check_gates(&place, &new.spec).await?;
+        check_budget(&policies, &who, &place, budget.as_deref()).await
+    };
     let object = plane
-        .apply(&caller, Kind::Orchestration, &namespace, manifest)
+        .apply_if(&caller, Kind::Orchestration, &namespace, manifest, check)
         .await?;
     Ok(Answer::made(json!({"resource": object.json}), false))
 }

@@ -16,8 +16,7 @@ use crate::{
     world::{Filter, Selector, text},
 };
 
-/// Objects of one kind and phase that are looked at. The line that a run stands in is shorter than that, or its place does not
-/// matter.
+/// Objects of one kind and phase that are looked at. Of a longer line no place is told: those who came first are not among the newest.
 const AROUND_MAX: usize = 2_000;
 /// Where a run stands that has not ended: it may hold a slot, or wait for one.
 const UNDER_WAY: [&str; 3] = ["Pending", "Running", "Cancelling"];
@@ -27,6 +26,8 @@ const ENDED: [&str; 3] = ["Succeeded", "Failed", "Cancelled"];
 #[derive(Default)]
 struct Around {
     agent_runs: Vec<AgentRun>,
+    /// Whether more of them wait or work.
+    more_agent_runs: bool,
     tool_runs: Vec<ToolRun>,
     orchestration_runs: Vec<OrchestrationRun>,
     policies: Vec<ApprovalPolicy>,
@@ -36,12 +37,20 @@ impl Around {
     fn context(&self) -> Context<'_> {
         Context {
             agent_runs: self.agent_runs.iter().collect(),
+            more_agent_runs: self.more_agent_runs,
             tool_runs: self.tool_runs.iter().collect(),
             orchestration_runs: self.orchestration_runs.iter().collect(),
             policies: self.policies.iter().collect(),
             position: None,
         }
     }
+}
+
+/// The newest objects of a kind.
+struct Newest<T> {
+    items: Vec<T>,
+    /// Whether there are older ones.
+    more: bool,
 }
 
 /// A run, read.
@@ -95,8 +104,9 @@ impl ControlPlane {
         }
         for phase in UNDER_WAY {
             let filter = of_phase(phase, Selector::default());
-            let runs: Vec<AgentRun> = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
-            around.agent_runs.extend(runs);
+            let runs = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.more_agent_runs |= runs.more;
+            around.agent_runs.extend(runs.items);
         }
         if kind != Kind::OrchestrationRun {
             return Ok(around);
@@ -105,20 +115,25 @@ impl ControlPlane {
         let children = Selector::parse("labelSelector", labels::ORCHESTRATION_RUN)?;
         for phase in ENDED {
             let filter = of_phase(phase, children.clone());
-            let runs: Vec<AgentRun> = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
-            around.agent_runs.extend(runs);
+            let runs = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.agent_runs.extend(runs.items);
         }
         let of_steps = || Filter {
             selector: children.clone(),
             ..Filter::default()
         };
-        around.tool_runs = self.listed(caller, Kind::ToolRun, namespace, of_steps()).await?;
+        around.tool_runs = self
+            .listed(caller, Kind::ToolRun, namespace, of_steps())
+            .await?
+            .items;
         around.orchestration_runs = self
             .listed(caller, Kind::OrchestrationRun, namespace, of_steps())
-            .await?;
+            .await?
+            .items;
         around.policies = self
             .listed(caller, Kind::ApprovalPolicy, namespace, Filter::default())
-            .await?;
+            .await?
+            .items;
         Ok(around)
     }
 
@@ -128,18 +143,28 @@ impl ControlPlane {
         kind: Kind,
         namespace: &str,
         filter: Filter,
-    ) -> Result<Vec<T>, Refusal> {
+    ) -> Result<Newest<T>, Refusal> {
         if !self.may_list(caller, kind, namespace).await? {
-            return Ok(Vec::new());
+            return Ok(Newest {
+                items: Vec::new(),
+                more: false,
+            });
         }
         let filter = Filter {
             namespace: Some(namespace.to_owned()),
             ..filter
         };
-        let objects = self.world.list(kind, &filter, None, AROUND_MAX);
+        let objects = self.world.list(kind, &filter, None, AROUND_MAX + 1);
         // One that cannot be read says nothing about another.
         let read = |json: &Value| serde_json::from_value(json.clone()).ok();
-        Ok(objects.iter().filter_map(|object| read(&object.json)).collect())
+        Ok(Newest {
+            items: objects
+                .iter()
+                .take(AROUND_MAX)
+                .filter_map(|object| read(&object.json))
+                .collect(),
+            more: objects.len() > AROUND_MAX,
+        })
     }
 
     async fn may_list(&self, caller: &Caller, kind: Kind, namespace: &str) -> Result<bool, Refusal> {

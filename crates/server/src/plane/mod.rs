@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     access::{Gatekeeper, Identity},
     audit::{Audit, Deed, Entry, Outcome, detail},
-    history::{History, Pulse},
+    history::{Counted, History, Pulse},
     metrics::Metrics,
     refusal::{Refusal, Trouble},
     tls::Certificate,
@@ -126,6 +126,10 @@ impl ControlPlane {
             grpc_address,
             certificate,
         } = parts;
+        let history = history.map(|history| {
+            let counted = Counted::new(history, Arc::clone(&metrics));
+            Arc::new(counted) as Arc<dyn History>
+        });
         Arc::new(Self {
             webhooks: Webhooks::new(&settings.webhooks),
             world,

@@ -300,25 +300,53 @@ impl ControlPlane {
 
     /// Applies a manifest of this kind, as the caller.
     pub async fn apply(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         kind: Kind,
         namespace: &str,
         manifest: Value,
     ) -> Result<Object, Refusal> {
+        self.apply_if(caller, kind, namespace, manifest, async { Ok(()) })
+            .await
+    }
+
+    /// The same if something lets it, whose refusal is recorded like any other.
+    pub async fn apply_if(
+        self: &Arc<Self>,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+        check: impl Future<Output = Result<(), Refusal>> + Send + 'static,
+    ) -> Result<Object, Refusal> {
         let how = Applying::default();
-        let applied = self.apply_as(caller, kind, namespace, manifest, how).await?;
+        let applied = self
+            .applied(caller, kind, namespace, manifest, how, check)
+            .await?;
         Ok(applied.object)
     }
 
     /// Applies a manifest of this kind, as the caller, in the way that they want.
     pub async fn apply_as(
-        &self,
+        self: &Arc<Self>,
         caller: &Caller,
         kind: Kind,
         namespace: &str,
         manifest: Value,
         how: Applying,
+    ) -> Result<Applied, Refusal> {
+        self.applied(caller, kind, namespace, manifest, how, async { Ok(()) })
+            .await
+    }
+
+    async fn applied(
+        self: &Arc<Self>,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        manifest: Value,
+        how: Applying,
+        check: impl Future<Output = Result<(), Refusal>> + Send + 'static,
     ) -> Result<Applied, Refusal> {
         let (namespace, name, mut manifest) = addressed(kind, namespace, manifest)?;
         let name = name.ok_or_else(|| {
@@ -333,21 +361,6 @@ impl ControlPlane {
         };
         let api: Api<DynamicObject> =
             Api::namespaced_with(caller.identity.client(), &namespace, &resource(kind));
-        if kind.is_run() {
-            // Who made a run may not let it pass its gates, so that nobody else writes who that is.
-            let there = self.seen(kind, &namespace, &name).await?;
-            let maker = match &there {
-                None => Some(caller.identity.user.clone()),
-                Some(run) => run
-                    .json
-                    .pointer("/metadata/annotations")
-                    .and_then(|annotations| text(annotations.get(CREATED_BY)?, "")),
-            };
-            sign(&mut manifest, maker.as_deref())?;
-            if kind == Kind::AgentRun && there.is_none() {
-                self.has_room(&namespace, &manifest)?;
-            }
-        }
         let before = if how.compare {
             // Who may write and not read is not told, and is not kept from writing.
             live(api.get_opt(&name)).await.ok()
@@ -359,7 +372,14 @@ impl ControlPlane {
             force: !how.refuse_conflicts,
             ..PatchParams::apply(how.manager.unwrap_or(FIELD_MANAGER))
         };
+        let (plane, maker) = (Arc::clone(self), caller.clone());
         let work = async move {
+            check.await?;
+            if kind.is_run() {
+                plane
+                    .admit_run(&maker, kind, &namespace, &name, &mut manifest)
+                    .await?;
+            }
             let patch = Patch::Apply(&manifest);
             live(api.patch(&name, &params, &patch)).await
         };
@@ -373,6 +393,36 @@ impl ControlPlane {
             outcome: before.map(|before| Outcome::of(before.as_ref(), &after)),
             object: self.read(kind, after),
         })
+    }
+
+    /// What holds of a run that is applied: it says who made it, and there is room for it if it is new.
+    async fn admit_run(
+        &self,
+        caller: &Caller,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        manifest: &mut Value,
+    ) -> Result<(), Refusal> {
+        // Whoever may not write it learns nothing of what there is, neither of the run nor of the queue.
+        let patch = Question::on("patch", kind, namespace, name);
+        self.gatekeeper.require(&caller.identity, &patch).await?;
+        // Who made a run may not let it pass its gates, so that nobody else writes who that is.
+        let there = self.seen(kind, namespace, name).await?;
+        let maker = match &there {
+            None => Some(caller.identity.user.clone()),
+            Some(run) => run
+                .json
+                .pointer("/metadata/annotations")
+                .and_then(|annotations| text(annotations.get(CREATED_BY)?, "")),
+        };
+        sign(manifest, maker.as_deref())?;
+        if kind == Kind::AgentRun && there.is_none() {
+            let create = Question::on("create", kind, namespace, "");
+            self.gatekeeper.require(&caller.identity, &create).await?;
+            self.has_room(namespace, manifest)?;
+        }
+        Ok(())
     }
 
     /// Creates an object of this kind, as the caller.
@@ -515,64 +565,4 @@ fn addressed(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_ends_before_it_is_too_long_for_one_answer() {
-        let object = |name: &str, bytes: usize| {
-            let object = json!({"metadata": {"name": name}, "spec": {"text": "x".repeat(bytes)}});
-            let object = serde_json::from_value(object).expect("an object");
-            Arc::new(Object::read(Kind::ImplementationSpec, object, true))
-        };
-        let half = PAGE_MAX_BYTES / 2;
-        for (sizes, limit, fits, more) in [
-            (vec![1, 1, 1], 3, 3, false),
-            (vec![1, 1, 1], 2, 2, true),
-            (vec![half - 1_000, half - 1_000, 10_000], 9, 2, true),
-            (vec![PAGE_MAX_BYTES + 1, 1], 9, 1, true),
-            (vec![], 9, 0, false),
-        ] {
-            let mut objects: Vec<_> = sizes.iter().map(|bytes| object("o", *bytes)).collect();
-            assert_eq!(shorten(&mut objects, limit), more, "{sizes:?}");
-            assert_eq!(objects.len(), fits, "{sizes:?}");
-        }
-    }
-
-    #[test]
-    fn a_manifest_has_to_be_of_the_kind_and_the_namespace_that_are_asked_for() {
-        let agent = |api: &str, kind: &str, namespace: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x", "namespace": namespace}});
-        let ask = |manifest| addressed(Kind::Agent, "a", manifest).map_err(|refusal| refusal.to_string());
-        let (namespace, name, manifest) =
-            ask(agent("agents.proompteng.ai/v1alpha1", "Agent", "a")).expect("it fits");
-        assert_eq!((namespace.as_str(), name.as_deref()), ("a", Some("x")));
-        assert_eq!(manifest["metadata"]["namespace"], "a");
-        for (manifest, names) in [
-            (agent("agents.proompteng.ai/v1alpha1", "AgentRun", "a"), "kind="),
-            (agent("v1", "Agent", "a"), "apiVersion="),
-            (
-                agent("agents.proompteng.ai/v1alpha1", "Agent", "b"),
-                "metadata.namespace=",
-            ),
-            (json!([]), "the manifest is no object"),
-            (json!({"kind": "Agent"}), "apiVersion="),
-        ] {
-            let error = ask(manifest).expect_err(names);
-            assert!(error.starts_with(names), "{error}");
-        }
-    }
-
-    #[test]
-    fn names_are_checked_before_they_become_part_of_an_address() {
-        for name in ["a", "a-b.c", "0"] {
-            assert!(checked_name("name", name).is_ok(), "{name}");
-        }
-        for name in ["", "../secrets", "A", "a b", "a/b", "a?x=y", "-a"] {
-            assert!(checked_name("name", name).is_err(), "{name}");
-        }
-        assert!(checked_namespace("agents").is_ok());
-        for namespace in ["", "a.b", "a/b", "*"] {
-            assert!(checked_namespace(namespace).is_err(), "{namespace}");
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! What a submission has to keep to: the Budget and the SecretBinding that it names, and the service accounts of its Agent.
 //!
-//! They bind what comes through the control plane. Whoever may create runs in Kubernetes directly is bound by RBAC alone.
+//! They bind submissions. Whoever may create or change runs as they are, here or in Kubernetes directly, is bound by RBAC alone, and so is
+//! whoever runs again what has run.
 
 use jangar_api::{
     agents::agent::Agent,

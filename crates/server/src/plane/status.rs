@@ -1,6 +1,6 @@
 //! How the control plane is, and what there is in numbers.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jangar_api::Kind;
 use jiff::Timestamp;
@@ -220,17 +220,38 @@ impl ControlPlane {
             ),
             ("supporting-controller", TOOLS, self.settings.agents_enabled),
         ];
-        let missing = self.world.missing_kinds(namespace);
+        let missing = self.world.missing_in(namespace);
+        let stale = self.world.stale_in(namespace);
+        // The first reason stands for all: they are mostly the same.
+        let reason = |kinds: &[Kind], of: &BTreeMap<Kind, String>| {
+            let why = kinds.iter().find_map(|kind| of.get(kind)).cloned();
+            why.unwrap_or_default()
+        };
+        let plurals = |kinds: &[Kind], of: &BTreeMap<Kind, String>| -> Vec<String> {
+            let found = kinds.iter().filter(|kind| of.contains_key(kind));
+            found
+                .map(|kind| format!("{}.{}", kind.info().plural, kind.info().group))
+                .collect()
+        };
         rows.into_iter()
             .map(|(name, kinds, enabled)| {
-                let missing: Vec<String> = kinds
-                    .iter()
-                    .filter(|kind| missing.contains(kind))
-                    .map(|kind| format!("{}.{}", kind.info().plural, kind.info().group))
-                    .collect();
+                let why_missing = reason(kinds, &missing);
+                let missing = plurals(kinds, &missing);
+                let old = plurals(kinds, &stale);
                 let (status, message) = match (enabled, missing.is_empty(), led) {
                     (false, ..) => (Word::Disabled, "the settings switch it off".to_owned()),
-                    (true, false, _) => (Word::Degraded, format!("not listed: {}", missing.join(", "))),
+                    (true, false, _) => (
+                        Word::Degraded,
+                        format!("not listed: {}: {why_missing}", missing.join(", ")),
+                    ),
+                    (true, true, _) if !old.is_empty() => (
+                        Word::Degraded,
+                        format!(
+                            "what is told of {} may be old, because the watch fails: {}",
+                            old.join(", "),
+                            reason(kinds, &stale)
+                        ),
+                    ),
                     (true, true, Some(true)) => (Word::Healthy, String::new()),
                     (true, true, Some(false)) => (
                         Word::Degraded,

@@ -1,6 +1,7 @@
 //! All objects of Jangar's kinds, as watches show them: one watch for each kind and namespace, or for each kind where all
 //! namespaces are looked after, whatever the number of clients.
 
+mod failure;
 mod gates;
 mod log;
 mod object;
@@ -9,7 +10,7 @@ mod shelf;
 mod watch;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
@@ -18,6 +19,7 @@ use jangar_engine::{queue::Lane, settings::Namespaces};
 use tokio::sync::watch as signal;
 
 use self::{
+    failure::{Failing, Failure},
     gates::Gates,
     shelf::{Put, Shelf},
 };
@@ -74,7 +76,9 @@ pub struct World {
     pub log: Log,
     namespaces: Namespaces,
     /// What is not listed yet, and why: kind and namespace.
-    missing: signal::Sender<BTreeMap<(Kind, String), String>>,
+    missing: signal::Sender<BTreeMap<(Kind, String), Failure>>,
+    /// Which watches fail although they were listed once.
+    failing: Mutex<BTreeMap<(Kind, String), Failing>>,
     /// By namespace and name: an object that took the place of another one took its wait as well.
     waiting: Mutex<BTreeMap<(String, String), Lane>>,
     gates: Mutex<Gates>,
@@ -86,13 +90,14 @@ impl World {
     pub fn new(namespaces: Namespaces, epoch: String, metrics: Arc<Metrics>) -> Self {
         let scopes = scopes(&namespaces);
         let missing = Kind::ALL.iter().flat_map(|kind| {
-            let yet = |scope: &String| ((*kind, scope.clone()), "it is not listed yet".to_owned());
+            let yet = |scope: &String| ((*kind, scope.clone()), Failure::none());
             scopes.iter().map(yet)
         });
         Self {
             shelves: Kind::ALL.iter().map(|kind| (*kind, RwLock::default())).collect(),
             log: Log::new(epoch),
             missing: signal::Sender::new(missing.collect()),
+            failing: Mutex::default(),
             namespaces,
             waiting: Mutex::default(),
             gates: Mutex::default(),
@@ -147,22 +152,54 @@ impl World {
         waiting.values().cloned().collect()
     }
 
-    /// What is not listed yet, in words.
+    /// What is not listed yet, in words for everybody: they name no namespace, and nothing that the API server said.
     pub fn missing(&self) -> Vec<String> {
-        let told = |((kind, scope), why): (&(Kind, String), &String)| {
-            let place = if scope.is_empty() { "all namespaces" } else { scope };
-            format!("{} in {place}: {why}", kind.info().plural)
+        let missing = self.missing.borrow();
+        let mut counts: BTreeMap<(Kind, &str), usize> = BTreeMap::new();
+        for ((kind, _), failure) in &*missing {
+            *counts.entry((*kind, failure.sort)).or_default() += 1;
+        }
+        let told = |((kind, sort), count): (&(Kind, &str), &usize)| {
+            let namespaces = match (&self.namespaces, *count) {
+                (Namespaces::All, _) => "in all namespaces".to_owned(),
+                (_, 1) => "in one namespace".to_owned(),
+                (_, count) => format!("in {count} namespaces"),
+            };
+            format!("{} {namespaces}: {sort}", kind.info().plural)
         };
-        self.missing.borrow().iter().map(told).collect()
+        counts.iter().map(told).collect()
     }
 
-    /// The kinds that are not listed in this namespace.
-    pub fn missing_kinds(&self, namespace: &str) -> Vec<Kind> {
+    /// The kinds that are not listed in this namespace, and why.
+    pub fn missing_in(&self, namespace: &str) -> BTreeMap<Kind, String> {
         let missing = self.missing.borrow();
-        let here = missing
-            .keys()
-            .filter(|(_, scope)| scope.is_empty() || scope == namespace);
-        here.map(|(kind, _)| *kind).collect()
+        let here = missing.iter().filter(|((_, scope), _)| is_of(scope, namespace));
+        here.map(|((kind, _), failure)| (*kind, failure.words.clone()))
+            .collect()
+    }
+
+    /// The kinds whose watches have failed for so long that what the caches have of them may be old.
+    pub fn stale(&self) -> BTreeSet<Kind> {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let stale = failing.iter().filter(|(_, failing)| failing.is_stale());
+        stale.map(|((kind, _), _)| *kind).collect()
+    }
+
+    /// The same of one namespace, and why.
+    pub fn stale_in(&self, namespace: &str) -> BTreeMap<Kind, String> {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = failing
+            .iter()
+            .filter(|((_, scope), failing)| is_of(scope, namespace) && failing.is_stale());
+        here.map(|((kind, _), failing)| (*kind, failing.why.clone()))
+            .collect()
+    }
+
+    /// Counts them. Watches that are well again do not say so, so that somebody has to look from time to time.
+    fn count_stale(&self) {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let stale = failing.values().filter(|failing| failing.is_stale()).count();
+        self.metrics.stale_watches(stale);
     }
 
     /// Waits until everything was listed once.
@@ -260,16 +297,35 @@ impl World {
     }
 
     /// The watch failed. What was listed before stays, and is as old as that.
-    fn failed(&self, kind: Kind, scope: &str, why: &str) {
-        self.missing.send_if_modified(|missing| {
-            let known = missing.get_mut(&(kind, scope.to_owned()));
-            known.is_some_and(|known| {
-                let changed = known != why;
-                why.clone_into(known);
-                changed
-            })
-        });
+    fn failed(&self, kind: Kind, scope: &str, failure: Failure) {
+        let place = (kind, scope.to_owned());
+        let why = failure.words.clone();
+        let is_missing = self.missing.borrow().contains_key(&place);
+        self.missing
+            .send_if_modified(|missing| match missing.get_mut(&place) {
+                Some(known) if *known != failure => {
+                    *known = failure;
+                    true
+                }
+                _ => false,
+            });
+        if !is_missing {
+            let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+            failing.entry(place).or_insert_with(Failing::new).again(why);
+        }
     }
+
+    /// The watch is answered.
+    fn answered(&self, kind: Kind, scope: &str) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !failing.is_empty() {
+            failing.remove(&(kind, scope.to_owned()));
+        }
+    }
+}
+
+fn is_of(scope: &str, namespace: &str) -> bool {
+    scope.is_empty() || scope == namespace
 }
 
 /// The namespaces that watches are of; one that is empty stands for all.

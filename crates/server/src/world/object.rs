@@ -69,7 +69,8 @@ impl Object {
             created: metadata
                 .creation_timestamp
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            phase: phase(&json),
+            // A run that no controller has looked at waits.
+            phase: phase(&json).or_else(|| kind.is_run().then(|| "Pending".to_owned())),
             runtime: text(&json, "/spec/runtime/type"),
             waiting: waiting(kind, &namespace, &json, cancels),
             haystack: haystack(&name, subject.as_deref(), &labels, &json),
@@ -229,6 +230,14 @@ mod tests {
         );
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert!(object.contains(&words("do jobfailed exit")));
+    }
+
+    #[test]
+    fn a_run_that_nobody_has_looked_at_waits() {
+        assert_eq!(run(&Value::Null).phase.as_deref(), Some("Pending"));
+        assert_eq!(run(&json!({})).phase.as_deref(), Some("Pending"));
+        let agent = serde_json::from_value(json!({"metadata": {"name": "a"}})).expect("an object");
+        assert_eq!(Object::read(Kind::Agent, agent, true).phase, None);
     }
 
     #[test]

@@ -1,14 +1,22 @@
 //! What the caches make of lists and changes.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
+use tokio::time::advance;
 
 use super::*;
 
 fn world() -> World {
     let namespaces = Namespaces::These(BTreeSet::from(["a".to_owned(), "b".to_owned()]));
     World::new(namespaces, "e".to_owned(), Arc::default())
+}
+
+fn failure(words: &str) -> Failure {
+    Failure {
+        sort: "forbidden",
+        words: words.to_owned(),
+    }
 }
 
 fn object(namespace: &str, name: &str, version: u32) -> Object {
@@ -97,9 +105,19 @@ fn a_page_begins_after_the_place_where_the_one_before_ended() {
 #[test]
 fn it_is_complete_when_every_kind_was_listed_in_every_namespace() {
     let world = world();
-    assert_eq!(world.missing().len(), 2 * Kind::ALL.len());
-    world.failed(Kind::Agent, "a", "you may not");
-    assert!(world.missing().contains(&"agents in a: you may not".to_owned()));
+    assert_eq!(world.missing().len(), Kind::ALL.len());
+    world.failed(Kind::Agent, "a", failure("you may not list them in a"));
+    let told = world.missing();
+    assert!(
+        told.contains(&"agents in one namespace: forbidden".to_owned()),
+        "{told:?}"
+    );
+    assert!(
+        told.contains(&"agentruns in 2 namespaces: not listed yet".to_owned()),
+        "{told:?}"
+    );
+    assert_eq!(world.missing_in("a")[&Kind::Agent], "you may not list them in a");
+    assert_eq!(world.missing_in("b")[&Kind::Agent], "it is not listed yet");
     for kind in Kind::ALL {
         for scope in ["a", "b"] {
             world.list_begins(*kind, scope);
@@ -107,8 +125,36 @@ fn it_is_complete_when_every_kind_was_listed_in_every_namespace() {
         }
     }
     assert!(world.missing().is_empty());
-    world.failed(Kind::Agent, "a", "later");
+    world.failed(Kind::Agent, "a", failure("later"));
     assert!(world.missing().is_empty(), "what was listed once is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_for_long_is_told_until_it_goes_on() {
+    let world = world();
+    world.list_ends(Kind::Agent, "a");
+    let fail_for = async |seconds: u64| {
+        for _ in 0..seconds / 30 {
+            world.failed(Kind::Agent, "a", failure("you may not any more"));
+            advance(Duration::from_secs(30)).await;
+        }
+    };
+    fail_for(30).await;
+    assert!(world.stale().is_empty(), "it may be over at once");
+    fail_for(60).await;
+    assert_eq!(world.stale(), BTreeSet::from([Kind::Agent]));
+    assert_eq!(world.stale_in("a")[&Kind::Agent], "you may not any more");
+    assert!(world.stale_in("b").is_empty());
+    world.answered(Kind::Agent, "a");
+    assert!(world.stale().is_empty());
+
+    fail_for(120).await;
+    assert!(!world.stale().is_empty());
+    // Where nothing changes, a watch that goes on is silent.
+    advance(Duration::from_secs(90)).await;
+    assert!(world.stale().is_empty());
+    fail_for(30).await;
+    assert!(world.stale().is_empty(), "what failed long ago is forgotten");
 }
 
 #[test]

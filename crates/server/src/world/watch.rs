@@ -11,7 +11,7 @@ use kube::{
 };
 use tokio::task::JoinSet;
 
-use super::{World, object::Object, scopes};
+use super::{World, failure::Failure, object::Object, scopes};
 use crate::metrics::{Metrics, WatchEvent};
 
 /// How long a watch rests after its first failure; twice as long after each further one.
@@ -21,6 +21,8 @@ const PAUSE_MOST: Duration = Duration::from_secs(30);
 /// How long a watch lasts before it goes on with a new request: a connection that something on the way has forgotten tells
 /// nobody.
 const WATCH_SECONDS: u32 = 60;
+/// How often those are counted that have failed for long.
+const COUNT_EVERY: Duration = Duration::from_secs(15);
 
 /// The running watches. Dropping them ends them.
 #[derive(Debug)]
@@ -43,7 +45,15 @@ pub fn start(world: &Arc<World>, client: &Client, cancels: bool) -> Watches {
             tasks.spawn(watch(Arc::clone(world), client.clone(), *kind, scope, cancels));
         }
     }
+    tasks.spawn(count(Arc::clone(world)));
     Watches { _tasks: tasks }
+}
+
+async fn count(world: Arc<World>) {
+    loop {
+        tokio::time::sleep(COUNT_EVERY).await;
+        world.count_stale();
+    }
 }
 
 async fn watch(world: Arc<World>, client: Client, kind: Kind, scope: String, cancels: bool) {
@@ -66,6 +76,7 @@ async fn watch(world: Arc<World>, client: Client, kind: Kind, scope: String, can
                 // That a list begins says nothing yet: it begins after every failure.
                 if !matches!(event, Event::Init) {
                     failures = 0;
+                    world.answered(kind, &scope);
                 }
                 take(&world, kind, &scope, event, cancels);
             }
@@ -73,7 +84,11 @@ async fn watch(world: Arc<World>, client: Client, kind: Kind, scope: String, can
                 let pause = pause(failures);
                 failures += 1;
                 metrics.watch_event(kind, WatchEvent::Failed);
-                world.failed(kind, &scope, &error.to_string());
+                world.failed(kind, &scope, Failure::of(&error));
+                if matches!(error, watcher::Error::WatchFailed(_)) {
+                    // It had begun: something on the way cut it, and nothing was missed if it begins again.
+                    world.answered(kind, &scope);
+                }
                 tracing::warn!(kind = kind.info().kind, scope, %error, ?pause, "a watch failed and starts again");
                 tokio::time::sleep(pause).await;
             }

@@ -8,7 +8,7 @@ use crate::stage::{NAMESPACE, Stage};
 
 const GATE: &str = "/v1/approvals/agents/r/gate";
 
-async fn stage() -> Stage {
+pub(crate) async fn stage() -> Stage {
     let stage = Stage::start().await;
     let policy = json!({"metadata": {"name": "release"}, "spec": {
         "subjects": [{"kind": "User", "name": "approver"}], "requiredApprovals": 2}});

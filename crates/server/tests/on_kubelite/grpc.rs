@@ -2,12 +2,12 @@
 
 use axum::Router;
 use futures::StreamExt;
-use jangar_api::Kind;
+use jangar_api::{Kind, labels};
 use jangar_proto::v1::{
-    ApplyRequest, CancelRequest, CreateObjectRequest, DeleteRequest, ExplainRequest,
+    ApplyRequest, CancelRequest, CreateObjectRequest, DecideRequest, DeleteRequest, ExplainRequest,
     GetControlPlaneStatusRequest, GetIdentityRequest, GetRequest, GetServerInfoRequest, ListRequest,
-    ListRunPodsRequest, StreamStatusRequest, SubmitAgentRunRequest, WatchObjectsRequest,
-    agentctl_service_client::AgentctlServiceClient, watch_objects_response::Change,
+    ListRunPodsRequest, RetryRequest, RuntimeConfigEntry, StreamStatusRequest, SubmitAgentRunRequest,
+    WatchObjectsRequest, agentctl_service_client::AgentctlServiceClient, watch_objects_response::Change,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::stage::{NAMESPACE, Stage, agent, agent_run};
 
-fn asked<T>(user: &str, message: T) -> Request<T> {
+pub(crate) fn asked<T>(user: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let token = format!("Bearer token-of-{user}");
     request
@@ -25,7 +25,7 @@ fn asked<T>(user: &str, message: T) -> Request<T> {
     request
 }
 
-async fn serve(stage: &Stage) -> Router {
+pub(crate) async fn serve(stage: &Stage) -> Router {
     jangar_server::grpc::router(stage.plane.clone()).await.unwrap()
 }
 
@@ -120,17 +120,47 @@ async fn only_health_answers_without_a_token() {
     );
 }
 
+/// JSON as a value of protobuf.
+fn structured(json: &Value) -> prost_types::Value {
+    use prost_types::value::Kind;
+    let kind = match json {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(truth) => Kind::BoolValue(*truth),
+        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap()),
+        Value::String(text) => Kind::StringValue(text.clone()),
+        Value::Array(items) => Kind::ListValue(prost_types::ListValue {
+            values: items.iter().map(structured).collect(),
+        }),
+        Value::Object(fields) => Kind::StructValue(prost_types::Struct {
+            fields: fields
+                .iter()
+                .map(|(name, value)| (name.clone(), structured(value)))
+                .collect(),
+        }),
+    };
+    prost_types::Value { kind: Some(kind) }
+}
+
 #[tokio::test]
 async fn a_submission_with_structured_settings_is_made_once() {
     let stage = Stage::start().await;
     stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
     let mut client = AgentctlServiceClient::new(serve(&stage).await);
+    let spread = json!([{
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "agent"}},
+    }]);
     let submission = SubmitAgentRunRequest {
         namespace: NAMESPACE.to_owned(),
         agent_name: "coder".to_owned(),
         implementation_name: "work".to_owned(),
         runtime_type: "workflow".to_owned(),
         idempotency_key: "k".to_owned(),
+        runtime_config: vec![RuntimeConfigEntry {
+            key: "topologySpreadConstraints".to_owned(),
+            value: String::new(),
+            structured: Some(structured(&spread)),
+        }],
         ..SubmitAgentRunRequest::default()
     };
     let first = client
@@ -147,6 +177,10 @@ async fn a_submission_with_structured_settings_is_made_once() {
     let resource: Value = serde_json::from_str(&first.resource_json).unwrap();
     assert_eq!(resource["spec"]["workflow"]["steps"][0]["name"], "implement");
     assert_eq!(resource["spec"]["parameters"]["stage"], "implement");
+    assert_eq!(
+        resource["spec"]["runtime"]["config"]["topologySpreadConstraints"],
+        spread
+    );
     let without = SubmitAgentRunRequest {
         idempotency_key: String::new(),
         ..submission
@@ -231,6 +265,95 @@ async fn runs_are_explained_and_cancelled_and_the_status_is_told() {
         .into_inner();
     assert_eq!(status.controllers.len(), 3);
     assert_eq!(status.grpc.unwrap().address, "127.0.0.1:50051");
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_is_run_again_once() {
+    let stage = Stage::start().await;
+    let ended = |mut run: Value| {
+        run["status"] = json!({"phase": "Failed"});
+        run
+    };
+    stage
+        .create(Kind::AgentRun, NAMESPACE, ended(agent_run("r")))
+        .await;
+    let orchestration = json!({"metadata": {"name": "o"}, "spec": {"orchestrationRef": {"name": "release"}}});
+    stage
+        .create(Kind::OrchestrationRun, NAMESPACE, ended(orchestration))
+        .await;
+    let mut client = AgentctlServiceClient::new(serve(&stage).await);
+    let again = |name: &str, key: &str| RetryRequest {
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+        idempotency_key: key.to_owned(),
+    };
+    for (name, key_field) in [("r", "idempotencyKey"), ("o", "deliveryId")] {
+        let mut made = Vec::new();
+        for _ in 0..2 {
+            let request = asked("submitter", again(name, "again"));
+            let answer = match name {
+                "r" => client.retry_agent_run(request).await,
+                _ => client.retry_orchestration_run(request).await,
+            };
+            made.push(answer.unwrap().into_inner());
+        }
+        assert_eq!((made[0].idempotent, made[1].idempotent), (false, true), "{name}");
+        let run: Value = serde_json::from_str(&made[0].resource_json).unwrap();
+        assert_eq!(run["metadata"]["annotations"][labels::RETRY_OF], name);
+        assert_eq!(run["spec"][key_field], "again");
+    }
+    let keyless = client.retry_agent_run(asked("submitter", again("r", ""))).await;
+    assert_eq!(keyless.unwrap_err().code(), Code::InvalidArgument);
+    let refused = client.retry_agent_run(asked("reader", again("r", "k"))).await;
+    assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn a_gate_is_decided_by_whom_the_policy_names() {
+    let stage = crate::approvals::stage().await;
+    let mut client = AgentctlServiceClient::new(serve(&stage).await);
+    let decision = |digest: &str| DecideRequest {
+        namespace: NAMESPACE.to_owned(),
+        run: "r".to_owned(),
+        step: "gate".to_owned(),
+        digest: digest.to_owned(),
+        comment: "looks good".to_owned(),
+    };
+    let other = client
+        .approve_orchestration_run(asked("approver", decision("d0")))
+        .await;
+    assert_eq!(
+        other.unwrap_err().code(),
+        Code::FailedPrecondition,
+        "they saw something else"
+    );
+    for user in ["reader", "stranger"] {
+        let refused = client.reject_orchestration_run(asked(user, decision("d1"))).await;
+        assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied, "{user}");
+    }
+    let decided = async || {
+        let run = stage.api(Kind::OrchestrationRun, NAMESPACE).get("r").await;
+        run.unwrap().data["status"]["approvals"].clone()
+    };
+    assert_eq!(decided().await, Value::Null);
+    client
+        .approve_orchestration_run(asked("approver", decision("d1")))
+        .await
+        .unwrap();
+    assert_eq!(decided().await[0]["decision"], "Approved");
+    client
+        .reject_orchestration_run(asked("approver", decision("d1")))
+        .await
+        .unwrap();
+    let decided = decided().await;
+    assert_eq!(
+        (
+            &decided[0]["decision"],
+            &decided[0]["by"],
+            decided.as_array().unwrap().len()
+        ),
+        (&json!("Denied"), &json!("approver"), 1)
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use futures::StreamExt;
 use http::{Method, StatusCode};
 use jangar_api::Kind;
 use jangar_proto::v1::{
-    ExplainRequest, GetRequest, ListRequest, StreamAgentRunLogsRequest,
+    ApplyRequest, ExplainRequest, GetRequest, ListRequest, StreamAgentRunLogsRequest,
     agentctl_service_client::AgentctlServiceClient,
 };
 use jangar_store::{AuditFilter, AuditOutcome, Config, NewLogTail, PageRequest, RunRecord, Store};
@@ -601,6 +601,60 @@ async fn a_submission_that_is_refused_is_recorded_and_one_that_is_repeated_is_no
     assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
     let (status, body) = stage.get("admin", "/v1/audit?since=yesterday").await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+}
+
+#[tokio::test]
+async fn what_policy_or_the_right_refuses_is_recorded_whichever_way_it_was_tried() {
+    let (_directory, store) = store();
+    let stage = Stage::remembering(&store).await;
+    let agent = json!({"name": "coder", "namespace": NAMESPACE,
+        "spec": {"providerRef": {"name": "p"}, "security": {"allowedSecrets": ["token"]}}});
+    let orchestration = json!({"name": "release", "namespace": NAMESPACE, "spec": {"steps": [
+        {"name": "build", "kind": "AgentRun", "agentRef": {"name": "coder"},
+         "implementationSpecRef": {"name": "work"}}]}});
+    let told = |entries: Vec<(String, String, AuditOutcome)>| {
+        let latest = entries.into_iter().next().unwrap();
+        (latest.1, latest.2)
+    };
+    let denied = |action: &str| (action.to_owned(), AuditOutcome::Denied);
+    for (number, (user, path, body)) in [
+        ("submitter", "/v1/agents", agent),
+        ("reader", "/v1/orchestrations", orchestration),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (status, body) = stage.post(user, path, Some("k"), body).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{body}");
+        assert_eq!(
+            told(audited(&store, number + 1).await),
+            denied("object.applied"),
+            "{path}"
+        );
+    }
+    let mut run = agent_run("r");
+    run["apiVersion"] = json!("agents.proompteng.ai/v1alpha1");
+    run["kind"] = json!("AgentRun");
+    let apply = ApplyRequest {
+        namespace: NAMESPACE.to_owned(),
+        manifest_yaml: run.to_string(),
+        ..ApplyRequest::default()
+    };
+    let router = crate::grpc::serve(&stage).await;
+    let refused = jangar_proto::call(router, "AgentRun", crate::grpc::asked("reader", apply)).await;
+    assert_eq!(refused.unwrap_err().code(), tonic::Code::PermissionDenied);
+    assert_eq!(told(audited(&store, 3).await), denied("object.applied"));
+
+    let tool = json!({"metadata": {"name": "t"}, "spec": {"toolRef": {"name": "lint"}},
+                      "status": {"phase": "Succeeded"}});
+    stage.create(Kind::ToolRun, NAMESPACE, tool).await;
+    let path = "/v1/runs/t/retry?namespace=agents";
+    let (status, body) = stage.post("submitter", path, Some("k"), json!({})).await;
+    assert_eq!(status, StatusCode::CREATED, "{body}");
+    assert_eq!(
+        told(audited(&store, 4).await),
+        ("tool_run.retried".to_owned(), AuditOutcome::Allowed)
+    );
 }
 
 #[tokio::test]

@@ -60,11 +60,14 @@ async fn filters_and_words_narrow_a_list() {
         run["status"] = json!({"phase": phase});
         stage.create(Kind::AgentRun, NAMESPACE, run).await;
     }
+    // No controller has looked at this one.
+    stage.create(Kind::AgentRun, NAMESPACE, agent_run("new")).await;
     for (query, expected) in [
-        ("", vec!["fix-login", "fix-tests", "write-docs"]),
+        ("", vec!["fix-login", "fix-tests", "new", "write-docs"]),
+        ("&phase=Pending", vec!["new"]),
         ("&phase=failed", vec!["fix-login"]),
         ("&labelSelector=team%3Dblue", vec!["fix-login", "write-docs"]),
-        ("&labelSelector=team%20notin%20(blue)", vec!["fix-tests"]),
+        ("&labelSelector=team%20notin%20(blue)", vec!["fix-tests", "new"]),
         ("&search=FIX", vec!["fix-login", "fix-tests"]),
         ("&search=fix%20running", vec!["fix-tests"]),
         (
@@ -93,7 +96,7 @@ async fn filters_and_words_narrow_a_list() {
         .await;
     assert_eq!(
         summary["resources"]["AgentRun"],
-        json!({"total": 3, "phases": {"Failed": 1, "Running": 2}})
+        json!({"total": 4, "phases": {"Failed": 1, "Pending": 1, "Running": 2}})
     );
 }
 

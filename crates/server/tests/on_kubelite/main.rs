@@ -8,6 +8,7 @@ mod bad_input;
 mod fuzz;
 mod gates;
 mod grpc;
+mod hidden;
 mod history;
 mod lists;
 mod memories;

@@ -19,12 +19,12 @@ use tower::ServiceExt;
 
 use crate::stage::{NAMESPACE, START, Stage, call};
 
-const SECRET: &str = "a secret of at least sixteen bytes";
-const GITHUB: &str = "/api/agents/implementation-sources/webhooks/github";
-const LINEAR: &str = "/api/agents/implementation-sources/webhooks/linear";
+pub(crate) const SECRET: &str = "a secret of at least sixteen bytes";
+pub(crate) const GITHUB: &str = "/api/agents/implementation-sources/webhooks/github";
+pub(crate) const LINEAR: &str = "/api/agents/implementation-sources/webhooks/linear";
 const NAME: &str = "team-app-7-impl";
 
-fn signature(secret: &str, body: &[u8]) -> String {
+pub(crate) fn signature(secret: &str, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let mut text = String::new();
     for byte in hmac::sign(&key, body).as_ref() {
@@ -60,7 +60,7 @@ fn linear(secret: &str, body: &str) -> Request<Body> {
 }
 
 /// An issue as it is after so many edits.
-fn issue(edits: u32) -> Value {
+pub(crate) fn issue(edits: u32) -> Value {
     json!({
         "action": "edited",
         "issue": {
@@ -69,6 +69,15 @@ fn issue(edits: u32) -> Value {
             "updated_at": format!("2026-03-01T11:00:{edits:02}Z"),
         },
         "repository": {"full_name": "team/app"},
+    })
+}
+
+/// An issue of Linear that was sent at this time.
+pub(crate) fn linear_issue(sent: i64) -> Value {
+    json!({
+        "action": "create", "type": "Issue", "organizationId": "o", "webhookTimestamp": sent,
+        "data": {"id": "x", "identifier": "ENG-7", "title": "Add", "updatedAt": "2026-03-01T11:59:00.500Z",
+                 "team": {"key": "ENG"}, "labels": []},
     })
 }
 
@@ -91,7 +100,16 @@ async fn stage() -> Stage {
     with(Stage::start().await).await
 }
 
-async fn with(stage: Stage) -> Stage {
+/// A source of Linear for one team, which shares the secret.
+pub(crate) async fn with_linear(stage: Stage) -> Stage {
+    let scope = json!({"team": "ENG"});
+    stage
+        .create(Kind::ImplementationSource, NAMESPACE, source("linear", &scope))
+        .await;
+    stage
+}
+
+pub(crate) async fn with(stage: Stage) -> Stage {
     secret(&stage, SECRET).await;
     let scope = json!({"repository": "Team/App", "labels": ["agent"]});
     stage
@@ -459,19 +477,9 @@ async fn a_source_that_cannot_check_deliveries_says_why() {
 async fn linear_has_to_be_of_now_and_old_deliveries_are_told() {
     let stage = Stage::start().await;
     secret(&stage, SECRET).await;
-    let scope = json!({"team": "ENG"});
-    stage
-        .create(Kind::ImplementationSource, NAMESPACE, source("linear", &scope))
-        .await;
+    let stage = with_linear(stage).await;
     let now: Timestamp = START.parse().unwrap();
-    let payload = |sent: i64| {
-        json!({
-            "action": "create", "type": "Issue", "organizationId": "o", "webhookTimestamp": sent,
-            "data": {"id": "x", "identifier": "ENG-7", "title": "Add", "updatedAt": "2026-03-01T11:59:00.500Z",
-                     "team": {"key": "ENG"}, "labels": []},
-        })
-        .to_string()
-    };
+    let payload = |sent: i64| linear_issue(sent).to_string();
     let old = payload(now.as_millisecond() - 61_000);
     let (status, body) = call(&stage.http, linear(SECRET, &old)).await;
     assert_eq!(

@@ -180,6 +180,7 @@ impl ControlPlane {
             kind,
             action: match kind {
                 Kind::OrchestrationRun => "orchestration_run.retried",
+                Kind::ToolRun => "tool_run.retried",
                 _ => "agent_run.retried",
             },
             namespace,

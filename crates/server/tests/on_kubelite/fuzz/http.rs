@@ -6,6 +6,7 @@ use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
+use jiff::Timestamp;
 use proptest::{collection::vec, option, prelude::*, sample};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -15,6 +16,7 @@ use super::{
     damage::{Bytes, Change, bytes, change},
     play,
 };
+use crate::{stage::START, webhooks};
 
 /// One route of the document, as a request is made from it.
 #[derive(Clone, Debug)]
@@ -195,6 +197,48 @@ fn sent() -> impl Strategy<Value = Sent> {
         })
 }
 
+/// A delivery of a webhook that was damaged before it was signed: so it gets as far as those who read it.
+fn delivered() -> impl Strategy<Value = Sent> {
+    let sent_at = START.parse::<Timestamp>().unwrap().as_millisecond();
+    let good = vec![
+        (webhooks::GITHUB, webhooks::issue(1)),
+        (webhooks::LINEAR, webhooks::linear_issue(sent_at)),
+    ];
+    let event = sample::select(vec!["issues", "Issue", "ping", "push", ""]);
+    (
+        sample::select(good),
+        option::weighted(0.2, event),
+        "[a-z0-9-]{0,40}",
+        vec(change(), 0..4),
+        bytes(),
+    )
+        .prop_map(|((path, good), event, id, changes, bytes)| {
+            let body = body(good, &changes, &bytes);
+            let signature = webhooks::signature(webhooks::SECRET, &body);
+            let usual = if path == webhooks::GITHUB {
+                "issues"
+            } else {
+                "Issue"
+            };
+            let event = event.unwrap_or(usual).as_bytes().to_vec();
+            let id = id.into_bytes();
+            Sent {
+                method: Method::POST,
+                uri: path.to_owned(),
+                headers: vec![
+                    ("content-type", b"application/json".to_vec()),
+                    ("x-github-event", event.clone()),
+                    ("x-github-delivery", id.clone()),
+                    ("x-hub-signature-256", format!("sha256={signature}").into_bytes()),
+                    ("linear-event", event),
+                    ("linear-delivery", id),
+                    ("linear-signature", signature.into_bytes()),
+                ],
+                body,
+            }
+        })
+}
+
 type Pair = (sample::Index, Option<String>, String);
 
 fn uri(route: &Route, parts: &[String], pairs: &[Pair]) -> String {
@@ -241,16 +285,24 @@ impl Sent {
 
 /// It is done, or it is told what is wrong, and never that something here is.
 async fn answered(target: &Target, sent: Sent) {
-    let Some(request) = sent.request() else {
-        return;
-    };
+    status(target, sent).await;
+}
+
+/// The same, and it is read: its signature is good.
+async fn taken(target: &Target, sent: Sent) {
+    assert_ne!(status(target, sent).await, Some(StatusCode::UNAUTHORIZED));
+}
+
+/// The status of a proper answer; absent where no such request can arrive.
+async fn status(target: &Target, sent: Sent) -> Option<StatusCode> {
+    let request = sent.request()?;
     let answer = tokio::time::timeout(PATIENCE, target.http.clone().oneshot(request));
     let response = answer.await.unwrap().unwrap();
     let status = response.status();
     let media = response.headers().get(header::CONTENT_TYPE).cloned();
     if status.is_success() {
         // A stream goes on for ever.
-        return;
+        return Some(status);
     }
     let body = tokio::time::timeout(PATIENCE, response.into_body().collect());
     let bytes = body.await.unwrap().unwrap().to_bytes();
@@ -268,9 +320,15 @@ async fn answered(target: &Target, sent: Sent) {
     assert_eq!(envelope["ok"], json!(false), "{}", context());
     let told = envelope["error"].as_str().unwrap_or_default();
     assert!(!told.is_empty() && told.len() < 20_000, "{}", context());
+    Some(status)
 }
 
 #[test]
 fn every_request_of_http_is_done_or_told_what_is_wrong() {
     play(&sent(), &answered);
+}
+
+#[test]
+fn every_delivery_of_a_webhook_that_is_signed_is_taken_or_told_what_is_wrong() {
+    play(&delivered(), &taken);
 }

@@ -15,7 +15,10 @@ use proptest::{
     test_runner::{Config, RngSeed, TestRunner},
 };
 
-use crate::stage::{NAMESPACE, Stage, agent};
+use crate::{
+    stage::{NAMESPACE, Stage, agent},
+    webhooks,
+};
 
 /// Together they take some seconds in a debug build.
 const CASES: u32 = 128;
@@ -38,7 +41,7 @@ fn play<S: Strategy>(strategy: &S, check: &impl AsyncFn(&Target, S::Value)) {
         .build()
         .unwrap();
     let (stage, target) = runtime.block_on(async {
-        let stage = Stage::start().await;
+        let stage = webhooks::with_linear(webhooks::with(Stage::start().await).await).await;
         stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
         let target = Target {
             http: stage.http.clone(),
