@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, time::Duration};
 use jangar_api::phase::RunPhase;
 use jangar_engine::settings::Safeguards;
 use jangar_testkit::{
-    faults::Plan,
+    faults::{Plan, Trouble},
     program::Shipped,
     scenario::{self, Scenario, orchestrations},
     search,
@@ -121,12 +121,18 @@ fn without_its_safeguards_a_cancelled_run_goes_on() {
         ),
         (
             leaves,
+            "orchestration-outside-cancelled",
+            "works for an orchestration that was cancelled",
+        ),
+        (
+            leaves,
             "orchestration-nested-cancelled",
             "works for an orchestration that was cancelled",
         ),
     ] {
         let scenario = match name {
             "orchestration-cancelled-at-any-time" => orchestrations::cancelled_after(Duration::from_secs(5)),
+            "orchestration-outside-cancelled" => orchestrations::outside_cancelled(),
             name => scenario::all()
                 .into_iter()
                 .find(|scenario| scenario.name == name)
@@ -153,6 +159,44 @@ fn without_its_safeguards_a_cancelled_run_goes_on() {
 const GRAPHS: u64 = 24;
 const PLANS: u64 = 3;
 
+/// Every trouble that leaves no mark on the end, one for each of the first graphs. What lasts does so for longer than the barrier
+/// waits, and a takeover for longer than the lease.
+const TROUBLES: [&str; 15] = [
+    "crash-before",
+    "crash-after",
+    "lost-answer",
+    "no-answer",
+    "gateway-timeout",
+    "not-sent",
+    "late:5000",
+    "conflict",
+    "busy",
+    "broken",
+    "freeze:all:40000",
+    "skip:orchestrationruns:40000",
+    "lag:agentruns:3000",
+    "expire",
+    "takeover:70000",
+];
+
+const _: () = assert!(GRAPHS >= TROUBLES.len() as u64, "each needs a graph of its own");
+
+/// The others: somebody deletes what the graph needs, or sets the clock that its waits are measured with.
+const LEAVE_A_MARK: [&str; 4] = ["delete-job", "delete-pod", "clock-forward", "clock-back"];
+
+#[test]
+fn every_trouble_that_leaves_no_mark_comes_alone_to_a_random_graph() {
+    let words = TROUBLES
+        .iter()
+        .map(|trouble| trouble.split(':').next().unwrap_or_default());
+    let all: BTreeSet<&str> = words.chain(LEAVE_A_MARK).collect();
+    assert_eq!(all, BTreeSet::from(Trouble::WORDS));
+    for trouble in TROUBLES {
+        let plan = format!("{trouble}@0").parse::<Plan>();
+        assert!(plan.is_ok_and(|plan| plan.leaves_no_mark()), "{trouble}");
+    }
+}
+
 /// Random graphs, undisturbed and with whatever goes wrong, end as the reference says, step by step.
 #[test]
 fn random_graphs_end_as_the_reference_says_whatever_goes_wrong() {
@@ -169,8 +213,12 @@ fn random_graphs_end_as_the_reference_says_whatever_goes_wrong() {
         let expected: Vec<_> = ends.iter().map(|end| expected(*end)).collect();
         let undisturbed = played(&scenario, *seed, "");
         assert_eq!(told(&undisturbed), expected, "seed {seed}");
-        for number in 0..PLANS {
-            let plan = unmarking(seed * PLANS + number, undisturbed.writes).to_string();
+        let drawn = (0..PLANS).map(|number| unmarking(seed * PLANS + number, undisturbed.writes).to_string());
+        let place = usize::try_from(*seed).unwrap_or(usize::MAX);
+        // Each at another place, from the first write to the last.
+        let at = u64::from(undisturbed.writes) * seed / TROUBLES.len() as u64;
+        let alone = TROUBLES.get(place).map(|trouble| format!("{trouble}@{at}"));
+        for plan in drawn.chain(alone) {
             let report = played(&scenario, *seed, &plan);
             assert_eq!(told(&report), expected, "seed {seed} {plan}");
         }

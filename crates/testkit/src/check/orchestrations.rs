@@ -180,7 +180,8 @@ fn changed(
     found
 }
 
-/// Whatever is skipped because of another step depends on it, directly or further up.
+/// Whatever is skipped because of another step depends on it, directly or further up. A run that stops does so for a step that ended
+/// badly, or because its time is up.
 fn without_cause(name: &str, run: &OrchestrationRun) -> Vec<String> {
     let Some(status) = &run.status else {
         return Vec::new();
@@ -213,7 +214,13 @@ fn without_cause(name: &str, run: &OrchestrationRun) -> Vec<String> {
         .iter()
         .filter(|step| step.progress.phase == Some(StepPhase::Skipped));
     let wrong = skipped.filter(|step| match (&step.reason, &step.caused_by) {
-        (Some(Reason::ConditionFalse | Reason::RunCancelled | Reason::RunStopping), _) => false,
+        (Some(Reason::ConditionFalse | Reason::RunCancelled), _) => false,
+        (Some(Reason::RunStopping), None) => run.spec.timeout_seconds.is_none(),
+        (Some(Reason::RunStopping), Some(cause)) => {
+            let cause = status.step_statuses.iter().find(|known| known.name == *cause);
+            let phase = cause.and_then(|cause| cause.progress.phase.as_ref());
+            !matches!(phase, Some(StepPhase::Failed | StepPhase::Cancelled))
+        }
         (
             Some(Reason::DependencyFailed | Reason::DependencySkipped | Reason::DependencyCancelled),
             Some(cause),
@@ -276,4 +283,45 @@ pub fn broken_at_rest(store: &Store) -> Vec<String> {
         found.push(format!("orchestration run {name} is deleted, and does not go"));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A run whose first step ended like this, and whose second one is skipped because of it.
+    fn told(first: &str, reason: &str, spec: &Value) -> Vec<String> {
+        let steps = json!([
+            {"name": "a", "kind": "Checkpoint", "dependsOn": []},
+            {"name": "b", "kind": "Checkpoint", "dependsOn": []},
+        ]);
+        let mut run = json!({
+            "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+            "metadata": {"name": "dag"}, "spec": {"orchestrationRef": {"name": "pipeline"}},
+            "status": {"definition": {"steps": steps}, "stepStatuses": [
+                {"name": "a", "kind": "Checkpoint", "phase": first},
+                {"name": "b", "kind": "Checkpoint", "phase": "Skipped", "reason": reason, "causedBy": "a"},
+            ]},
+        });
+        if let (Some(own), Some(fields)) = (run["spec"].as_object_mut(), spec.as_object()) {
+            own.extend(fields.clone());
+        }
+        let run: OrchestrationRun = serde_json::from_value(run).expect("a run");
+        without_cause("dag", &run)
+    }
+
+    #[test]
+    fn a_run_stops_for_a_step_that_ended_badly_and_for_no_other() {
+        let spec = json!({"failurePolicy": "FailFast"});
+        for (first, expected) in [("Failed", 0), ("Cancelled", 0), ("Succeeded", 1), ("Running", 1)] {
+            assert_eq!(told(first, "RunStopping", &spec).len(), expected, "{first}");
+        }
+        assert_eq!(
+            told("Failed", "DependencyFailed", &spec).len(),
+            1,
+            "it does not depend on it"
+        );
+    }
 }

@@ -93,8 +93,7 @@ fn stopped(name: &'static str, stop: Step, end: End) -> Scenario {
         Step::Wait(Duration::from_secs(5)),
         stop,
     ];
-    let deed = Deed::Reports(LONG, json!({"status": "Succeeded"}));
-    told(name, deed, steps, end)
+    told(name, endless().1, steps, end)
 }
 
 /// What may have arrived is not sent again, so that trouble leaves its mark.
@@ -108,8 +107,16 @@ fn told(name: &'static str, deed: Deed, steps: Vec<Step>, end: End) -> Scenario 
 
 fn custom(timeout_seconds: u32) -> Value {
     let mut run = run("one");
-    run["spec"]["runtime"] = json!({
-        "type": "custom", "config": {"endpoint": ENDPOINT, "timeoutSeconds": timeout_seconds},
-    });
+    run["spec"]["runtime"] = runtime(timeout_seconds);
     run
+}
+
+fn runtime(timeout_seconds: u32) -> Value {
+    json!({"type": "custom", "config": {"endpoint": ENDPOINT, "timeoutSeconds": timeout_seconds}})
+}
+
+/// The runtime of work that is cancelled long before it is done, and what the endpoint does with it.
+pub(super) fn endless() -> (Value, Deed) {
+    let deed = Deed::Reports(LONG, json!({"status": "Succeeded"}));
+    (runtime(LONG_TIMEOUT_SECONDS), deed)
 }

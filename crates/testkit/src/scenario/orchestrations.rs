@@ -6,8 +6,9 @@ use jangar_api::phase::RunPhase;
 use serde_json::{Value, json};
 
 use super::{
-    End, Scenario, Step,
+    End, Scenario, Step, custom,
     runs::{OBEYS, SECOND, ends_well_when_told, exits, failed, story, succeeded},
+    temporal,
 };
 use crate::node::{OnTerm, Script, Scripts};
 
@@ -310,6 +311,38 @@ fn tool_cancelled() -> Scenario {
             vec![
                 ("dag", End::Phase(RunPhase::Cancelled)),
                 ("dag-t-1", End::Phase(RunPhase::Cancelled)),
+            ],
+        )
+    }
+}
+
+/// The work is done outside of the cluster: an endpoint is told to stop, and a workflow is cancelled. What may have been sent to
+/// the endpoint is not sent again, so that trouble leaves its mark.
+pub fn outside_cancelled() -> Scenario {
+    let ((custom, endpoint), (temporal, worker)) = (custom::endless(), temporal::endless());
+    let written = json!([
+        agent("custom", &json!({"dependsOn": [], "runtime": custom})),
+        agent("temporal", &json!({"dependsOn": [], "runtime": temporal})),
+        agent("after", &json!({"dependsOn": ["custom", "temporal"]})),
+    ]);
+    let mut steps = runs("dag", &written);
+    steps.extend([
+        Step::AwaitWork("dag-custom-1", 1),
+        Step::AwaitWork("dag-temporal-1", 1),
+        Step::Wait(5 * SECOND),
+        Step::Cancel("dag"),
+    ]);
+    let cancelled = || End::Phase(RunPhase::Cancelled);
+    Scenario {
+        deeds: [("dag-custom-1", endpoint), ("dag-temporal-1", worker)].into(),
+        at_most_once: true,
+        ..story(
+            "orchestration-outside-cancelled",
+            steps,
+            vec![
+                ("dag", cancelled()),
+                ("dag-custom-1", cancelled()),
+                ("dag-temporal-1", cancelled()),
             ],
         )
     }

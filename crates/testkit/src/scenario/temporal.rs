@@ -102,8 +102,15 @@ fn told(name: &'static str, deed: Deed, steps: Vec<Step>, end: End) -> Scenario 
 
 fn temporal() -> Value {
     let mut run = run("one");
-    run["spec"]["runtime"] = json!({
-        "type": "temporal", "config": {"workflowType": "Agent", "taskQueue": "agents"},
-    });
+    run["spec"]["runtime"] = runtime();
     run
+}
+
+fn runtime() -> Value {
+    json!({"type": "temporal", "config": {"workflowType": "Agent", "taskQueue": "agents"}})
+}
+
+/// The runtime of work that is cancelled long before it is done, and what the worker does with it.
+pub(super) fn endless() -> (Value, Deed) {
+    (runtime(), works_long())
 }
