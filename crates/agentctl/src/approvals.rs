@@ -267,23 +267,32 @@ async fn decide(
         Transport::Kube(kube) => write(session, &transport, kube, arguments, &decision, &identity).await?,
         Transport::Grpc(grpc) => send(session, &transport, grpc, arguments, &decision).await?,
     };
-    told(session, arguments, &decided, &decision, &identity.user)
+    let words = match decision {
+        ApprovalDecision::Approved => "approved",
+        _ => "denied",
+    };
+    session.console.line(&format!(
+        "step {decided} of {} {words}, as {}",
+        arguments.run, identity.user
+    ))
 }
 
-/// A gate that was decided, and what it showed.
-struct Decided {
-    step: String,
-    shown: Option<Shown>,
+/// Says what is about to be decided. Whoever does not want that after all can still stop the command.
+fn show(session: &mut Session, run: &OrchestrationRun, gate: &str) -> Result<(), Error> {
+    for line in approval::shown(run, gate).iter().flat_map(Shown::lines) {
+        session.console.note(&line)?;
+    }
+    Ok(())
 }
 
 /// Lets the control plane write the decision. The gate that was decided.
 async fn send(
-    session: &Session,
+    session: &mut Session,
     transport: &Transport,
     grpc: &Grpc,
     arguments: &DecisionArgs,
     decision: &ApprovalDecision,
-) -> Result<Decided, Error> {
+) -> Result<String, Error> {
     let namespace = session.namespace();
     let object = transport
         .get(Kind::OrchestrationRun, &namespace, &arguments.run)
@@ -298,29 +307,27 @@ async fn send(
         digest: arguments.digest.clone().or(shown).unwrap_or_default(),
         comment: arguments.comment.clone().unwrap_or_default(),
     };
+    show(session, &run, &gate.name)?;
     grpc.decide(request, decision).await?;
-    Ok(Decided {
-        shown: approval::shown(&run, &gate.name),
-        step: gate.name,
-    })
+    Ok(gate.name)
 }
 
 /// Writes the decision with the caller's own rights. The gate that was decided.
 async fn write(
-    session: &Session,
+    session: &mut Session,
     transport: &Transport,
     kube: &Kube,
     arguments: &DecisionArgs,
     decision: &ApprovalDecision,
     identity: &Identity,
-) -> Result<Decided, Error> {
+) -> Result<String, Error> {
     let namespace = session.namespace();
     let caller = Caller {
         user: identity.user.clone(),
         groups: identity.groups.clone(),
     };
     let mut digest = arguments.digest.clone();
-    for _ in 0..TRIES_MAX {
+    for attempt in 0..TRIES_MAX {
         let object = transport
             .get(Kind::OrchestrationRun, &namespace, &arguments.run)
             .await?;
@@ -344,6 +351,10 @@ async fn write(
         };
         let status = approval::decide(&run, &policy, &caller, request, session.clock.now())
             .map_err(|refused| Error::Validation(refused.to_string()))?;
+        // With another try it is the same: its digest is.
+        if attempt == 0 {
+            show(session, &run, &gate.name)?;
+        }
         let patch = json!({
             "metadata": {"resourceVersion": object.text("/metadata/resourceVersion")},
             "status": {"approvals": status.approvals},
@@ -352,12 +363,7 @@ async fn write(
             .patch_status(Kind::OrchestrationRun, &namespace, &arguments.run, &patch)
             .await;
         match written {
-            Ok(()) => {
-                return Ok(Decided {
-                    shown: approval::shown(&run, &gate.name),
-                    step: gate.name,
-                });
-            }
+            Ok(()) => return Ok(gate.name),
             Err(error) if status_code(&error) == Some(409) => {}
             Err(error) if status_code(&error) == Some(403) => {
                 return Err(Error::Cluster(format!(
@@ -411,26 +417,6 @@ fn gate(run: &OrchestrationRun, arguments: &DecisionArgs) -> Result<StepStatus, 
             )))
         }
     }
-}
-
-fn told(
-    session: &mut Session,
-    arguments: &DecisionArgs,
-    decided: &Decided,
-    decision: &ApprovalDecision,
-    user: &str,
-) -> Result<(), Error> {
-    let step = &decided.step;
-    for line in decided.shown.iter().flat_map(Shown::lines) {
-        session.console.note(&line)?;
-    }
-    let words = match decision {
-        ApprovalDecision::Approved => "approved",
-        _ => "denied",
-    };
-    session
-        .console
-        .line(&format!("step {step} of {} {words}, as {user}", arguments.run))
 }
 
 #[cfg(test)]

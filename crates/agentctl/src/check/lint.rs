@@ -180,16 +180,13 @@ fn decided(kind: Kind, value: &Value) -> Vec<String> {
                 status.common
             })
         }),
-        Kind::Orchestration => {
-            with(
-                value,
-                |found: Arc<jangar_api::orchestration::Orchestration>| match orchestration::read(&found.spec)
-                {
-                    Ok(_) => Vec::new(),
-                    Err(mistakes) => mistakes.iter().map(|mistake| mistake.message.clone()).collect(),
-                },
-            )
-        }
+        Kind::Orchestration => with(value, |found: Arc<jangar_api::orchestration::Orchestration>| {
+            let name = found.metadata.name.as_deref().unwrap_or_default();
+            match orchestration::read_named(name, &found.spec) {
+                Ok(_) => Vec::new(),
+                Err(mistakes) => mistakes.iter().map(|mistake| mistake.message.clone()).collect(),
+            }
+        }),
         Kind::AgentRun => with(value, |run: Arc<jangar_api::agents::agent_run::AgentRun>| {
             let checked = match run.spec.runtime.type_.as_str() {
                 "temporal" | "custom" => job::check_any_runtime(&run, &settings),

@@ -495,7 +495,8 @@ fn made(effect: &Effect) -> Option<Value> {
 
 /// The steps of an orchestration in the order in which they may start.
 fn graph(orchestration: &Orchestration) -> Planned {
-    let graph = match orchestration::read(&orchestration.spec) {
+    let name = orchestration.metadata.name.as_deref().unwrap_or_default();
+    let graph = match orchestration::read_named(name, &orchestration.spec) {
         Ok(graph) => graph,
         Err(mistakes) => return refused(format!("no run of it would start: {mistakes}")),
     };

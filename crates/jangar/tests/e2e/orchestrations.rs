@@ -1,4 +1,5 @@
-//! Orchestrations on a real node: a diamond, one of which a side fails, a cancel that all pods are gone for, and a run that is deleted.
+//! Orchestrations on a real node: a diamond, one of which a side fails, a cancel that all pods are gone for, a run that is deleted, and
+//! one that waits for a signal.
 
 use jangar_api::{
     agents::agent_run::AgentRun,
@@ -10,6 +11,7 @@ use jangar_api::{
     },
     phase::RunPhase,
     reason::Reason,
+    signals::SignalDelivery,
 };
 use jangar_testkit::cluster::{Failure, until, until_gone, until_list, until_true};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
@@ -261,6 +263,48 @@ async fn nothing_is_left_of_a_diamond_that_is_deleted_while_it_works() -> Result
             0,
             "its Job is gone, and an agent is alive"
         );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_signal_releases_the_step_that_waits_for_it() -> Result<(), Failure> {
+    beside_others("dag-signal", async |stage| {
+        let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
+        stage.agent("worker", "exit 0").await?;
+        let steps = json!([
+            {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}},
+            {"name": "after", "kind": "AgentRun", "agentRef": {"name": "worker"},
+             "implementation": {"inline": {"text": "Do it."}}},
+        ]);
+        create::<Orchestration>(stage, "Orchestration", "waits", &json!({"steps": steps})).await?;
+        let spec = json!({"orchestrationRef": {"name": "waits"}});
+        create::<OrchestrationRun>(stage, "OrchestrationRun", "dag", &spec).await?;
+        reached(stage, "to wait for the signal", |status| {
+            let first = status.step_statuses.first();
+            first.is_some_and(|step| step.reason == Some(Reason::SignalPending))
+        })
+        .await?;
+        assert_eq!(pods(stage).await?.len(), 0, "nothing starts before the signal");
+
+        let delivery: SignalDelivery = serde_json::from_value(json!({
+            "apiVersion": "signals.proompteng.ai/v1alpha1", "kind": "SignalDelivery", "metadata": {"name": "merged-1"},
+            "spec": {"signalRef": {"name": "merged"}, "payload": {"commit": "abc"}},
+        }))?;
+        let deliveries = stage.scene.api::<SignalDelivery>();
+        deliveries.create(&PostParams::default(), &delivery).await?;
+
+        let status = reached(stage, "to end", |status| {
+            status.phase.as_ref().is_some_and(RunPhase::is_terminal)
+        })
+        .await?;
+        assert_eq!(status.phase, Some(RunPhase::Succeeded), "{:?}", status.common);
+        assert_eq!(phases(&status), ["wait Succeeded", "after Succeeded"]);
+        let run = stage.scene.api::<OrchestrationRun>().get("dag").await?;
+        let taken = deliveries.get("merged-1").await?.status;
+        let by = taken.and_then(|status| status.consumed_by).ok_or("nobody has taken the delivery")?;
+        assert_eq!((Some(by.run_uid), by.step.as_str()), (run.metadata.uid, "wait"));
         Ok(())
     })
     .await

@@ -22,6 +22,11 @@ use tokio::{
 
 /// No command of the script takes seconds; one that takes this long waits for something that never comes.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// What `kubectl explain` says of a kind that is served and whose schema is not there yet. A kind that is not served it calls
+/// otherwise.
+const UNPUBLISHED: &str = "couldn't find resource for";
+/// How long it is until a command is tried again, for as long as the patience lasts.
+const BETWEEN_TRIES: Duration = Duration::from_millis(500);
 /// What the transcript says then. It is not an error by itself, so that the rest of the script still shows what it can.
 const IN_VAIN: &str = "waited in vain\n";
 
@@ -169,7 +174,18 @@ fn shell(command: &str, directory: &Path) -> Command {
     shell
 }
 
+/// A cluster publishes the schema of a new kind some time after it serves it, and a busy one takes long for that.
 async fn run_to_end(command: &str, input: &str, directory: &Path) -> String {
+    loop {
+        let printed = run_once(command, input, directory).await;
+        if !printed.contains(UNPUBLISHED) {
+            return printed;
+        }
+        tokio::time::sleep(BETWEEN_TRIES).await;
+    }
+}
+
+async fn run_once(command: &str, input: &str, directory: &Path) -> String {
     let mut child = shell(command, directory)
         .stdin(Stdio::piped())
         .spawn()

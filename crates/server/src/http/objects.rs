@@ -90,7 +90,7 @@ pub(super) async fn post_orchestration(
     Document(new): Document<NewOrchestration>,
 ) -> Result<Answer, Refusal> {
     let namespace = plane.namespace(new.namespace.as_deref())?;
-    jangar_engine::orchestration::read(&new.spec).map_err(|mistakes| {
+    jangar_engine::orchestration::read_named(&new.name, &new.spec).map_err(|mistakes| {
         Refusal::new(Trouble::Invalid, mistakes.rejection().message)
             .named("spec.steps")
             .remedy("mend the steps that it names")

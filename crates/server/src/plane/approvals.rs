@@ -3,7 +3,7 @@
 //! A decision is the one thing that the control plane writes with its own account, because it is written to the status: for a
 //! caller who holds the verb `approve` on the OrchestrationRun, and whom the ApprovalPolicy of the gate names.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jangar_api::{
     Kind,
@@ -11,7 +11,7 @@ use jangar_api::{
     labels::CREATED_BY,
     orchestration::orchestration_run::{ApprovalDecision, OrchestrationRun},
     phase::StepPhase,
-    values::Int32,
+    values::{FreeForm, Int32},
 };
 use jangar_engine::approval::{self, Refused};
 use kube::{
@@ -41,6 +41,8 @@ pub const APPROVE_VERB: &str = "approve";
 const TRIES_MAX: usize = 8;
 /// The most gates that are listed. More of them wait for people who will not come.
 const GATES_MAX: usize = 1_000;
+/// The most bytes, as JSON, of what all gates of one list show together.
+const SHOWN_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A gate that waits for a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -62,6 +64,46 @@ pub struct PendingApproval {
     pub required: u32,
     /// Who has approved so far.
     pub approved_by: Vec<String>,
+    /// What is to be decided: all that the digest covers. Absent where a list would become too long by it, or if the steps of the
+    /// run cannot be read; the run itself has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Shown>,
+}
+
+/// What a gate shows to those who decide.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Shown {
+    /// The values of the gate itself.
+    pub with: BTreeMap<String, String>,
+    /// The parameters of the run.
+    pub parameters: BTreeMap<String, String>,
+    /// What became of the steps that it depends on.
+    pub steps: Vec<ShownStep>,
+}
+
+/// A step that a gate depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ShownStep {
+    pub name: String,
+    pub phase: StepPhase,
+    /// What it gave back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<FreeForm>,
+}
+
+impl From<approval::Shown> for Shown {
+    fn from(shown: approval::Shown) -> Self {
+        let steps = shown.steps.into_iter().map(|step| ShownStep {
+            name: step.name,
+            phase: step.phase,
+            outputs: step.outputs,
+        });
+        Self {
+            with: shown.with,
+            parameters: shown.parameters,
+            steps: steps.collect(),
+        }
+    }
 }
 
 /// A run that may have gates, and that cannot be read: most likely a later version wrote it.
@@ -130,6 +172,14 @@ impl ControlPlane {
         gates.cut = gates.approvals.len() > GATES_MAX || gates.unreadable.len() > GATES_MAX;
         gates.approvals.truncate(GATES_MAX);
         gates.unreadable.truncate(GATES_MAX);
+        let mut left = SHOWN_MAX_BYTES;
+        for gate in &mut gates.approvals {
+            let bytes = serde_json::to_vec(&gate.shown).map_or(usize::MAX, |json| json.len());
+            left = left.saturating_sub(bytes);
+            if left == 0 {
+                gate.shown = None;
+            }
+        }
         Ok(gates)
     }
 
@@ -165,6 +215,7 @@ impl ControlPlane {
                 since: step.progress.started_at.map(|at| at.to_string()),
                 created_by: run.annotations().get(CREATED_BY).cloned(),
                 approved_by: approved.map(|approval| approval.by.clone()).collect(),
+                shown: approval::shown(run, &step.name).map(Shown::from),
                 policy,
                 digest,
             })

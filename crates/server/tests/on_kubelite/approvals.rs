@@ -15,11 +15,13 @@ pub(crate) async fn stage() -> Stage {
     stage.create(Kind::ApprovalPolicy, NAMESPACE, policy).await;
     let run = json!({
         "metadata": {"name": "r", "annotations": {labels::CREATED_BY: "submitter"}},
-        "spec": {"orchestrationRef": {"name": "o"}},
-        "status": {"phase": "Running", "stepStatuses": [
-            {"name": "build", "kind": "AgentRun", "phase": "Succeeded"},
+        "spec": {"orchestrationRef": {"name": "o"}, "parameters": {"region": "north"}},
+        "status": {"phase": "Running", "definition": {"steps": [
+            {"name": "build", "kind": "Checkpoint"},
+            {"name": "gate", "kind": "ApprovalGate", "policyRef": "release"}]}, "stepStatuses": [
+            {"name": "build", "kind": "Checkpoint", "phase": "Succeeded", "outputs": {"image": "app:1"}},
             {"name": "gate", "kind": "ApprovalGate", "phase": "Running", "startedAt": "2026-03-01T12:00:00Z",
-             "waitsFor": {"approvalPolicy": "release", "digest": "d1"}}]},
+             "waitsFor": {"approvalPolicy": "release", "digest": "d1", "with": {"image": "app:1"}}}]},
     });
     stage.create(Kind::OrchestrationRun, NAMESPACE, run).await;
     stage
@@ -43,6 +45,12 @@ async fn gates_that_wait_are_listed_with_what_a_decision_needs() {
     assert_eq!(
         (&gate["required"], &gate["createdBy"]),
         (&json!(2), &json!("submitter"))
+    );
+    assert_eq!(
+        gate["shown"],
+        json!({"with": {"image": "app:1"}, "parameters": {"region": "north"},
+               "steps": [{"name": "build", "phase": "Succeeded", "outputs": {"image": "app:1"}}]}),
+        "all that the digest covers"
     );
 }
 
