@@ -372,8 +372,10 @@ pub(super) async fn ready(State(plane): State<Arc<ControlPlane>>) -> Response {
             .collect();
         if !stale.is_empty() {
             let kinds = stale.join(", ");
-            text += &format!(
-                "note: what is told of {kinds} may be old, because their watches fail; the status of the control plane says why\n"
+            text.push_str("note: what is told of ");
+            text.push_str(&kinds);
+            text.push_str(
+                " may be old, because their watches fail; the status of the control plane says why\n",
             );
         }
         return (StatusCode::OK, text).into_response();

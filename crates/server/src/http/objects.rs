@@ -77,9 +77,8 @@ pub(super) async fn post_agent(
         policy::check_secrets(&new.name, &secrets.unwrap_or_default(), binding.as_ref())?;
         check_budget(&policies, &who, &place, refs.budget_ref.as_deref()).await
     };
-    let object = plane
-        .apply_if(&caller, Kind::Agent, &namespace, manifest, check)
-        .await?;
+    let applied = plane.apply_if(&caller, Kind::Agent, &namespace, manifest, check);
+    let object = Box::pin(applied).await?;
     Ok(Answer::made(json!({"resource": object.json}), false))
 }
 
@@ -105,9 +104,8 @@ pub(super) async fn post_orchestration(
         policies.check_gates(&place, &new.spec).await?;
         check_budget(&policies, &who, &place, budget.as_deref()).await
     };
-    let object = plane
-        .apply_if(&caller, Kind::Orchestration, &namespace, manifest, check)
-        .await?;
+    let applied = plane.apply_if(&caller, Kind::Orchestration, &namespace, manifest, check);
+    let object = Box::pin(applied).await?;
     Ok(Answer::made(json!({"resource": object.json}), false))
 }
 
