@@ -1,6 +1,6 @@
 //! `/api/agents/control-plane`: objects of every kind, Events, logs, the status and live updates; and the probes.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use axum::{
     extract::State,
@@ -372,8 +372,10 @@ pub(super) async fn ready(State(plane): State<Arc<ControlPlane>>) -> Response {
             .collect();
         if !stale.is_empty() {
             let kinds = stale.join(", ");
-            text += &format!(
-                "note: what is told of {kinds} may be old, because their watches fail; the status of the control plane says why\n"
+            // Writing into a text does not fail.
+            let _ = writeln!(
+                text,
+                "note: what is told of {kinds} may be old, because their watches fail; the status of the control plane says why"
             );
         }
         return (StatusCode::OK, text).into_response();

@@ -69,14 +69,14 @@ pub(super) async fn post_agent(
         "metadata": {"name": new.name}, "spec": json_of(&new.spec)?,
     });
     let (policies, who, place) = (Arc::clone(&plane), caller.clone(), namespace.clone());
-    let check = async move {
+    let check = Box::pin(async move {
         let binding = match refs.secret_binding_ref.as_deref() {
             Some(name) => Some(binding(&policies, &who, &place, name).await?),
             None => None,
         };
         policy::check_secrets(&new.name, &secrets.unwrap_or_default(), binding.as_ref())?;
         check_budget(&policies, &who, &place, refs.budget_ref.as_deref()).await
-    };
+    });
     let object = plane
         .apply_if(&caller, Kind::Agent, &namespace, manifest, check)
         .await?;
@@ -98,13 +98,13 @@ pub(super) async fn post_orchestration(
     let budget = new.policy.and_then(|refs| refs.budget_ref);
     let manifest = json_of(&Orchestration::new(&new.name, new.spec.clone()))?;
     let (policies, who, place) = (Arc::clone(&plane), caller.clone(), namespace.clone());
-    let check = async move {
+    let check = Box::pin(async move {
         // Whoever may not write it learns nothing of the policies that are there.
         let question = Question::on("patch", Kind::Orchestration, &place, &new.name);
         policies.gatekeeper.require(&who.identity, &question).await?;
         policies.check_gates(&place, &new.spec).await?;
         check_budget(&policies, &who, &place, budget.as_deref()).await
-    };
+    });
     let object = plane
         .apply_if(&caller, Kind::Orchestration, &namespace, manifest, check)
         .await?;

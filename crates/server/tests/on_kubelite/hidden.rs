@@ -40,9 +40,8 @@ fn manifest(kind: Kind, name: &str) -> String {
 
 /// Asks about both namespaces, and holds the refusals against each other.
 fn alike<T, U>(what: &str, there: Result<T, Status>, absent: Result<U, Status>) {
-    let (Err(there), Err(absent)) = (there, absent) else {
-        panic!("{what} is answered");
-    };
+    assert!(there.is_err() && absent.is_err(), "{what} is answered");
+    let (there, absent) = (there.err().unwrap(), absent.err().unwrap());
     assert!(
         matches!(there.code(), Code::NotFound | Code::PermissionDenied),
         "{what}: {there}"
