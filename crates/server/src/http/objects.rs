@@ -69,7 +69,7 @@ pub(super) async fn post_agent(
         "metadata": {"name": new.name}, "spec": json_of(&new.spec)?,
     });
     let (policies, who, place) = (Arc::clone(&plane), caller.clone(), namespace.clone());
-    let check = async move {
+    let check = Box::pin(async move {
         let binding = match refs.secret_binding_ref.as_deref() {
             Some(name) => Some(binding(&policies, &who, &place, name).await?),
             None => None,
@@ -97,7 +97,7 @@ pub(super) async fn post_orchestration(
     let budget = new.policy.and_then(|refs| refs.budget_ref);
     let manifest = json_of(&Orchestration::new(&new.name, new.spec.clone()))?;
     let (policies, who, place) = (Arc::clone(&plane), caller.clone(), namespace.clone());
-    let check = async move {
+    let check = Box::pin(async move {
         // Whoever may not write it learns nothing of the policies that are there.
         let question = Question::on("patch", Kind::Orchestration, &place, &new.name);
         policies.gatekeeper.require(&who.identity, &question).await?;

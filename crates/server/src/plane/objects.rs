@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use jangar_api::{Kind, labels::CREATED_BY};
 use kube::{
     Api, Client,
@@ -306,7 +307,7 @@ impl ControlPlane {
         namespace: &str,
         manifest: Value,
     ) -> Result<Object, Refusal> {
-        self.apply_if(caller, kind, namespace, manifest, async { Ok(()) })
+        self.apply_if(caller, kind, namespace, manifest, Box::pin(async { Ok(()) }))
             .await
     }
 
@@ -317,7 +318,7 @@ impl ControlPlane {
         kind: Kind,
         namespace: &str,
         manifest: Value,
-        check: impl Future<Output = Result<(), Refusal>> + Send + 'static,
+        check: BoxFuture<'static, Result<(), Refusal>>,
     ) -> Result<Object, Refusal> {
         let how = Applying::default();
         let applied = self
@@ -335,7 +336,7 @@ impl ControlPlane {
         manifest: Value,
         how: Applying,
     ) -> Result<Applied, Refusal> {
-        self.applied(caller, kind, namespace, manifest, how, async { Ok(()) })
+        self.applied(caller, kind, namespace, manifest, how, Box::pin(async { Ok(()) }))
             .await
     }
 
@@ -346,7 +347,7 @@ impl ControlPlane {
         namespace: &str,
         manifest: Value,
         how: Applying,
-        check: impl Future<Output = Result<(), Refusal>> + Send + 'static,
+        check: BoxFuture<'static, Result<(), Refusal>>,
     ) -> Result<Applied, Refusal> {
         let (namespace, name, mut manifest) = addressed(kind, namespace, manifest)?;
         let name = name.ok_or_else(|| {
