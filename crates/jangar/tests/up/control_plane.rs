@@ -1,6 +1,7 @@
 //! `jangar control-plane`, against the API server of a `jangar up`.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{Read, Write},
     net::TcpStream,
@@ -67,29 +68,7 @@ impl Running {
 
     /// The status code and the body of an answer; an empty token is none.
     fn ask(&self, token: &str, request: &str, body: &Value) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let body = if body.is_null() {
-            String::new()
-        } else {
-            body.to_string()
-        };
-        let authorization = match token {
-            "" => String::new(),
-            token => format!("Authorization: Bearer {token}\r\n"),
-        };
-        write!(
-            stream,
-            "{request} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{authorization}Idempotency-Key: once\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            self.address,
-            body.len()
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let code = answer.split(' ').nth(1).unwrap().parse().unwrap();
-        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        (code, body.to_owned())
+        tried(&self.address, token, request, body).unwrap()
     }
 
     /// The same, for the person of the kubeconfig.
@@ -97,6 +76,89 @@ impl Running {
         let (code, text) = self.ask(&self.token, request, body);
         (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
+}
+
+/// The status code and the body of an answer; absent if there is none, or only a part of one.
+fn tried(address: &str, token: &str, request: &str, body: &Value) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let authorization = match token {
+        "" => String::new(),
+        token => format!("Authorization: Bearer {token}\r\n"),
+    };
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{authorization}Idempotency-Key: once\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let code = answer.split(' ').nth(1)?.parse().ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    Some((code, body.to_owned()))
+}
+
+#[tokio::test]
+async fn twenty_with_the_same_key_at_two_replicas_make_one_run_although_one_replica_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = Setup::on(directory.path()).ready();
+    let replica = || Running::start(&mut control_plane(directory.path()), directory.path());
+    let (stays, doomed) = (replica(), replica());
+    for replica in [&stays, &doomed] {
+        eventually("its caches are filled", || {
+            replica.ask("", "GET /ready", &Value::Null).0 == 200
+        });
+    }
+    let agent = json!({"name": "coder", "namespace": "agents", "spec": {"providerRef": {"name": "none"}}});
+    let (code, answer) = stays.sent("POST /v1/agents", &agent);
+    assert_eq!(code, 201, "{answer}");
+    let run = json!({"agentRef": {"name": "coder"}, "namespace": "agents", "runtime": {"type": "job"},
+                     "implementation": {"text": "do it"}});
+    let addresses = [doomed.address.clone(), stays.address.clone()];
+    let submitted = |first: usize| {
+        // Who gets no answer asks the other one, as a client behind a Service does.
+        let mut replicas = addresses.iter().cycle().skip(first).take(addresses.len() + 1);
+        let answer = replicas.find_map(|address| {
+            let (code, body) = tried(address, &stays.token, "POST /v1/agent-runs", &run)?;
+            let body: Value = serde_json::from_str(&body).ok()?;
+            matches!(code, 200 | 201).then_some(body)
+        });
+        answer.expect("one of the two answers")
+    };
+    let (begin, begun) = std::sync::mpsc::channel();
+    let answers: Vec<Value> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..20)
+            .map(|number| {
+                let (begin, submitted) = (begin.clone(), &submitted);
+                scope.spawn(move || {
+                    begin.send(()).unwrap();
+                    submitted(number)
+                })
+            })
+            .collect();
+        // In the middle of it.
+        begun.iter().take(10).for_each(drop);
+        doomed.up.signal(Signal::KILL);
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let made: BTreeSet<&str> = answers
+        .iter()
+        .map(|answer| answer["agentRun"]["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(made.len(), 1, "{answers:?}");
+    let first = answers
+        .iter()
+        .filter(|answer| answer["idempotent"] == json!(false));
+    assert!(first.count() <= 1, "the one who made it may have got no answer");
+    let runs: Api<AgentRun> = Api::default_namespaced(up.client().await);
+    assert_eq!(runs.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    assert_eq!(stays.up.stop(), Some(0));
 }
 
 #[tokio::test]

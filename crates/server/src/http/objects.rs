@@ -76,9 +76,10 @@ pub(super) async fn post_agent(
         };
         policy::check_secrets(&new.name, &secrets.unwrap_or_default(), binding.as_ref())?;
         check_budget(&policies, &who, &place, refs.budget_ref.as_deref()).await
-    };
-    let applied = plane.apply_if(&caller, Kind::Agent, &namespace, manifest, check);
-    let object = Box::pin(applied).await?;
+    });
+    let object = plane
+        .apply_if(&caller, Kind::Agent, &namespace, manifest, check)
+        .await?;
     Ok(Answer::made(json!({"resource": object.json}), false))
 }
 
@@ -103,9 +104,10 @@ pub(super) async fn post_orchestration(
         policies.gatekeeper.require(&who.identity, &question).await?;
         policies.check_gates(&place, &new.spec).await?;
         check_budget(&policies, &who, &place, budget.as_deref()).await
-    };
-    let applied = plane.apply_if(&caller, Kind::Orchestration, &namespace, manifest, check);
-    let object = Box::pin(applied).await?;
+    });
+    let object = plane
+        .apply_if(&caller, Kind::Orchestration, &namespace, manifest, check)
+        .await?;
     Ok(Answer::made(json!({"resource": object.json}), false))
 }
 
