@@ -102,6 +102,16 @@ fails 'a suite that fails does not stop those after it' 'suites: 1 passed, 1 fai
 fails 'budgets that add up to more than the limit' 'the budgets add up to 81 minutes, and all suites together have 80: *' \
     env -u JANGAR_TEST_MINUTES MAKE="$work/fakes/make" "$root/scripts/suites.sh" one@40 two@41:one
 
+# The page about tests names the budgets that the Makefile has.
+budgets_are_told() {
+    local suite told
+    while IFS=@ read -r suite budget; do
+        told=$(sed -n "s/^| \`make $suite\` .*| \([0-9]*\) min |\$/\1/p" "$root/docs/testing.md")
+        [[ "$told" == "$budget" ]] || { echo "docs/testing.md says '$told' of $suite, and the Makefile $budget"; return 1; }
+    done < <(grep -oE '\b[a-z0-9-]+s@[0-9]+' "$root/Makefile" | grep -v '^typos@' | sort -u)
+}
+holds 'budgets are those of the page about tests' budgets_are_told
+
 # Suites that do not end in time. The clock of the script begins two seconds before its limit.
 fake make <<SH
 #!/usr/bin/env bash
