@@ -108,16 +108,21 @@ impl ControlPlane {
             around.more_agent_runs |= runs.more;
             around.agent_runs.extend(runs.items);
         }
+        let children = Selector::parse("labelSelector", labels::ORCHESTRATION_RUN)?;
+        // Whose turn it is next hangs on who had one last, which may be over.
+        let of_ended = match kind {
+            Kind::OrchestrationRun => children.clone(),
+            _ => Selector::default(),
+        };
+        for phase in ENDED {
+            let filter = of_phase(phase, of_ended.clone());
+            let runs = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.agent_runs.extend(runs.items);
+        }
         if kind != Kind::OrchestrationRun {
             return Ok(around);
         }
         // Only steps of orchestrations have other runs do their work, and wait at gates.
-        let children = Selector::parse("labelSelector", labels::ORCHESTRATION_RUN)?;
-        for phase in ENDED {
-            let filter = of_phase(phase, children.clone());
-            let runs = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
-            around.agent_runs.extend(runs.items);
-        }
         let of_steps = || Filter {
             selector: children.clone(),
             ..Filter::default()

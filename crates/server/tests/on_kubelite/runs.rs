@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use jangar_api::{Kind, labels};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{NAMESPACE, Stage, agent_run};
 
@@ -59,6 +59,36 @@ async fn a_run_that_waits_says_for_what() {
     assert_eq!(status, StatusCode::OK, "{body}");
     assert_eq!(body["explanation"]["reason"], "QueueLimit");
     assert!(body.to_string().contains("200 runs wait"), "{body}");
+}
+
+#[tokio::test]
+async fn a_repository_that_had_its_turn_stands_behind_one_that_had_none_also_when_that_is_over() {
+    let stage = Stage::start().await;
+    let of = |name: &str, repository: &str, status: Value| {
+        let mut run = agent_run(name);
+        run["spec"]["parameters"] = json!({"repository": repository});
+        run["status"] = status;
+        run
+    };
+    let waiting = || {
+        json!({"phase": "Pending", "waiting": {"scope": "namespace", "name": "agents", "limit": 1}, "conditions": [
+            {"type": "Blocked", "status": "True", "reason": "ConcurrencyLimit", "message": "1 of 1 is under way",
+             "lastTransitionTime": "2026-03-01T12:00:00Z"}]})
+    };
+    let over = json!({"phase": "Succeeded", "admittedAt": "2026-03-01T11:59:00Z"});
+    for run in [
+        of("over", "team/served", over),
+        of("again", "team/served", waiting()),
+        of("other", "team/unserved", waiting()),
+    ] {
+        stage.create(Kind::AgentRun, NAMESPACE, run).await;
+    }
+    for (name, place) in [("again", 2), ("other", 1)] {
+        let path = format!("/v1/runs/{name}/explain?namespace=agents");
+        let (status, body) = stage.get("reader", &path).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        assert_eq!(body["explanation"]["position"]["place"], place, "{body}");
+    }
 }
 
 #[tokio::test]
