@@ -363,8 +363,8 @@ mod tests {
             ]}}}),
         );
         assert_eq!(
-            no_such_step(Kind::AgentRun, &workflow, "paln"),
-            "run one has no step paln: it has plan, implement"
+            no_such_step(Kind::AgentRun, &workflow, "plam"),
+            "run one has no step plam: it has plan, implement"
         );
         let job = Object::from_value(json!({"metadata": {"name": "one"}}));
         assert_eq!(

@@ -119,7 +119,7 @@ async fn settings_of_the_runtime_arrive_with_their_structure() {
     let spread = json!([{"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
                          "labelSelector": {"matchLabels": {"app": "agent"}}}]);
     let setting = format!("topologySpreadConstraints={spread}");
-    for cluster in Cluster::both(["sp0040", "sg0040"]).await {
+    for cluster in Cluster::both(["sp0091", "sg0091"]).await {
         have_references(&cluster).await;
         let text = cluster
             .transcript(&[

@@ -1,6 +1,6 @@
 //! `/api/agents/control-plane`: objects of every kind, Events, logs, the status and live updates; and the probes.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
