@@ -296,7 +296,7 @@ fn a_field_that_is_nearly_one_that_counts_is_a_mistake() {
         ("dependson", "dependsOn"),
         ("timeoutSecond", "timeoutSeconds"),
         ("secret", "secrets"),
-        ("withs", "with"),
+        ("wit", "with"),
     ] {
         let (reason, message) = only(&json!([step("a", json!({})), step("b", json!({written: null}))]));
         assert_eq!(reason, Reason::InvalidStep);
