@@ -103,8 +103,9 @@ fails 'budgets that add up to more than the limit' 'the budgets add up to 81 min
     env -u JANGAR_TEST_MINUTES MAKE="$work/fakes/make" "$root/scripts/suites.sh" one@40 two@41:one
 
 # The page about tests names the budgets that the Makefile has.
+# shellcheck disable=SC2329 # It is called by its name.
 budgets_are_told() {
-    local suite told
+    local suite budget told
     while IFS=@ read -r suite budget; do
         told=$(sed -n "s/^| \`make $suite\` .*| \([0-9]*\) min |\$/\1/p" "$root/docs/testing.md")
         [[ "$told" == "$budget" ]] || { echo "docs/testing.md says '$told' of $suite, and the Makefile $budget"; return 1; }
