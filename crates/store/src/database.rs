@@ -17,11 +17,14 @@ use tokio::time::{Instant, error::Elapsed, timeout, timeout_at};
 use crate::{
     Error,
     config::{Config, Target},
-    error::means_down,
+    error::{is_busy, means_down},
 };
 
 /// A pool that got no connection in time does not say why. One more try, this short, does.
 const PROBE: Duration = Duration::from_secs(1);
+/// How long a first connection to a SQLite file waits before it tries again, and for how long in all.
+const OPENED_ELSEWHERE: Duration = Duration::from_millis(20);
+const OPENED_ELSEWHERE_AT_MOST: Duration = Duration::from_secs(5);
 /// How many rows one INSERT carries: with fifteen columns that is far below the parameters either database takes.
 const ROWS_AT_ONCE: usize = 200;
 /// Connections are renewed now and then, so that a database behind an address that moves is found again.
@@ -243,6 +246,27 @@ impl Database {
         match &self.pool {
             Pool::Postgres(pool) => pool.close().await,
             Pool::Sqlite(pool) => pool.close().await,
+        }
+    }
+
+    /// Makes sure of one connection.
+    ///
+    /// The first to open a new SQLite file gives it its write-ahead log. Whoever opens it in that very moment is told that the file
+    /// is locked, and at once: SQLite asks for no patience there, because two that waited for each other would wait for ever.
+    /// So it is us who wait.
+    pub(crate) async fn opened(&self, doing: &'static str) -> Result<(), Error> {
+        let Pool::Sqlite(pool) = &self.pool else {
+            return Ok(());
+        };
+        let deadline = Instant::now() + OPENED_ELSEWHERE_AT_MOST;
+        loop {
+            let opened = pool.acquire().await.map(drop);
+            match opened {
+                Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                    tokio::time::sleep(OPENED_ELSEWHERE).await;
+                }
+                opened => return self.told(doing, Ok(opened)).await,
+            }
         }
     }
 

@@ -76,6 +76,16 @@ pub(crate) fn means_down(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether SQLite has somebody else in this file at the moment.
+pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
+    const SQLITE_BUSY: u32 = 5;
+    let sqlx::Error::Database(answer) = error else {
+        return false;
+    };
+    let code = answer.code().and_then(|code| code.parse::<u32>().ok());
+    code.is_some_and(|code| code & 0xff == SQLITE_BUSY)
+}
+
 /// The codes of both databases: five characters of Postgres, or a number of SQLite whose lower eight bits are the kind.
 fn code_means_down(code: &str) -> bool {
     if code.len() == 5 {

@@ -91,6 +91,7 @@ pub(crate) async fn prepare(database: &Database) -> Result<i64, Error> {
         place: database.config().place().to_owned(),
         why,
     };
+    database.opened(DOING).await?;
     // Nearly always everything is there, which takes no lock to see.
     let found = read_ledger(database).await?;
     let missing = missing(&known, &found, database.config().migrations).map_err(misfit)?;
