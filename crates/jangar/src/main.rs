@@ -7,6 +7,7 @@ mod crds;
 mod demo;
 mod embedded;
 mod history;
+mod lanes;
 mod leading;
 mod logging;
 mod manifests;

@@ -19,7 +19,9 @@ use kubelite::{
 use crate::{
     callbacks, control_plane,
     embedded::{self, Directory, Embedded, Options},
-    history, manifests,
+    history,
+    lanes::{Lane, Weight},
+    manifests,
     probes::{self, Probes},
     readiness::Part,
     settings,
@@ -121,10 +123,15 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         identity,
         outside,
     };
+    // Readers, however many, take from those who work only what these leave.
+    let lane = Lane::open("control-plane", Weight::Light)?;
     let embedded = Embedded::start(options, &instruments).await?;
     warn_of(embedded.isolation());
-    let clients = embedded.control_plane_clients();
-    let started = control_plane::start(clients, shared, listeners, &instruments, Some(store)).await;
+    let started = async {
+        let clients = embedded.control_plane_clients();
+        control_plane::start(clients, shared, listeners, &instruments, Some(store)).await
+    };
+    let started = lane.run(started).await;
     let control_plane = match started {
         Ok(control_plane) => control_plane,
         Err(error) => {

@@ -83,6 +83,7 @@ impl World {
             pods: place.slots,
             lease_renewal: HEARTBEAT,
             job_sync_delay: place.job_sync_delay,
+            controllers_on: None,
         };
         let node = Node::start(&server, &config).await.expect("the node starts");
         Self {

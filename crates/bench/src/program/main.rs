@@ -27,7 +27,7 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use jangar_bench::{
-    picture,
+    bounds, picture,
     results::{Results, Subject},
     table,
 };
@@ -153,8 +153,20 @@ async fn main() -> Result<()> {
         // After each part, so that what took long is not lost with what fails later.
         write(&results, &options)?;
     }
-    println!("\n{}", table::table(&results));
+    println!("\n{}\n{}", table::table(&results), bounds_told(&results));
+    let verdicts = bounds::verdicts(&results);
+    let missed = verdicts.iter().filter(|verdict| !verdict.kept).count();
+    ensure!(missed == 0, "{missed} of {} bounds were missed", verdicts.len());
     Ok(())
+}
+
+/// What was promised, each with what became of it.
+fn bounds_told(results: &Results) -> String {
+    let line = |verdict: &bounds::Verdict| {
+        let outcome = if verdict.kept { "kept" } else { "MISSED" };
+        format!("- {outcome}: {}\n", verdict.words)
+    };
+    bounds::verdicts(results).iter().map(line).collect()
 }
 
 /// Everybody who is measured.
@@ -256,8 +268,9 @@ impl Subjects {
 fn write(results: &Results, options: &Options) -> Result<()> {
     let page = format!(
         "# Results\n\nWritten by `make bench-cluster`; [README.md](README.md) says what they mean. A cell is the median, \
-         of a hundred measurements or more with the 99th percentile, and in brackets the least and the most.\n\n{}\n![The same as bars](results.svg)\n\n## Settings\n\n{}",
+         of a hundred measurements or more with the 99th percentile, and in brackets the least and the most.\n\n{}\n![The same as bars](results.svg)\n\n## Bounds\n\n{}\n## Settings\n\n{}",
         table::table(results),
+        bounds_told(results),
         table::settings(results)
     );
     let json = format!("{}\n", serde_json::to_string_pretty(&results.to_json())?);

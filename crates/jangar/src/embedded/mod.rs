@@ -24,11 +24,13 @@ use kubelite::{
     },
     server::User,
 };
+use tokio::runtime::Handle;
 
 use self::api_server::ApiServer;
 pub(crate) use self::{directory::Directory, lease::identity};
 use crate::{
     control_plane::Clients,
+    lanes::{Lane, Weight},
     leading::{self, Standby},
     manifests::{self, Document},
     pod_program::PodProgram,
@@ -71,6 +73,8 @@ pub(crate) struct Embedded {
     node: Node,
     executor: Executor,
     controllers: Controllers,
+    /// Where the node and what runs its pods work.
+    _lane: Lane,
     /// Kept open as long as pods are started with it.
     _program: PodProgram,
     /// Dropped last, so that nobody else has the directory before everything in it is closed.
@@ -121,7 +125,9 @@ impl Embedded {
         config.hidden = vec![directory.path().to_owned()];
         config.exposed = exposed;
         config.sandbox = sandbox;
-        let (node, executor) = start_node(&api, config, pods, &program, logs).await?;
+        // A place that became free is given away and used without standing in line with what the controllers do.
+        let lane = Lane::open("node", Weight::Usual)?;
+        let (node, executor) = lane.run(start_node(&api, config, pods, &program, logs)).await?;
         lease::free(&admin, &settings.lease).await?;
         let controllers = jangar_controllers::start(Setup {
             client: api.client("jangar-controllers", &namespace),
@@ -143,6 +149,7 @@ impl Embedded {
             node,
             executor,
             controllers,
+            _lane: lane,
             _program: program,
             _directory: directory,
         })
@@ -206,22 +213,18 @@ impl Embedded {
 async fn start_node(
     api: &ApiServer,
     mut config: executor::Config,
-    pods: u32,
+    settings: &node::Config,
     program: &PodProgram,
     logs: PodLogStore,
 ) -> Result<(Node, Executor)> {
-    let settings = node::Config {
-        pods,
-        ..node::Config::default()
-    };
-    let node = Node::start(&api.server, &settings)
+    let node = Node::start(&api.server, settings)
         .await
         .context("failed to start the node")?;
     config.provided = runner::provided(&program.file);
     if let Some(shim) = &program.shim {
         config.shim.clone_from(shim);
     }
-    config.pods_max = pods as usize;
+    config.pods_max = settings.pods as usize;
     let kubelet = api.client(&format!("node:{}", settings.name), "default");
     let executor = Executor::start(kubelet, config, logs)
         .await

@@ -17,7 +17,7 @@ mod warnings;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::{sync::watch as signal, task::JoinHandle};
+use tokio::{runtime::Handle, sync::watch as signal, task::JoinHandle};
 
 use self::{heartbeat::Heartbeat, jobs::Jobs, scheduler::Scheduler, ttl::Ttl};
 use crate::{
@@ -43,6 +43,9 @@ pub struct Config {
     /// How long the Job controller lets changes of pods gather before it looks at their Job. The one in Kubernetes waits
     /// for one second.
     pub job_sync_delay: Duration,
+    /// Where the Job controller and the like work, if not where the scheduler does: a crowd of new Jobs is much work, and whoever
+    /// waits for a place that has become free should not stand in line with it.
+    pub controllers_on: Option<Handle>,
 }
 
 impl Default for Config {
@@ -53,6 +56,7 @@ impl Default for Config {
             pods: 110,
             lease_renewal: Duration::from_secs(10),
             job_sync_delay: Duration::ZERO,
+            controllers_on: None,
         }
     }
 }
@@ -77,8 +81,9 @@ impl Node {
         };
         let scheduler = Scheduler::new(manager.named("kube-scheduler"), config);
         let stop = signal::Sender::new(false);
+        let there = config.controllers_on.clone().unwrap_or_else(Handle::current);
         let tasks = [
-            tokio::spawn(follow(manager.clone(), controllers, stop.subscribe())),
+            there.spawn(follow(manager.clone(), controllers, stop.subscribe())),
             tokio::spawn(follow(manager, scheduler, stop.subscribe())),
         ];
         Ok(Self { stop, tasks })

@@ -306,25 +306,35 @@ impl Monitor {
     async fn run(self, mut wake: Receiver, child: Option<Child>) {
         let mut bytes = [0; 512];
         let mut started = false;
+        let mut told = false;
         // The end of the pipe is the end of the process, and so is a broken one.
         while matches!(wake.read(&mut bytes).await, Ok(1..)) {
             self.live.send_modify(|live| live.changes += 1);
-            if started {
-                continue;
-            }
-            if let Ok(Some(at)) = attempt::started_at(&self.files) {
+            if !started && let Ok(Some(at)) = attempt::started_at(&self.files) {
                 started = true;
                 // Without a worker there is nobody to tell.
                 let _ = self.events.send(Event::Started(self.index, at)).await;
+            }
+            // Once its end is recorded nothing of the container lives any more, but for the process that held it, which takes the
+            // sandbox down. Nobody has to wait for that who waits for the place.
+            if started
+                && !told
+                && let Ok(Some(exit)) = run::read::<Exit>(&self.files.exit())
+            {
+                told = true;
+                let _ = self.events.send(Event::Ended(self.index, exit)).await;
             }
         }
         if let Some(mut child) = child {
             // How it ended is in its files; this only lets go of it.
             let _ = child.wait().await;
         }
-        let exit = self.exit();
-        let _ = self.events.send(Event::Ended(self.index, exit)).await;
+        if !told {
+            let exit = self.exit();
+            let _ = self.events.send(Event::Ended(self.index, exit)).await;
+        }
         self.live.send_modify(|live| live.ended = true);
+        let _ = self.events.send(Event::Gone).await;
     }
 
     fn exit(&self) -> Exit {

@@ -141,11 +141,11 @@ impl Worker {
 
     /// A container's process has ended.
     pub(super) fn ended(&mut self, index: usize, mut exit: Exit) {
-        let Some(files) = self
+        let Some((files, live)) = self
             .current
             .get(index)
             .and_then(Option::as_ref)
-            .map(|current| current.files.clone())
+            .map(|current| (current.files.clone(), current.live.clone()))
         else {
             return;
         };
@@ -161,17 +161,21 @@ impl Worker {
         if let Some(container) = self.container(index) {
             exit = with_message(&files, container, exit);
         }
-        self.spent.push(files);
+        self.spent.push((files, live));
         self.set_aside(index, ContainerState::Terminated(exit));
     }
 
-    /// Removes what only the runs needed that have ended.
+    /// Removes what only the runs needed that have ended, where the processes that held them are gone as well.
     pub(super) async fn clear(&mut self) {
-        let spent = std::mem::take(&mut self.spent);
-        if spent.is_empty() {
+        let (gone, held): (Vec<_>, Vec<_>) = std::mem::take(&mut self.spent)
+            .into_iter()
+            .partition(|(_, live)| live.borrow().ended);
+        self.spent = held;
+        if gone.is_empty() {
             return;
         }
-        let removed = tokio::task::spawn_blocking(move || spent.iter().try_for_each(remove_private)).await;
+        let remove = move || gone.iter().try_for_each(|(files, _)| remove_private(files));
+        let removed = tokio::task::spawn_blocking(remove).await;
         self.note(removed.map_err(io::Error::other).and_then(|result| result));
     }
 

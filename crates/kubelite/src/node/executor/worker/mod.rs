@@ -55,7 +55,10 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 enum Event {
     Started(usize, Timestamp),
+    /// Nothing of the container lives any more, but for the process that held it.
     Ended(usize, Exit),
+    /// That one is gone as well, and the sandbox with it.
+    Gone,
 }
 
 /// A container's present attempt.
@@ -97,8 +100,8 @@ struct Worker {
     retry_at: Option<Timestamp>,
     /// Until when the present status waits for the next one.
     hold_until: Option<Timestamp>,
-    /// The files of runs that have ended and not been cleared away.
-    spent: Vec<Files>,
+    /// The files of runs that have ended and not been cleared away, and whether their sandboxes are gone.
+    spent: Vec<(Files, watch::Receiver<Live>)>,
 }
 
 /// Counts a pod as active for as long as it lives.
@@ -137,7 +140,7 @@ pub(crate) async fn run(
     loop {
         let wake_at = worker.act().await;
         over.store(worker.over, Ordering::Relaxed);
-        if worker.removed && worker.over {
+        if worker.removed && worker.is_gone() {
             worker.tidy().await;
             worker.forget();
             return;
@@ -146,14 +149,14 @@ pub(crate) async fn run(
         worker.publish().await;
         // Only now: others may be waiting for the place of what has ended, and nobody waits for its files to go.
         worker.clear().await;
-        if worker.over {
+        if worker.is_gone() {
             worker.tidy().await;
         }
-        if worker.over && worker.is_deleted() && worker.delete().await {
+        if worker.is_gone() && worker.is_deleted() && worker.delete().await {
             worker.forget();
             return;
         }
-        if worker.over {
+        if worker.is_gone() {
             // Only now: whoever drains the node ends this worker as soon as nothing is active, and the end would never be told.
             // It is not waited for again if the API server did not take it; the next executor on the same data finds how it ended.
             active = None;
@@ -223,6 +226,12 @@ impl Worker {
 
     fn name(&self) -> &str {
         self.pod.metadata.name.as_deref().unwrap_or("")
+    }
+
+    /// Whether neither a container nor a sandbox is left, and none will come.
+    fn is_gone(&self) -> bool {
+        let has_ended = |current: &Current| current.live.borrow().ended;
+        self.over && self.current.iter().flatten().all(has_ended)
     }
 
     fn is_deleted(&self) -> bool {
@@ -403,6 +412,8 @@ impl Worker {
                 }
             }
             Event::Ended(index, exit) => self.ended(index, exit),
+            // What it left is cleared away in the next round.
+            Event::Gone => {}
         }
     }
 }
