@@ -109,7 +109,8 @@ fn object(number: u32) -> Value {
         },
         "spec": {
             "agentRef": {"name": format!("agent-{}", number % AGENTS)}, "runtime": {"type": "workflow"},
-            "parameters": {"goal": format!("mend the {} of the {} page, issue {number}", word(1), word(10))},
+            // Only the oldest of them have a word that nobody uses any more.
+            "parameters": {"era": if number < RUNS / 10 { "old" } else { "new" }, "goal": format!("mend the {} of the {} page, issue {number}", word(1), word(10))},
             "implementation": {"inline": {"text": "look at the failing test, find the cause, mend it, and say why ".repeat(10)}},
         },
         "status": {
@@ -282,7 +283,30 @@ fn filters(runs: u32) -> Vec<Question> {
         until: time(runs / 3 + 86_400),
         ..all()
     };
+    let failed_of_agent = RunFilter {
+        phases: vec![RunPhase::Failed],
+        ..agent.clone()
+    };
+    let all_of_it = RunFilter {
+        phases: vec![RunPhase::Failed],
+        ..of_agent_there.clone()
+    };
+    let cancelled_on_a_day = RunFilter {
+        phases: vec![RunPhase::Cancelled],
+        namespaces: only("team-3"),
+        ..day.clone()
+    };
+    // A caller who may see some of the namespaces, most of which have no run that was cancelled.
+    let some = RunFilter {
+        namespaces: Namespaces::Only((0..20).map(|number| format!("team-{}", number * 2)).collect()),
+        phases: vec![RunPhase::Cancelled],
+        ..all()
+    };
     vec![
+        Question::list("one agent, failed, which it has none of", failed_of_agent),
+        Question::list("one agent there, failed: none", all_of_it),
+        Question::list("a day, one namespace, a phase: none", cancelled_on_a_day),
+        Question::list("twenty namespaces, a phase: none", some),
         Question::list("one namespace", namespace),
         Question::list("failed ones", failed),
         Question::list("phases that one namespace has none of", both),
@@ -310,7 +334,34 @@ fn searches() -> Vec<Question> {
         subject: Some("nobody".to_owned()),
         ..text("mend")
     };
+    // Half of all runs are of an even number, and none of those was cancelled.
+    let apart = RunFilter {
+        phases: vec![RunPhase::Cancelled],
+        namespaces: Namespaces::Only((0..10).map(|number| format!("team-{}", number * 2)).collect()),
+        ..text("mend")
+    };
+    let phases = RunFilter {
+        namespaces: only("team-3"),
+        kind: Some(RunKind::AgentRun),
+        phases: vec![RunPhase::Failed, RunPhase::Cancelled],
+        ..text("implement")
+    };
+    let agent = RunFilter {
+        subject: Some("agent-7".to_owned()),
+        kind: Some(RunKind::AgentRun),
+        ..text("login")
+    };
+    let nowhere = RunFilter {
+        namespaces: only("nowhere"),
+        ..text("mend")
+    };
     vec![
+        Question::list("a long word in all of them", text("implement")),
+        Question::list("a word in all, ten namespaces, none", apart),
+        Question::list("a word in all, phases one has none of", phases),
+        Question::list("a word in a third, an agent without it", agent),
+        Question::list("a word in all, a namespace without runs", nowhere),
+        Question::list("a word that only the oldest tenth has", text("old")),
         Question::list("a word in all of them", text("mend")),
         Question::list("two words in a tenth of them", text("login page")),
         Question::list("a word in one of them", text("77777")),
