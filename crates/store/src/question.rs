@@ -10,6 +10,8 @@
 
 use std::collections::BTreeSet;
 
+use jangar_api::phase::RunPhase;
+
 use crate::{
     Error, Namespaces, RunFilter, RunKind,
     conditions::Conditions,
@@ -51,6 +53,22 @@ struct Piece<'a> {
     phase: Option<&'a str>,
     /// Whether kinds, namespaces and phases are lists to check, because there would be too many pieces.
     checked: bool,
+}
+
+impl Piece<'_> {
+    /// The index that has exactly this piece in the order of lists.
+    fn index(self, has_subject: bool) -> &'static str {
+        match (self.namespace.is_some(), has_subject, self.phase.is_some()) {
+            (false, false, false) => "jangar_runs_of_kind",
+            (false, false, true) => "jangar_runs_by_kind",
+            (false, true, false) => "jangar_runs_of_subject",
+            (false, true, true) => "jangar_runs_of_subject_by_phase",
+            (true, false, false) => "jangar_runs_listed",
+            (true, false, true) => "jangar_runs_listed_by_phase",
+            (true, true, false) => "jangar_runs_listed_by_subject",
+            (true, true, true) => "jangar_runs_listed_by_subject_and_phase",
+        }
+    }
 }
 
 impl<'a> Question<'a> {
@@ -176,9 +194,14 @@ impl<'a> Question<'a> {
     ) -> Result<String, Error> {
         let mut parts = Vec::new();
         for piece in &self.pieces {
+            // SQLite takes a piece of time for smaller than it is. Postgres knows better, and has no such words.
+            let mut by = String::new();
             if piece.checked {
                 self.add_checks(conditions)?;
             } else {
+                if self.dialect == Dialect::Sqlite {
+                    by = format!(" INDEXED BY {}", piece.index(self.filter.subject.is_some()));
+                }
                 conditions.add_if("runs.kind = ?", piece.kind);
                 conditions.add_if("runs.namespace = ?", piece.namespace);
                 conditions.add_if("runs.phase = ?", piece.phase);
@@ -189,7 +212,7 @@ impl<'a> Question<'a> {
             let clause = conditions.take_clause();
             let last = conditions.number(limit);
             parts.push(format!(
-                "SELECT {columns} FROM jangar_runs AS runs{clause} ORDER BY runs.place DESC LIMIT {last}"
+                "SELECT {columns} FROM jangar_runs AS runs{by}{clause} ORDER BY runs.place DESC LIMIT {last}"
             ));
         }
         if let [only] = parts.as_mut_slice() {
@@ -223,10 +246,7 @@ impl<'a> Question<'a> {
         conditions.add_namespaces("runs.namespace", &self.filter.namespaces)?;
         conditions.add_if("runs.kind = ?", self.filter.kind.map(RunKind::as_str));
         if !self.filter.phases.is_empty() {
-            conditions.add_any(
-                "runs.phase",
-                self.filter.phases.iter().map(|phase| phase.as_str()),
-            );
+            conditions.add_any("runs.phase", self.filter.phases.iter().map(RunPhase::as_str));
         }
         self.add_names(conditions);
         Ok(())
@@ -249,7 +269,7 @@ impl<'a> Question<'a> {
         if let Namespaces::Only(names) = &filter.namespaces {
             add('n', names.iter().map(String::as_str).collect());
         }
-        add('p', filter.phases.iter().map(|phase| phase.as_str()).collect());
+        add('p', filter.phases.iter().map(RunPhase::as_str).collect());
         add('s', filter.subject.as_deref().into_iter().collect());
         add('r', filter.parent.as_deref().into_iter().collect());
         all.join(words::and(self.dialect))
@@ -265,7 +285,7 @@ fn pieces(filter: &RunFilter) -> Vec<Piece<'_>> {
         Namespaces::All => None,
         Namespaces::Only(names) => Some(names.iter().map(String::as_str).collect()),
     };
-    let phases: BTreeSet<&str> = filter.phases.iter().map(|phase| phase.as_str()).collect();
+    let phases: BTreeSet<&str> = filter.phases.iter().map(RunPhase::as_str).collect();
     let is_open =
         namespaces.is_none() && phases.is_empty() && filter.subject.is_none() && filter.kind.is_none();
     // What has a parent is as many as that had steps.
@@ -300,7 +320,6 @@ fn pieces(filter: &RunFilter) -> Vec<Piece<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use jangar_api::phase::RunPhase;
 
     use super::*;
     use crate::conditions::MAX_NAMESPACES;
@@ -384,8 +403,22 @@ mod tests {
             let piece = "WHERE runs.kind = $1 AND runs.namespace = $2 AND runs.phase = $3 AND runs.place < $4 \
                          ORDER BY runs.place DESC LIMIT $5";
             assert!(sql.contains(piece), "{sql}");
-            assert_eq!(sql.matches("FROM jangar_runs AS runs WHERE").count(), 4, "{sql}");
+            assert_eq!(sql.matches("FROM jangar_runs AS runs").count(), 4, "{sql}");
         }
+    }
+
+    #[test]
+    fn sqlite_is_told_which_index_has_the_piece() {
+        let filter = RunFilter {
+            namespaces: only(&["a"]),
+            phases: vec![RunPhase::Failed],
+            kind: Some(RunKind::AgentRun),
+            since: Some(jiff::Timestamp::UNIX_EPOCH),
+            ..RunFilter::default()
+        };
+        let by = " INDEXED BY jangar_runs_listed_by_phase WHERE";
+        assert!(sql_of(&filter, Dialect::Sqlite).contains(by));
+        assert!(!sql_of(&filter, Dialect::Postgres).contains("INDEXED"));
     }
 
     #[test]
