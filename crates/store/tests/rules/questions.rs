@@ -67,42 +67,23 @@ fn filters() -> Vec<RunFilter> {
         Some("mend".to_owned()),
         Some("implementation men".to_owned()),
     ];
-    let mut all = vec![RunFilter::default()];
-    let mut widen = |values: Vec<Box<dyn Fn(&mut RunFilter)>>| {
-        let wider = all.iter().flat_map(|filter| {
-            values.iter().map(|change| {
-                let mut filter = filter.clone();
-                change(&mut filter);
-                filter
-            })
-        });
-        all = wider.collect();
-    };
-    widen(
-        namespaces
-            .map(|value| Box::new(move |filter: &mut RunFilter| filter.namespaces = value.clone()) as _)
-            .into(),
-    );
-    widen(
-        phases
-            .map(|value| Box::new(move |filter: &mut RunFilter| filter.phases = value.clone()) as _)
-            .into(),
-    );
-    widen(
-        kinds
-            .map(|value| Box::new(move |filter: &mut RunFilter| filter.kind = value) as _)
-            .into(),
-    );
-    widen(
-        subjects
-            .map(|value| Box::new(move |filter: &mut RunFilter| filter.subject = value.clone()) as _)
-            .into(),
-    );
-    widen(
-        texts
-            .map(|value| Box::new(move |filter: &mut RunFilter| filter.text = value.clone()) as _)
-            .into(),
-    );
+    let mut all = Vec::new();
+    for namespaces in &namespaces {
+        for phases in &phases {
+            for kind in kinds {
+                for subject in &subjects {
+                    all.extend(texts.iter().map(|text| RunFilter {
+                        namespaces: namespaces.clone(),
+                        phases: phases.clone(),
+                        kind,
+                        subject: subject.clone(),
+                        text: text.clone(),
+                        ..RunFilter::default()
+                    }));
+                }
+            }
+        }
+    }
     all
 }
 
