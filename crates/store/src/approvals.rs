@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use crate::{
     Approval, Error, Namespaces, Page, PageRequest, Store,
+    conditions::Conditions,
     cursor::{Key, List, Paging},
     database::{Row, assembled},
     parts::approval,
-    read::Conditions,
 };
 
 /// A decision, with the run it was about.

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use crate::{
     Error, Namespaces, Page, PageRequest, Store,
+    conditions::Conditions,
     cursor::{Key, List, Paging},
     database::{Row, args, assembled},
-    read::Conditions,
     redact::withhold,
 };
 

@@ -31,6 +31,11 @@ const ROWS_AT_ONCE: usize = 200;
 const CONNECTION_LIFETIME: Duration = Duration::from_mins(30);
 const IDLE_LIFETIME: Duration = Duration::from_mins(5);
 
+/// How Postgres plans. A filter that is rare in one list is common in another: each gets a plan of its own. Every question has an
+/// index and a short answer: reading whole tables, starting helpers and compiling would take longer than any of them.
+const PLANNING: &str = "SET plan_cache_mode = force_custom_plan; SET enable_seqscan = off; \
+                        SET max_parallel_workers_per_gather = 0; SET jit = off";
+
 /// A value on its way into the database.
 #[derive(Clone, Debug)]
 pub(crate) enum Arg {
@@ -217,9 +222,7 @@ impl Database {
         let pool = match &config.target {
             Target::Postgres(options) => {
                 let millis = config.query_timeout.as_millis();
-                // A filter that is rare in one list is common in another: each gets a plan of its own.
-                let settings =
-                    format!("SET statement_timeout = {millis}; SET plan_cache_mode = force_custom_plan");
+                let settings = format!("SET statement_timeout = {millis}; {PLANNING}");
                 let pool = bounded::<Postgres>(&config).after_connect(move |connection, _| {
                     let settings = assembled(settings.clone());
                     Box::pin(async move { sqlx::raw_sql(settings).execute(connection).await.map(drop) })

@@ -5,9 +5,9 @@ use jiff::Timestamp;
 
 use crate::{
     Error, Page, PageRequest, Store,
+    conditions::Conditions,
     cursor::{Key, List, Paging},
     database::{Row, args, assembled},
-    read::Conditions,
     redact::withhold_text,
 };
 

@@ -6,13 +6,14 @@
 //!
 //! There is one schema of meaning for both databases: the same tables, columns and orders, numbers for times, and words
 //! that the program has split, so that a search finds the same on both. What differs is in `migrations/`, in `database`, and in a
-//! few words of `read`.
+//! few words of `question`.
 //!
 //! Start reading at [`Store`]; then at [`RunRecord`], the only way in for a run, which leaves out secrets; then at
 //! [`Store::runs`], the way out.
 
 mod approvals;
 mod audit;
+mod conditions;
 mod config;
 mod cursor;
 mod database;
@@ -25,6 +26,7 @@ mod migrations;
 mod parts;
 mod place;
 mod prune;
+mod question;
 mod read;
 mod record;
 mod redact;

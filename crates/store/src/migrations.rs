@@ -60,6 +60,14 @@ const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("../migrations/postgres/0002_lists.sql"),
         sqlite: include_str!("../migrations/sqlite/0002_lists.sql"),
     },
+    Migration {
+        number: 3,
+        name: "questions",
+        // Triggers and the database itself keep what is new up to date, whoever writes.
+        usable_by: 1,
+        postgres: include_str!("../migrations/postgres/0003_questions.sql"),
+        sqlite: include_str!("../migrations/sqlite/0003_questions.sql"),
+    },
 ];
 /// From this step on the ledger has the column `usable_by`.
 const TELLS_WHO_CAN_USE_IT: i64 = 2;

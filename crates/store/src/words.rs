@@ -18,6 +18,8 @@ const MAX_QUERY_WORDS: usize = 16;
 const MAX_QUERY_BYTES: usize = 1_000;
 /// From this length on the beginning of a word is enough. Shorter beginnings would find nearly everything.
 const PREFIX_CHARS: usize = 3;
+/// How much of a value Postgres has as a mark, which bounds its words. Names in Kubernetes are shorter.
+const MAX_MARK_CHARS: usize = 300;
 
 /// The distinct words of texts, in the order in which they come, until there is enough.
 #[derive(Debug, Default)]
@@ -81,9 +83,9 @@ pub(crate) fn query(text: &str, dialect: Dialect) -> Result<String, Error> {
     if words.len() > MAX_QUERY_WORDS {
         return Err(wrong("it has more than 16 words; look for fewer"));
     }
-    let (prefix, join) = match dialect {
-        Dialect::Postgres => (":*", " & "),
-        Dialect::Sqlite => ("*", " AND "),
+    let prefix = match dialect {
+        Dialect::Postgres => ":*",
+        Dialect::Sqlite => "*",
     };
     let term = |word: &String| {
         let (quote, long) = match dialect {
@@ -92,7 +94,40 @@ pub(crate) fn query(text: &str, dialect: Dialect) -> Result<String, Error> {
         };
         format!("{quote}{word}{quote}{}", if long { prefix } else { "" })
     };
-    Ok(words.iter().map(term).collect::<Vec<_>>().join(join))
+    Ok(words.iter().map(term).collect::<Vec<_>>().join(and(dialect)))
+}
+
+/// What stands between two that both have to be there.
+pub(crate) fn and(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Postgres => " & ",
+        Dialect::Sqlite => " AND ",
+    }
+}
+
+/// What stands between two of which one has to be there.
+pub(crate) fn or(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Postgres => " | ",
+        Dialect::Sqlite => " OR ",
+    }
+}
+
+/// What a run is filtered by as a word, which no text has: its first character is neither letter nor digit. The schema makes
+/// the same of the columns of a run.
+pub(crate) fn mark(letter: char, value: &str, dialect: Dialect) -> String {
+    let value = value.replace('\0', "\u{fffd}");
+    match dialect {
+        // Within quotes all is as it is, but for quotes and backslashes.
+        Dialect::Postgres => {
+            let value: String = value.chars().take(MAX_MARK_CHARS).collect();
+            format!("'§{letter}{}'", value.replace('\\', r"\\").replace('\'', "''"))
+        }
+        Dialect::Sqlite => {
+            let digits = value.bytes().map(|byte| format!("{byte:02x}"));
+            format!("\"§{letter}{}\"", digits.collect::<String>())
+        }
+    }
 }
 
 #[cfg(test)]
@@ -140,6 +175,14 @@ mod tests {
             query(r#"NEAR("a" b) OR c*"#, Dialect::Sqlite).expect("words"),
             r#""near"* AND "a" AND "b" AND "or" AND "c""#
         );
+    }
+
+    #[test]
+    fn a_mark_is_one_word_whatever_it_holds() {
+        assert_eq!(mark('s', r"it's \a", Dialect::Postgres), r"'§sit''s \\a'");
+        assert_eq!(mark('n', "team-3", Dialect::Sqlite), "\"§n7465616d2d33\"");
+        let long = mark('s', &"ü".repeat(1_000), Dialect::Postgres);
+        assert_eq!(long.chars().count(), MAX_MARK_CHARS + 4);
     }
 
     #[test]

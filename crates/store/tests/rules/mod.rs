@@ -1,6 +1,7 @@
 //! The rules of the history, written once and played on both databases.
 
 pub(crate) mod notes;
+pub(crate) mod questions;
 pub(crate) mod runs;
 pub(crate) mod schema;
 
@@ -132,6 +133,8 @@ macro_rules! play_all {
             runs::whoever_sees_no_namespace_sees_nothing,
             runs::no_secret_reaches_the_database,
             runs::odd_characters_come_back,
+            questions::every_set_of_filters_takes_what_it_says,
+            questions::rare_words_are_found_among_many_runs,
             schema::of_several_that_start_at_once_one_prepares_and_all_come_up,
             schema::a_changed_entry_of_the_ledger_stops_before_anything_is_touched,
             schema::an_entry_of_a_later_version_is_named,
