@@ -177,6 +177,7 @@ refusals:
 # changed, so that no old one is tested.
 cluster-tests: need-cargo cluster cluster-image
 	cargo test --locked --workspace --test cluster --no-run
+	cargo build --locked --workspace --bin agentctl
 	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
 	postgres=$$(scripts/tools.sh postgres) && JANGAR_TEST_POSTGRES="$$postgres" tests/cluster/bench.sh run tests/chart/installed.sh
 	tests/cluster/bench.sh run tests/chart/delivered.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The chart on a real Kubernetes, with Helm 3 and Helm 4: installed with its kinds and the image of this checkout, both workloads as pods, a run
-# by kubectl and one through the control plane that succeed, an upgrade to another image while runs come and go, and an uninstall
+# by kubectl and one through the control plane that succeed, agentctl at the API server and at the control plane, an upgrade to another image while runs come and go, and an uninstall
 # that leaves nothing behind that cannot be deleted. Admission holds every pod to the restricted standard, and the history is in Postgres. Then every values file
 # and every example is shown to the API server. It runs
 # inside a bench: tests/cluster/bench.sh run tests/chart/installed.sh
@@ -202,6 +202,31 @@ through_the_control_plane() {
     grep -q '^jangar_control_plane_mutations_total{action="agent_run.created",outcome="done"} 1$' <<<"$said" || die "the submission was not counted: $said"
 }
 
+# somebody_at_a_terminal NAMESPACE: agentctl with the rights of whoever has the kubeconfig, and with a token at the Service of the control plane.
+somebody_at_a_terminal() {
+    local viewer status=0 patience=$((SECONDS + 30)) kube=(--kube -n "$1") plane=()
+    agentctl "${kube[@]}" list runs >"$work/said"
+    grep -Eq '^minimal .*Succeeded' "$work/said" || die "agentctl list does not tell of the run: $(<"$work/said")"
+    [[ "$(agentctl "${kube[@]}" get run minimal -o jsonpath='{.status.phase}')" == Succeeded ]] || die "agentctl get tells another phase"
+    agentctl "${kube[@]}" explain run minimal >"$work/said"
+    grep -q 'succeeded' "$work/said" || die "agentctl explain does not say how the run ended: $(<"$work/said")"
+    agentctl "${kube[@]}" logs minimal >"$work/said"
+    grep -q 'working on example/adder' "$work/said" || die "agentctl logs does not show what the pod wrote: $(<"$work/said")"
+    agentctl "${kube[@]}" doctor >"$work/said" || die "agentctl doctor finds something wrong in what was just installed: $(<"$work/said")"
+    grep -q ' leads' "$work/said" || die "agentctl doctor does not say who leads: $(<"$work/said")"
+
+    viewer=$(kubectl -n "$1" create token reader)
+    plane=(--grpc --no-tls --server "$(grpc_of "$1")" --token "$viewer" -n "$1")
+    until agentctl "${plane[@]}" list runs >"$work/said" 2>&1; do
+        ((SECONDS < patience)) || die "agentctl cannot list at the control plane: $(<"$work/said")"
+        sleep 0.5
+    done
+    grep -Eq '^minimal .*Succeeded' "$work/said" || die "agentctl list at the control plane does not tell of the run: $(<"$work/said")"
+    agentctl "${plane[@]}" run --agent minimal --runtime job --text 'Say it.' --param repository=example/adder >"$work/said" 2>&1 || status=$?
+    [[ "$status" == 4 ]] || die "who may only look started a run with agentctl, or was refused with code $status: $(<"$work/said")"
+    grep -q 'create' "$work/said" || die "agentctl does not say which right is missing: $(<"$work/said")"
+}
+
 # database_is NAMESPACE UP: waits until the control plane says 1, or 0, of its database.
 database_is() {
     local patience=$((SECONDS + 90))
@@ -213,7 +238,7 @@ database_is() {
 
 # the_history_is_kept_in_postgres NAMESPACE: a run that is gone is told with the end of its log, also after the database was away.
 the_history_is_kept_in_postgres() {
-    local viewer uid said patience=$((SECONDS + 90))
+    local viewer uid away said patience=$((SECONDS + 180))
     database_is "$1" 1
     viewer=$(kubectl -n "$1" create token reader)
     uid=$(kubectl -n "$1" get agentrun minimal -o jsonpath='{.metadata.uid}')
@@ -225,8 +250,23 @@ the_history_is_kept_in_postgres() {
     kill -INT "$postgres_process"
     wait "$postgres_process" || true
     database_is "$1" 0
+    # A run that ends and is deleted meanwhile is held until it is written.
+    start_run "$1" away 1
+    succeeds "$1" away
+    away=$(kubectl -n "$1" get agentrun away -o jsonpath='{.metadata.uid}')
+    until [[ "$(kubectl -n "$1" get agentrun away -o jsonpath='{.metadata.finalizers}')" == *agents.proompteng.ai/archive* ]]; do
+        ((SECONDS < patience)) || die "a run that cannot be archived is not held: $(kubectl -n "$1" get agentrun away -o yaml)"
+        sleep 0.5
+    done
+    kubectl -n "$1" delete agentrun away --wait=false >/dev/null
     run_postgres
     database_is "$1" 1
+    kubectl -n "$1" wait agentrun/away --for=delete --timeout="$limit"
+    patience=$((SECONDS + 60))
+    until said=$(ask "$viewer" GET "/v1/runs/$away") && [[ "$said" == *'"archived":true'* && "$said" == *Succeeded* ]]; do
+        ((SECONDS < patience)) || die "a run that ended while the database was away is not told from history: $said"
+        sleep 0.5
+    done
     said=$(ask "$viewer" GET "/v1/runs/$uid/logs")
     [[ "$said" == '200 '* && "$said" == *'working on example/adder'* ]] || die "the end of the log of a run that is gone is not told: $said"
 }
@@ -268,8 +308,18 @@ a_gate_is_opened() {
             ((SECONDS < patience)) || die "who may decide does not see what waits: $said"
             sleep 0.5
         done
-        said=$(ask "$token" POST "/v1/approvals/$1/release-1/ask/approve" none "{\"digest\":\"$digest\"}")
-        [[ "$said" == '200 '* ]] || die "the decision was not taken: $said"
+        case $each in
+            one)
+                said=$(ask "$token" POST "/v1/approvals/$1/release-1/ask/approve" none "{\"digest\":\"$digest\"}")
+                [[ "$said" == '200 '* ]] || die "the decision was not taken: $said"
+                ;;
+            two)
+                said=$(agentctl --grpc --no-tls --server "$(grpc_of "$1")" --token "$token" -n "$1" approvals -o json)
+                [[ "$said" == *"$digest"* ]] || die "agentctl does not list the gate: $said"
+                said=$(agentctl --grpc --no-tls --server "$(grpc_of "$1")" --token "$token" -n "$1" approve release-1 ask --digest "$digest")
+                [[ "$said" == *"approved, as system:serviceaccount:$1:approver-two" ]] || die "agentctl does not say what was decided: $said"
+                ;;
+        esac
     done
     kubectl -n "$1" wait orchestrationrun/release-1 --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
 }
@@ -469,7 +519,7 @@ start_postgres
 for major in 3 4; do
     # What does not depend on Helm is checked once.
     case $major in
-        3) checks=(kinds_are_those_of_the_program the_image_of_runners_runs a_gate_is_opened commands_of_the_seeds a_delivery_of_a_forge_is_taken all_rights_are_used
+        3) checks=(kinds_are_those_of_the_program the_image_of_runners_runs somebody_at_a_terminal a_gate_is_opened commands_of_the_seeds a_delivery_of_a_forge_is_taken all_rights_are_used
             an_upgrade_while_a_run_works nothing_was_refused in_one_workload the_history_is_kept_in_postgres
             with_a_certificate_and_an_account_of_runs) ;;
         4) checks=(another_image_while_runs_come_and_go nothing_was_refused) ;;

@@ -125,6 +125,16 @@ caller() {
 # network of the bench has the addresses of Services.
 ask() { python3 tests/chart/call.py "$1" "$2" "http://$service$3" "${@:4}"; }
 
+# agentctl ARGUMENT ...: the program of this checkout, without what whoever runs the test has configured.
+agentctl() {
+    local program=${CARGO_TARGET_DIR:-target}/debug/agentctl
+    [[ -x "$program" ]] || die "$program is not there: cargo build --workspace --bin agentctl"
+    XDG_CONFIG_HOME=$work/config "$program" --no-input "$@"
+}
+
+# grpc_of NAMESPACE: where its control plane answers agentctl.
+grpc_of() { kubectl -n "$1" get service agents-grpc -o jsonpath='{.spec.clusterIP}:{.spec.ports[0].port}'; }
+
 # service_of NAMESPACE: the address of its control plane.
 service_of() { kubectl -n "$1" get service agents -o jsonpath='{.spec.clusterIP}:{.spec.ports[0].port}'; }
 

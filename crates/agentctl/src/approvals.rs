@@ -4,15 +4,20 @@
 //! kube mode the decision is written with the caller's own rights, so it takes the right to patch the status of
 //! OrchestrationRuns. The control plane writes it for whoever holds the verb `approve`.
 
+use std::collections::BTreeMap;
+
 use jangar_api::{
     Kind,
     approvals::ApprovalPolicy,
     labels,
     orchestration::orchestration_run::{ApprovalDecision, OrchestrationRun, StepStatus},
     phase::StepPhase,
+    values::FreeForm,
 };
-use jangar_engine::approval::{self, Caller, Request, Shown};
-use jangar_proto::v1::DecideRequest;
+use jangar_engine::approval::{self, Caller, Request, Shown, ShownStep};
+use jangar_proto::v1::{DecideRequest, PendingApproval};
+use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -62,26 +67,26 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
         "DIGEST",
     ]);
     for gate in &pending {
-        let since = gate.step.progress.started_at.map(|at| at.to_string());
         let policy = policies
             .iter()
-            .find(|policy| policy.namespace() == gate.namespace && policy.name() == gate.policy());
+            .find(|policy| policy.namespace() == gate.namespace && policy.name() == gate.policy);
+        let since = gate.since.as_deref();
         table.push(vec![
             Cell::plain(&gate.run),
             Cell::plain(&gate.namespace),
-            Cell::plain(&gate.step.name),
-            Cell::plain(gate.policy()),
-            Cell::optional(since.and_then(|since| session.clock.age(&since))),
+            Cell::plain(&gate.step),
+            Cell::plain(&gate.policy),
+            Cell::optional(since.and_then(|since| session.clock.age(since))),
             Cell::plain(format!("{} of {}", gate.approved(), needed(policy))),
             Cell::plain(who(policy)),
-            Cell::plain(gate.digest().chars().take(DIGEST_SHOWN).collect::<String>()),
+            Cell::plain(gate.digest.chars().take(DIGEST_SHOWN).collect::<String>()),
         ]);
     }
     output::show_table(session, &table)?;
     for gate in &pending {
         let lines = gate.shown.as_ref().map(Shown::lines).unwrap_or_default();
         if !lines.is_empty() {
-            let what = format!("{}/{} {} shows:", gate.namespace, gate.run, gate.step.name);
+            let what = format!("{}/{} {} shows:", gate.namespace, gate.run, gate.step);
             session.console.note(&what)?;
         }
         for line in lines {
@@ -98,27 +103,17 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
 pub struct Pending {
     pub run: String,
     pub namespace: String,
-    step: StepStatus,
+    step: String,
+    policy: String,
+    digest: String,
+    /// Since when it waits.
+    since: Option<String>,
     /// What is to be approved.
     shown: Option<Shown>,
     approvals: Vec<(ApprovalDecision, String)>,
 }
 
 impl Pending {
-    fn policy(&self) -> &str {
-        let waits_for = self.step.waits_for.as_ref();
-        waits_for
-            .and_then(|waits_for| waits_for.approval_policy.as_deref())
-            .unwrap_or_default()
-    }
-
-    fn digest(&self) -> &str {
-        let waits_for = self.step.waits_for.as_ref();
-        waits_for
-            .and_then(|waits_for| waits_for.digest.as_deref())
-            .unwrap_or_default()
-    }
-
     fn approved(&self) -> usize {
         let approved = |decision: &&(ApprovalDecision, String)| decision.0 == ApprovalDecision::Approved;
         self.approvals.iter().filter(approved).count()
@@ -131,8 +126,8 @@ impl Pending {
             .map(|(decision, by)| json!({"decision": decision.as_str(), "by": by}))
             .collect();
         let mut value = json!({
-            "run": self.run, "namespace": self.namespace, "step": self.step.name, "policy": self.policy(),
-            "digest": self.digest(), "since": self.step.progress.started_at.map(|at| at.to_string()),
+            "run": self.run, "namespace": self.namespace, "step": self.step, "policy": self.policy,
+            "digest": self.digest, "since": self.since,
             "decisions": decisions,
         });
         if let Some(shown) = &self.shown {
@@ -153,11 +148,90 @@ pub struct Waiting {
 
 /// The gates that wait. A run that cannot be read does not hide those of others.
 pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<Waiting, Error> {
-    let selector = format!("{}=pending", labels::APPROVAL);
-    let runs = transport
-        .list(Kind::OrchestrationRun, namespace, Some(&selector))
-        .await?;
-    Ok(waiting_in(&runs))
+    let mut waiting = match transport {
+        Transport::Kube(kube) => {
+            let selector = format!("{}=pending", labels::APPROVAL);
+            waiting_in(
+                &kube
+                    .list(Kind::OrchestrationRun, namespace, Some(&selector))
+                    .await?,
+            )
+        }
+        Transport::Grpc(grpc) => {
+            let (gates, unreadable) = grpc.approvals(namespace).await?;
+            let gates = gates
+                .into_iter()
+                .map(Pending::try_from)
+                .collect::<Result<_, _>>()?;
+            Waiting { gates, unreadable }
+        }
+    };
+    let since = |gate: &Pending| gate.since.as_deref()?.parse::<Timestamp>().ok();
+    waiting.gates.sort_by_key(since);
+    Ok(waiting)
+}
+
+/// What a gate shows, as the control plane writes it.
+#[derive(Deserialize)]
+struct ShownText {
+    with: BTreeMap<String, String>,
+    parameters: BTreeMap<String, String>,
+    steps: Vec<StepText>,
+}
+
+#[derive(Deserialize)]
+struct StepText {
+    name: String,
+    phase: StepPhase,
+    outputs: Option<FreeForm>,
+}
+
+impl From<ShownText> for Shown {
+    fn from(text: ShownText) -> Self {
+        let steps = text.steps.into_iter().map(|step| ShownStep {
+            name: step.name,
+            phase: step.phase,
+            outputs: step.outputs,
+        });
+        Self {
+            with: text.with,
+            parameters: text.parameters,
+            steps: steps.collect(),
+        }
+    }
+}
+
+impl TryFrom<PendingApproval> for Pending {
+    type Error = Error;
+
+    fn try_from(gate: PendingApproval) -> Result<Self, Error> {
+        let shown = match gate.shown_json.as_str() {
+            "" => None,
+            text => {
+                let read = serde_json::from_str::<ShownText>(text).map_err(|error| {
+                    Error::Runtime(format!(
+                        "what gate {} of {} shows cannot be read: {error}",
+                        gate.step, gate.run
+                    ))
+                })?;
+                Some(Shown::from(read))
+            }
+        };
+        Ok(Self {
+            run: gate.run,
+            namespace: gate.namespace,
+            step: gate.step,
+            policy: gate.policy,
+            digest: gate.digest,
+            since: Some(gate.since).filter(|since| !since.is_empty()),
+            shown,
+            approvals: gate
+                .approved_by
+                .into_iter()
+                .map(|by| (ApprovalDecision::Approved, by))
+                .collect(),
+        })
+    }
 }
 
 fn waiting_in(runs: &[Object]) -> Waiting {
@@ -173,23 +247,23 @@ fn waiting_in(runs: &[Object]) -> Waiting {
         waiting.gates.extend(gates_of(&run).into_iter().map(|step| {
             let status = run.status.as_ref();
             let decisions = status.into_iter().flat_map(|status| &status.approvals);
-            let digest = step
-                .waits_for
-                .as_ref()
-                .and_then(|waits_for| waits_for.digest.clone());
+            let waits_for = step.waits_for.unwrap_or_default();
+            let digest = waits_for.digest.unwrap_or_default();
             Pending {
                 run: object.name().to_owned(),
                 namespace: object.namespace().to_owned(),
                 shown: approval::shown(&run, &step.name),
                 approvals: decisions
-                    .filter(|known| known.step == step.name && Some(&known.digest) == digest.as_ref())
+                    .filter(|known| known.step == step.name && known.digest == digest)
                     .map(|known| (known.decision.clone(), known.by.clone()))
                     .collect(),
-                step,
+                since: step.progress.started_at.map(|at| at.to_string()),
+                policy: waits_for.approval_policy.unwrap_or_default(),
+                digest,
+                step: step.name,
             }
         }));
     }
-    waiting.gates.sort_by_key(|gate| gate.step.progress.started_at);
     waiting
 }
 

@@ -16,5 +16,6 @@ pub mod metrics;
 pub mod plane;
 pub mod refusal;
 pub mod tls;
+pub mod told;
 mod webhooks;
 pub mod world;

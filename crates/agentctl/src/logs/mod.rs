@@ -120,7 +120,9 @@ fn nothing_left(transport: &Transport, kind: Kind, object: &Object) -> String {
             Transport::Kube(_) => format!(
                 "The control plane has what was kept of it: agentctl --grpc logs {word} {name} -n {namespace}"
             ),
-            Transport::Grpc(_) => "Nothing of it was kept: that takes a database".to_owned(),
+            Transport::Grpc(_) => "The history has nothing of it: there is none, the pods went before they could be read, or the \
+                                   time that logs are kept is over"
+                .to_owned(),
         };
         format!(
             "the pods of {word} {name} are gone, and their logs with them: a pod is kept for as long as its Job \

@@ -1,20 +1,21 @@
 //! The control plane of Jangar, which acts with the caller's own token: no kubeconfig is needed.
 
 mod connection;
+mod gates;
 mod request;
 mod watching;
 
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt as _, stream};
-use jangar_api::{Kind, orchestration::orchestration_run::ApprovalDecision};
+use jangar_api::Kind;
 use jangar_proto::{
     ANSWER_MAX_BYTES, ByKind,
     v1::{
-        ApplyRequest, CancelRequest, CreateObjectRequest, DecideRequest, DeleteRequest, ExplainRequest,
-        ExplainResponse, GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest,
-        GetRequest, GetServerInfoRequest, GetServerInfoResponse, ListEventsRequest, ListRequest,
-        ListRunPodsRequest, StreamAgentRunLogsRequest, StreamAgentRunLogsResponse, WatchObjectsRequest,
+        ApplyRequest, CancelRequest, CreateObjectRequest, DeleteRequest, ExplainRequest, ExplainResponse,
+        GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest, GetRequest,
+        GetServerInfoRequest, GetServerInfoResponse, ListEventsRequest, ListRequest, ListRunPodsRequest,
+        StreamAgentRunLogsRequest, StreamAgentRunLogsResponse, WatchObjectsRequest,
         agentctl_service_client::AgentctlServiceClient,
     },
 };
@@ -494,20 +495,6 @@ impl Grpc {
         };
         let doing = format!("{} {name} cannot be explained", kind.info().kind);
         answer.map(Response::into_inner).map_err(self.failed(doing))
-    }
-
-    /// Decides a gate, as the caller. What does not fit what is there is for them to look at.
-    pub async fn decide(&self, request: DecideRequest, decision: &ApprovalDecision) -> Result<(), Error> {
-        let request = self.asked(request);
-        let mut client = self.client();
-        let answer = match decision {
-            ApprovalDecision::Approved => client.approve_orchestration_run(request).await,
-            _ => client.reject_orchestration_run(request).await,
-        };
-        answer.map(drop).map_err(|status| match status.code() {
-            Code::FailedPrecondition => Error::Validation(status.message().to_owned()),
-            _ => self.failed("the decision cannot be written")(status),
-        })
     }
 
     /// Which program answers.

@@ -22,7 +22,7 @@ pub(super) use super::{
 use crate::{
     plane::{
         Caller, ControlPlane,
-        approvals::Decision,
+        approvals::{Decision, GatesQuery},
         runs::Run,
         status::{SERVICE, StatusDocument},
         submit::{AgentRunSubmission, OrchestrationRunSubmission, PolicyRefs, Submitted, checked_key},
@@ -294,7 +294,8 @@ pub(super) async fn submit_orchestration_run(
 fn of_submitted(submitted: &Submitted) -> Response<SubmitResponse> {
     Response::new(SubmitResponse {
         resource_json: submitted.resource.to_string(),
-        record_json: submitted.record.to_string(),
+        // It is made of texts.
+        record_json: serde_json::to_string(&submitted.record).unwrap_or_default(),
         idempotent: submitted.idempotent,
     })
 }
@@ -410,11 +411,20 @@ pub(super) async fn list_approvals(
     request: Request<ListApprovalsRequest>,
 ) -> Answer<ListApprovalsResponse> {
     let caller = caller(&request)?;
-    let namespace = match request.get_ref().namespace.as_str() {
-        "" => plane.default_namespace(),
-        namespace => namespace,
+    let ListApprovalsRequest {
+        namespace,
+        limit,
+        cursor,
+    } = request.into_inner();
+    let query = GatesQuery {
+        namespace: match namespace.as_str() {
+            "" => plane.default_namespace().to_owned(),
+            _ => namespace,
+        },
+        limit,
+        cursor,
     };
-    let gates = plane.approvals(&caller, namespace).await?;
+    let gates = plane.approvals(&caller, query).await?;
     let approvals = gates.approvals.into_iter().map(|approval| PendingApproval {
         namespace: approval.namespace,
         run: approval.run,
@@ -425,10 +435,16 @@ pub(super) async fn list_approvals(
         created_by: approval.created_by.unwrap_or_default(),
         required: approval.required,
         approved_by: approval.approved_by,
+        // It is made of texts and of JSON.
+        shown_json: approval
+            .shown
+            .and_then(|shown| serde_json::to_string(&shown).ok())
+            .unwrap_or_default(),
     });
     Ok(Response::new(ListApprovalsResponse {
         approvals: approvals.collect(),
         unreadable: gates.unreadable.iter().map(ToString::to_string).collect(),
+        next_cursor: gates.next_cursor.unwrap_or_default(),
     }))
 }
 

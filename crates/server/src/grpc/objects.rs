@@ -14,7 +14,6 @@ use jangar_proto::v1::{
     CreateObjectRequest, CreateObjectResponse, ListEventsRequest, ListEventsResponse, WatchObjectsRequest,
     WatchObjectsResponse, watch_objects_response::Change,
 };
-use serde_json::Value;
 use tonic::{Request, Response, Status, codegen::BoxStream as AnswerStream};
 
 use super::{caller, kinds::document};
@@ -63,7 +62,8 @@ pub(super) async fn list_events(
         .events(&caller, &namespace, kind, &request.name, uid, request.limit)
         .await?;
     Ok(Response::new(ListEventsResponse {
-        json: Value::Array(events).to_string(),
+        // It is made of texts and numbers.
+        json: serde_json::to_string(&events).unwrap_or_default(),
     }))
 }
 

@@ -8,42 +8,46 @@ use http::{
     HeaderValue, StatusCode,
     header::{RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::refusal::{Refusal, Trouble};
 
 /// A good answer: the fields beside `ok`.
-pub(super) struct Answer {
+#[derive(Debug)]
+pub(super) struct Answer<T> {
     status: StatusCode,
-    fields: Value,
+    body: T,
 }
 
-impl Answer {
-    pub(super) fn ok(fields: Value) -> Self {
-        Self {
-            status: StatusCode::OK,
-            fields,
-        }
+/// How it is written.
+#[derive(Serialize)]
+struct Envelope<T> {
+    ok: bool,
+    #[serde(flatten)]
+    body: T,
+}
+
+impl<T> Answer<T> {
+    pub(super) fn ok(body: T) -> Self {
+        let status = StatusCode::OK;
+        Self { status, body }
     }
 
     /// Something was made, unless it was made before.
-    pub(super) fn made(fields: Value, before: bool) -> Self {
+    pub(super) fn made(body: T, before: bool) -> Self {
         let status = if before {
             StatusCode::OK
         } else {
             StatusCode::CREATED
         };
-        Self { status, fields }
+        Self { status, body }
     }
 }
 
-impl IntoResponse for Answer {
+impl<T: Serialize> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
-        let mut envelope = json!({"ok": true});
-        if let (Some(envelope), Value::Object(fields)) = (envelope.as_object_mut(), self.fields) {
-            envelope.extend(fields);
-        }
-        (self.status, Json(envelope)).into_response()
+        let Self { status, body } = self;
+        (status, Json(Envelope { ok: true, body })).into_response()
     }
 }
 

@@ -6,17 +6,31 @@ use axum::extract::State;
 use jangar_api::orchestration::orchestration_run::ApprovalDecision;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::{
     answer::Answer,
+    bodies::OneObject,
     extract::{Address, Document, Params, Who},
-    objects::InNamespace,
 };
 use crate::{
-    plane::{Caller, ControlPlane, approvals::Decision},
+    plane::{
+        Caller, ControlPlane,
+        approvals::{Decision, Gates, GatesQuery},
+    },
     refusal::Refusal,
 };
+
+/// Which gates are listed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct GateList {
+    /// `*` is every one; absent: the namespace of Jangar itself.
+    namespace: Option<String>,
+    /// At most 500. The gates of one run are not parted, so that there may be more by those of the last run.
+    limit: Option<u32>,
+    /// Where the page before this one ended.
+    cursor: Option<String>,
+}
 
 /// What is decided about a gate.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -31,14 +45,16 @@ pub(super) struct DecisionBody {
 pub(super) async fn list(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
-    Params(at): Params<InNamespace>,
-) -> Result<Answer, Refusal> {
-    let namespace = at
-        .namespace
-        .unwrap_or_else(|| plane.default_namespace().to_owned());
-    let gates = plane.approvals(&caller, &namespace).await?;
-    // It is made of texts and numbers.
-    Ok(Answer::ok(serde_json::to_value(&gates).unwrap_or_default()))
+    Params(query): Params<GateList>,
+) -> Result<Answer<Gates>, Refusal> {
+    let query = GatesQuery {
+        namespace: query
+            .namespace
+            .unwrap_or_else(|| plane.default_namespace().to_owned()),
+        limit: query.limit.unwrap_or_default(),
+        cursor: query.cursor.unwrap_or_default(),
+    };
+    Ok(Answer::ok(plane.approvals(&caller, query).await?))
 }
 
 /// Namespace, run and step.
@@ -49,7 +65,7 @@ pub(super) async fn approve(
     Who(caller): Who,
     Address(gate): Address<Gate>,
     Document(body): Document<DecisionBody>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     decide(&plane, &caller, gate, body, ApprovalDecision::Approved).await
 }
 
@@ -58,7 +74,7 @@ pub(super) async fn reject(
     Who(caller): Who,
     Address(gate): Address<Gate>,
     Document(body): Document<DecisionBody>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     decide(&plane, &caller, gate, body, ApprovalDecision::Denied).await
 }
 
@@ -68,7 +84,7 @@ async fn decide(
     (namespace, run, step): Gate,
     body: DecisionBody,
     decision: ApprovalDecision,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     let decision = Decision {
         namespace,
         run,
@@ -77,6 +93,6 @@ async fn decide(
         comment: body.comment,
         decision,
     };
-    let resource = plane.decide(caller, decision).await?;
-    Ok(Answer::ok(json!({"resource": resource})))
+    let resource = plane.decide(caller, decision).await?.into();
+    Ok(Answer::ok(OneObject { resource }))
 }

@@ -7,13 +7,13 @@ use jangar_store::{AuditFilter, Namespaces, PageRequest};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::{
     answer::Answer,
+    bodies::AuditPage,
     extract::{Params, Who},
 };
-use crate::{plane::ControlPlane, refusal::Refusal};
+use crate::{plane::ControlPlane, refusal::Refusal, told::AuditRecord};
 
 /// Which entries are wanted.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -52,7 +52,7 @@ pub(super) async fn list(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Params(query): Params<AuditList>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<AuditPage>, Refusal> {
     let filter = AuditFilter {
         namespaces: query
             .namespace
@@ -72,7 +72,8 @@ pub(super) async fn list(
         page.limit = limit;
     }
     let found = plane.audit_entries(&caller, &filter, &page).await?;
-    Ok(Answer::ok(
-        json!({"entries": found.items, "nextCursor": found.next}),
-    ))
+    Ok(Answer::ok(AuditPage {
+        entries: found.items.into_iter().map(AuditRecord::from).collect(),
+        next_cursor: found.next,
+    }))
 }

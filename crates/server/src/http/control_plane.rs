@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, get},
 };
-use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, header::CONTENT_TYPE};
 use jangar_api::Kind;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,14 +15,22 @@ use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
-    extract::{Document, Params, Who},
-    objects::InNamespace,
+    bodies::{
+        Alive, DeletedObject, KubernetesObject, LogAnswer, ObjectEvents, ObjectPage, OneObject, Ready,
+        Summary,
+    },
+    extract::{Document, Key, Params, Who},
+    objects::{InNamespace, made},
     openapi, sse,
 };
 use crate::{
     access::Question,
     plane::{
-        ControlPlane, logs::LogQuery, objects::ALL_NAMESPACES, objects::ListQuery, stream::Subscription,
+        ControlPlane,
+        logs::LogQuery,
+        objects::{ALL_NAMESPACES, ListQuery},
+        status::{SERVICE, StatusDocument},
+        stream::Subscription,
     },
     refusal::{Refusal, Trouble},
     world::Filter,
@@ -157,9 +165,12 @@ pub(super) async fn resources(
         return sse::changes(&plane, caller, subscription, Vec::new()).await;
     }
     let page = plane.list(&caller, kind, &list).await?;
-    let items: Vec<&Value> = page.objects.iter().map(|object| &object.json).collect();
-    let answer = json!({"kind": kind.info().kind, "items": items, "nextCursor": page.next});
-    Ok(Answer::ok(answer).into_response())
+    let page = ObjectPage {
+        kind: kind.info().kind.clone(),
+        items: page.objects.into_iter().map(KubernetesObject::from).collect(),
+        next_cursor: page.next,
+    };
+    Ok(Answer::ok(page).into_response())
 }
 
 pub(super) async fn get_resource(
@@ -184,15 +195,17 @@ pub(super) async fn get_resource(
         };
         return sse::changes(&plane, caller, subscription, Vec::new()).await;
     }
-    Ok(Answer::ok(json!({"resource": object.json})).into_response())
+    let resource = object.into();
+    Ok(Answer::ok(OneObject { resource }).into_response())
 }
 
 /// As in earlier versions, only ImplementationSpecs are written here; the other kinds have `kubectl`, `agentctl` and gRPC.
 pub(super) async fn post_resource(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
+    Key(_): Key,
     Document(new): Document<NewResource>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     let kind = kind_named("kind", &new.kind)?;
     if kind != Kind::ImplementationSpec {
         return Err(
@@ -207,30 +220,32 @@ pub(super) async fn post_resource(
         "metadata": {"name": new.name}, "spec": new.spec,
     });
     let object = plane.apply(&caller, kind, &namespace, manifest).await?;
-    Ok(Answer::made(json!({"resource": object.json}), false))
+    Ok(made(object))
 }
 
 pub(super) async fn delete_resource(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Params(query): Params<OneResource>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<DeletedObject>, Refusal> {
     let kind = kind_named("kind", &query.kind)?;
     let namespace = plane.namespace(query.namespace.as_deref())?;
     let object = plane.delete(&caller, kind, &namespace, &query.name).await?;
-    Ok(Answer::ok(json!({"resource": object.map(|object| object.json)})))
+    Ok(Answer::ok(DeletedObject {
+        resource: object.map(KubernetesObject::from),
+    }))
 }
 
 pub(super) async fn events(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Params(query): Params<EventList>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<ObjectEvents>, Refusal> {
     let kind = kind_named("kind", &query.kind)?;
     let namespace = plane.namespace(query.namespace.as_deref())?;
     plane.get(&caller, kind, &namespace, &query.name).await?;
     let limit = query.limit.unwrap_or_default();
-    let events = plane
+    let items = plane
         .events(
             &caller,
             &namespace,
@@ -240,14 +255,14 @@ pub(super) async fn events(
             limit,
         )
         .await?;
-    Ok(Answer::ok(json!({"items": events})))
+    Ok(Answer::ok(ObjectEvents { items }))
 }
 
 pub(super) async fn logs(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Params(query): Params<RunLog>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<LogAnswer>, Refusal> {
     let run = plane
         .run(
             &caller,
@@ -263,29 +278,28 @@ pub(super) async fn logs(
         ..LogQuery::default()
     };
     let log = plane.log(&caller, &run, &which).await?;
-    Ok(Answer::ok(json!({"log": log})))
+    Ok(Answer::ok(LogAnswer { log }))
 }
 
 pub(super) async fn status(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Params(at): Params<InNamespace>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<StatusDocument>, Refusal> {
     let status = plane.status(&caller, at.namespace.as_deref()).await?;
-    // It is made of texts and numbers.
-    Ok(Answer::ok(serde_json::to_value(&status).unwrap_or_default()))
+    Ok(Answer::ok(status))
 }
 
 pub(super) async fn summary(
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Params(at): Params<InNamespace>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<Summary>, Refusal> {
     let namespace = at
         .namespace
         .unwrap_or_else(|| plane.default_namespace().to_owned());
-    let kinds = plane.summary(&caller, &namespace).await?;
-    Ok(Answer::ok(json!({"namespace": namespace, "resources": kinds})))
+    let resources = plane.summary(&caller, &namespace).await?;
+    Ok(Answer::ok(Summary { namespace, resources }))
 }
 
 pub(super) async fn stream(
@@ -350,38 +364,41 @@ pub(super) async fn agent_messages(Who(_): Who) -> Refusal {
 }
 
 /// Alive. It depends on nothing.
-pub(super) async fn health() -> &'static str {
-    "ok\n"
+pub(super) async fn health() -> Answer<Alive> {
+    Answer::ok(Alive {
+        status: "ok",
+        service: SERVICE,
+    })
 }
 
-/// Ready, or what is missing.
-pub(super) async fn ready(State(plane): State<Arc<ControlPlane>>) -> Response {
+/// Ready, or what is missing. It says no more than everybody may know.
+pub(super) async fn ready(State(plane): State<Arc<ControlPlane>>) -> Result<Answer<Ready>, Refusal> {
     let missing = plane.missing();
-    if missing.is_empty() {
-        // Runs go on without their history, so that it does not decide. Where it is, is not for everybody.
-        let mut text = "ready\n".to_owned();
-        if plane.history_is_away() {
-            text += "note: the database with the history does not answer; the status of the control plane says why\n";
-        }
-        // Old answers are better than none: every other replica would have the same trouble.
-        let stale: Vec<&str> = plane
-            .world
-            .stale()
-            .iter()
-            .map(|kind| kind.info().plural.as_str())
-            .collect();
-        if !stale.is_empty() {
-            let kinds = stale.join(", ");
-            text.push_str("note: what is told of ");
-            text.push_str(&kinds);
-            text.push_str(
-                " may be old, because their watches fail; the status of the control plane says why\n",
-            );
-        }
-        return (StatusCode::OK, text).into_response();
+    if !missing.is_empty() {
+        let message = format!("not ready: {}", missing.join("; "));
+        return Err(Refusal::unavailable(message).details(json!({"missing": missing})));
     }
-    let text = format!("not ready\n{}\n", missing.join("\n"));
-    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+    let mut notes = Vec::new();
+    // Runs go on without their history, so that it does not decide. Where it is, is not for everybody.
+    if plane.history_is_away() {
+        notes.push(
+            "the database with the history does not answer; the status of the control plane says why"
+                .to_owned(),
+        );
+    }
+    // Old answers are better than none: every other replica would have the same trouble.
+    let stale = plane.world.stale();
+    if !stale.is_empty() {
+        let kinds: Vec<&str> = stale.iter().map(|kind| kind.info().plural.as_str()).collect();
+        notes.push(format!(
+            "what is told of {} may be old, because their watches fail; the status of the control plane says why",
+            kinds.join(", ")
+        ));
+    }
+    Ok(Answer::ok(Ready {
+        status: "ready",
+        notes,
+    }))
 }
 
 pub(super) async fn document(Who(_): Who) -> Response {

@@ -9,10 +9,10 @@ use jangar_api::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
+    bodies::{MemoryRecord, OneMemory},
     extract::{Address, Document, Key, Params, Who},
     objects::{InNamespace, json_of},
 };
@@ -36,7 +36,7 @@ pub(super) async fn post(
     Who(caller): Who,
     Key(_): Key,
     Document(new): Document<NewMemory>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneMemory>, Refusal> {
     let namespace = plane.namespace(new.namespace.as_deref())?;
     if new.spec.connection.secret_ref.name.trim().is_empty() {
         return Err(Refusal::missing("spec.connection.secretRef.name")
@@ -44,7 +44,7 @@ pub(super) async fn post(
     }
     let manifest = json_of(&Memory::new(&new.name, new.spec))?;
     let object = plane.apply(&caller, Kind::Memory, &namespace, manifest).await?;
-    Ok(Answer::made(told(&object), false))
+    Ok(Answer::made(told(object.into()), false))
 }
 
 pub(super) async fn get(
@@ -52,27 +52,27 @@ pub(super) async fn get(
     Who(caller): Who,
     Address(name): Address<String>,
     Params(at): Params<InNamespace>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneMemory>, Refusal> {
     let namespace = plane.namespace(at.namespace.as_deref())?;
     let object = plane.get(&caller, Kind::Memory, &namespace, &name).await?;
-    Ok(Answer::ok(told(&object)))
+    Ok(Answer::ok(told(object)))
 }
 
 /// The object, and the same in short with the names that earlier versions had in their database.
-fn told(object: &Object) -> Value {
+fn told(object: Arc<Object>) -> OneMemory {
     let created = text(&object.json, "/metadata/creationTimestamp");
-    json!({
-        "memory": {
-            "id": object.uid,
-            "memoryName": object.name,
-            "namespace": object.namespace,
-            "provider": text(&object.json, "/spec/type"),
-            "status": object.phase,
-            "createdAt": created,
-            "updatedAt": text(&object.json, "/status/updatedAt").or(created),
+    OneMemory {
+        memory: MemoryRecord {
+            id: object.uid.clone(),
+            memory_name: object.name.clone(),
+            namespace: object.namespace.clone(),
+            provider: text(&object.json, "/spec/type"),
+            status: object.phase.clone(),
+            updated_at: text(&object.json, "/status/updatedAt").or_else(|| created.clone()),
+            created_at: created,
         },
-        "resource": object.json,
-    })
+        resource: object.into(),
+    }
 }
 
 /// Earlier versions searched the store of a Memory, over a connection whose other end nobody checked and with vectors that were

@@ -5,6 +5,7 @@
 mod answer;
 mod approvals;
 mod audit;
+mod bodies;
 mod control_plane;
 mod extract;
 mod memories;

@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
+    bodies::OneObject,
     extract::{Address, Document, Key, Params, Who},
 };
 use crate::{
     access::Question,
     plane::{Caller, ControlPlane, policy, submit::PolicyRefs},
     refusal::{Refusal, Trouble},
+    world::Object,
 };
 
 /// Where an object is.
@@ -56,7 +58,7 @@ pub(super) async fn post_agent(
     Who(caller): Who,
     Key(_): Key,
     Document(new): Document<NewAgent>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     let namespace = plane.namespace(new.namespace.as_deref())?;
     let secrets = new
         .spec
@@ -80,7 +82,7 @@ pub(super) async fn post_agent(
     let object = plane
         .apply_if(&caller, Kind::Agent, &namespace, manifest, check)
         .await?;
-    Ok(Answer::made(json!({"resource": object.json}), false))
+    Ok(made(object))
 }
 
 pub(super) async fn post_orchestration(
@@ -88,7 +90,7 @@ pub(super) async fn post_orchestration(
     Who(caller): Who,
     Key(_): Key,
     Document(new): Document<NewOrchestration>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     let namespace = plane.namespace(new.namespace.as_deref())?;
     jangar_engine::orchestration::read_named(&new.name, &new.spec).map_err(|mistakes| {
         Refusal::new(Trouble::Invalid, mistakes.rejection().message)
@@ -108,7 +110,7 @@ pub(super) async fn post_orchestration(
     let object = plane
         .apply_if(&caller, Kind::Orchestration, &namespace, manifest, check)
         .await?;
-    Ok(Answer::made(json!({"resource": object.json}), false))
+    Ok(made(object))
 }
 
 pub(super) async fn get_agent(
@@ -116,7 +118,7 @@ pub(super) async fn get_agent(
     who: Who,
     name: Address<String>,
     at: Params<InNamespace>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     get(Kind::Agent, plane, who, name, at).await
 }
 
@@ -125,7 +127,7 @@ pub(super) async fn get_orchestration(
     who: Who,
     name: Address<String>,
     at: Params<InNamespace>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     get(Kind::Orchestration, plane, who, name, at).await
 }
 
@@ -135,10 +137,18 @@ async fn get(
     Who(caller): Who,
     Address(name): Address<String>,
     Params(at): Params<InNamespace>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneObject>, Refusal> {
     let namespace = plane.namespace(at.namespace.as_deref())?;
     let object = plane.get(&caller, kind, &namespace, &name).await?;
-    Ok(Answer::ok(json!({"resource": object.json})))
+    Ok(Answer::ok(OneObject {
+        resource: object.into(),
+    }))
+}
+
+/// An object that was applied.
+pub(super) fn made(object: Object) -> Answer<OneObject> {
+    let resource = object.into();
+    Answer::made(OneObject { resource }, false)
 }
 
 async fn binding(

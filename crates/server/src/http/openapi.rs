@@ -5,26 +5,56 @@ use serde_json::{Map, Value, json};
 
 use super::{
     extract::KEY_HEADER,
-    routes::{Answered, ROUTES, Route},
+    routes::{Answered, Described, ROUTES, Route},
 };
+
+/// The names of the envelopes in the document.
+const GOOD: &str = "Answer";
+const REFUSAL: &str = "Refusal";
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// Describes what comes in and what goes out: a field that may be left out of the one is always there in the other.
+struct Describing {
+    read: SchemaGenerator,
+    written: SchemaGenerator,
+}
+
+impl Describing {
+    fn new() -> Self {
+        let settings = || {
+            SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+            })
+        };
+        Self {
+            read: settings().into_generator(),
+            written: settings().for_serialize().into_generator(),
+        }
+    }
+
+    /// All types by their names. Those that have one name have one meaning: a test looks.
+    fn definitions(mut self) -> Map<String, Value> {
+        let mut all = self.read.take_definitions(true);
+        all.extend(self.written.take_definitions(true));
+        all
+    }
+}
 
 /// The document.
 pub fn document() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.definitions_path = "/components/schemas".into();
-        settings.meta_schema = None;
-    });
-    let mut generator = settings.into_generator();
+    let mut describing = Describing::new();
     let mut paths = Map::new();
     for route in ROUTES {
-        let operation = operation(route, &mut generator);
+        let operation = operation(route, &mut describing);
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
             path.insert(route.method.word().to_owned(), operation);
         }
     }
-    let mut schemas = generator.take_definitions(true);
-    schemas.insert("Refusal".to_owned(), refusal());
+    let mut schemas = describing.definitions();
+    schemas.insert(GOOD.to_owned(), good());
+    schemas.insert(REFUSAL.to_owned(), refusal());
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -42,10 +72,10 @@ pub fn document() -> Value {
     })
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+fn operation(route: &Route, describing: &mut Describing) -> Value {
     let mut parameters = path_parameters(route.path);
     if let Some(query) = route.query {
-        parameters.extend(query_parameters(&query(generator).to_value()));
+        parameters.extend(query_parameters(&query(&mut describing.read).to_value()));
     }
     if route.key {
         parameters.push(json!({
@@ -56,24 +86,13 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "operationId": route.id,
         "summary": route.summary,
-        "responses": {
-            "200": answer(route),
-            "default": {
-                "description": "What is wrong, and what would be right.",
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}},
-            },
-        },
+        "responses": responses(route, &mut describing.written),
     });
-    if route.key {
-        let mut made = answer(route);
-        made["description"] = json!("It was made. 200 says that it was made before, with the same key.");
-        operation["responses"]["201"] = made;
-    }
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);
     }
     if let Some(body) = route.body {
-        let schema = body(generator).to_value();
+        let schema = body(&mut describing.read).to_value();
         operation["requestBody"] =
             json!({"required": true, "content": {"application/json": {"schema": schema}}});
     }
@@ -83,17 +102,47 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     operation
 }
 
-fn answer(route: &Route) -> Value {
-    let (media, schema) = match route.answer {
-        Answered::Json => (
-            "application/json",
-            json!({"type": "object", "required": ["ok"], "properties": {"ok": {"const": true}}}),
-        ),
-        Answered::Plain => ("application/json", json!({"type": "object"})),
-        Answered::Text => ("text/plain", json!({"type": "string"})),
-        Answered::Events => ("text/event-stream", json!({"type": "string"})),
+fn named(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// The envelope with what is in it.
+fn enveloped(described: Described, generator: &mut SchemaGenerator) -> Value {
+    json!({"application/json": {"schema": {"allOf": [named(GOOD), described(generator).to_value()]}}})
+}
+
+fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let refused = json!({"application/json": {"schema": named(REFUSAL)}});
+    let told = |content: Value| json!({"description": route.summary, "content": content});
+    let events = || json!({"schema": {"type": "string"}});
+    let mut responses = match route.answer {
+        Answered::Told(described) => json!({"200": told(enveloped(described, generator))}),
+        Answered::Made(described) => json!({"201": told(enveloped(described, generator))}),
+        Answered::Once(described) => {
+            let content = enveloped(described, generator);
+            json!({
+                "200": {"description": "It was made before, with the same key.", "content": content},
+                "201": {"description": "It was made.", "content": content},
+            })
+        }
+        Answered::ToldOrEvents(described, held) => {
+            let mut content = enveloped(described, generator);
+            content[EVENT_STREAM] = events();
+            json!({"200": {"description": format!("{} As server-sent events: {held}", route.summary), "content": content}})
+        }
+        Answered::Events(held) => json!({
+            "200": {"description": format!("{} {held}", route.summary), "content": {EVENT_STREAM: events()}},
+        }),
+        Answered::Document(what) => json!({
+            "200": {"description": what, "content": {"application/json": {"schema": {"type": "object"}}}},
+        }),
+        Answered::Never(status) => json!({
+            status.to_string(): {"description": route.summary, "content": refused.clone()},
+        }),
     };
-    json!({"description": route.summary, "content": {media: {"schema": schema}}})
+    responses["default"] =
+        json!({"description": "What is wrong, and what would be right.", "content": refused});
+    responses
 }
 
 fn path_parameters(path: &str) -> Vec<Value> {
@@ -132,6 +181,15 @@ fn query_parameters(schema: &Value) -> Vec<Value> {
         .collect()
 }
 
+fn good() -> Value {
+    json!({
+        "type": "object",
+        "description": "What every good answer has, beside what it is asked for.",
+        "required": ["ok"],
+        "properties": {"ok": {"const": true}},
+    })
+}
+
 fn refusal() -> Value {
     json!({
         "type": "object",
@@ -146,6 +204,7 @@ fn refusal() -> Value {
                     "field": {"type": "string"},
                     "value": {"type": "string"},
                     "remedy": {"type": "string"},
+                    "missing": {"type": "array", "items": {"type": "string"}, "description": "Of /ready: what is not there yet."},
                     "scope": {"type": "string", "description": "Of a queue that is full: namespace, repository or cluster."},
                 },
             },
@@ -188,6 +247,64 @@ mod tests {
             assert!(document.pointer(pointer).is_some(), "{pointer} leads nowhere");
         }
         assert!(seen > ROUTES.len());
+    }
+
+    #[test]
+    fn every_route_describes_its_answer() {
+        let document = document();
+        for route in ROUTES {
+            let responses = &document["paths"][route.path][route.method.word()]["responses"];
+            let responses = responses.as_object().expect("the responses of an operation");
+            let mut good = 0;
+            for (status, response) in responses.iter().filter(|(status, _)| *status != "default") {
+                good += 1;
+                let content = response["content"]
+                    .as_object()
+                    .expect("the content of a response");
+                assert!(!content.is_empty(), "{} {status} has no content", route.id);
+                assert!(
+                    response["description"]
+                        .as_str()
+                        .is_some_and(|text| !text.is_empty())
+                );
+                let Some(schema) = content.get("application/json").map(|json| &json["schema"]) else {
+                    assert!(content.contains_key(EVENT_STREAM), "{} {status}", route.id);
+                    continue;
+                };
+                if matches!(route.answer, Answered::Document(_) | Answered::Never(_)) {
+                    continue;
+                }
+                let body = schema["allOf"][1]["$ref"].as_str();
+                let body = body.unwrap_or_else(|| panic!("{} {status} has no type: {schema}", route.id));
+                let described = document.pointer(body.trim_start_matches('#')).expect("the type");
+                let says = ["properties", "anyOf", "allOf"];
+                assert!(
+                    says.iter().any(|word| described.get(word).is_some()),
+                    "{body} says nothing: {described}"
+                );
+            }
+            assert!(good > 0, "{} describes no answer", route.id);
+        }
+    }
+
+    #[test]
+    fn no_name_of_a_type_has_two_meanings() {
+        let mut describing = Describing::new();
+        for route in ROUTES {
+            operation(route, &mut describing);
+        }
+        let read = describing.read.take_definitions(true);
+        let written = describing.written.take_definitions(true);
+        for (name, schema) in &read {
+            assert!(written.get(name).is_none_or(|other| other == schema), "{name}");
+            assert!(name != GOOD && name != REFUSAL);
+        }
+        assert!(!written.contains_key(GOOD) && !written.contains_key(REFUSAL));
+        // What is numbered shares its name with another type.
+        let numbered = written
+            .keys()
+            .find(|name| name.ends_with(|last: char| last.is_ascii_digit()));
+        assert_eq!(numbered, None);
     }
 
     #[test]

@@ -9,10 +9,13 @@ use axum::{
 use jangar_api::Kind;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::{
     answer::Answer,
+    bodies::{
+        AgentRunPage, CancelledRun, Explained, LogAnswer, MadeAgentRun, MadeOrchestrationRun, MadeRun,
+        OneAgentRun, OneOrchestrationRun, OneRun, OrchestrationRunPage, RunEvents, RunParts, RunWord,
+    },
     extract::{Address, Document, Key, OptionalDocument, Params, Who},
     sse,
 };
@@ -22,8 +25,8 @@ use crate::{
         Caller, ControlPlane,
         logs::LogQuery,
         objects::ListQuery,
-        runs::{RUN_KINDS, Run, record, remembered},
-        submit::{AgentRunSubmission, OrchestrationRunSubmission, Submitted},
+        runs::{RUN_KINDS, Run, RunRecord, record, remembered},
+        submit::{AgentRunSubmission, OrchestrationRunSubmission},
     },
     refusal::Refusal,
     world::text,
@@ -106,9 +109,15 @@ pub(super) async fn post_agent_run(
     Who(caller): Who,
     Key(key): Key,
     Document(submission): Document<AgentRunSubmission>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<MadeAgentRun>, Refusal> {
     let submitted = plane.submit_agent_run(&caller, &key, submission).await?;
-    Ok(made("agentRun", &submitted))
+    let before = submitted.idempotent;
+    let made = MadeAgentRun {
+        agent_run: submitted.record,
+        resource: submitted.resource.into(),
+        idempotent: before,
+    };
+    Ok(Answer::made(made, before))
 }
 
 pub(super) async fn post_orchestration_run(
@@ -116,42 +125,48 @@ pub(super) async fn post_orchestration_run(
     Who(caller): Who,
     Key(key): Key,
     Document(submission): Document<OrchestrationRunSubmission>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<MadeOrchestrationRun>, Refusal> {
     let submitted = plane.submit_orchestration_run(&caller, &key, submission).await?;
-    Ok(made("orchestrationRun", &submitted))
-}
-
-fn made(record: &str, submitted: &Submitted) -> Answer {
     let before = submitted.idempotent;
-    Answer::made(
-        json!({record: submitted.record, "resource": submitted.resource, "idempotent": before}),
-        before,
-    )
+    let made = MadeOrchestrationRun {
+        orchestration_run: submitted.record,
+        resource: submitted.resource.into(),
+        idempotent: before,
+    };
+    Ok(Answer::made(made, before))
 }
 
 pub(super) async fn list_agent_runs(
     plane: State<Arc<ControlPlane>>,
     who: Who,
     query: Params<RunList>,
-) -> Result<Answer, Refusal> {
-    list(Kind::AgentRun, "agentRuns", plane, who, query).await
+) -> Result<Answer<AgentRunPage>, Refusal> {
+    let (agent_runs, next_cursor) = list(Kind::AgentRun, plane, who, query).await?;
+    Ok(Answer::ok(AgentRunPage {
+        agent_runs,
+        next_cursor,
+    }))
 }
 
 pub(super) async fn list_orchestration_runs(
     plane: State<Arc<ControlPlane>>,
     who: Who,
     query: Params<RunList>,
-) -> Result<Answer, Refusal> {
-    list(Kind::OrchestrationRun, "orchestrationRuns", plane, who, query).await
+) -> Result<Answer<OrchestrationRunPage>, Refusal> {
+    let (orchestration_runs, next_cursor) = list(Kind::OrchestrationRun, plane, who, query).await?;
+    Ok(Answer::ok(OrchestrationRunPage {
+        orchestration_runs,
+        next_cursor,
+    }))
 }
 
+/// A page of runs in short, and where the next one begins.
 async fn list(
     kind: Kind,
-    field: &str,
     State(plane): State<Arc<ControlPlane>>,
     Who(caller): Who,
     Params(query): Params<RunList>,
-) -> Result<Answer, Refusal> {
+) -> Result<(Vec<RunRecord>, Option<String>), Refusal> {
     let subject = match kind {
         Kind::OrchestrationRun => query.orchestration_name.or(query.orchestration_id),
         _ => query.agent_name.or(query.agent_id),
@@ -171,12 +186,11 @@ async fn list(
     };
     if archived {
         let page = plane.remembered_runs(&caller, kind, &query).await?;
-        let records: Vec<Value> = page.items.iter().map(remembered).collect();
-        return Ok(Answer::ok(json!({field: records, "nextCursor": page.next})));
+        return Ok((page.items.iter().map(remembered).collect(), page.next));
     }
     let page = plane.list(&caller, kind, &query).await?;
-    let records: Vec<Value> = page.objects.iter().map(|run| record(kind, &run.json)).collect();
-    Ok(Answer::ok(json!({field: records, "nextCursor": page.next})))
+    let records = page.objects.iter().map(|run| record(kind, &run.json));
+    Ok((records.collect(), page.next))
 }
 
 pub(super) async fn get_agent_run(
@@ -184,11 +198,14 @@ pub(super) async fn get_agent_run(
     Who(caller): Who,
     Address(id): Address<String>,
     Params(which): Params<WhichRun>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneAgentRun>, Refusal> {
     let run = plane
         .run(&caller, &id, which.namespace.as_deref(), Some(Kind::AgentRun))
         .await?;
-    told(&plane, "agentRun", &run).await
+    Ok(Answer::ok(OneAgentRun {
+        agent_run: record(run.kind(), run.document()),
+        parts: parts(&plane, run).await?,
+    }))
 }
 
 pub(super) async fn get_orchestration_run(
@@ -196,20 +213,26 @@ pub(super) async fn get_orchestration_run(
     Who(caller): Who,
     Address(id): Address<String>,
     Params(which): Params<WhichRun>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneOrchestrationRun>, Refusal> {
     let kind = Some(Kind::OrchestrationRun);
     let run = plane.run(&caller, &id, which.namespace.as_deref(), kind).await?;
-    told(&plane, "orchestrationRun", &run).await
+    Ok(Answer::ok(OneOrchestrationRun {
+        orchestration_run: record(run.kind(), run.document()),
+        parts: parts(&plane, run).await?,
+    }))
 }
 
-async fn told(plane: &ControlPlane, field: &str, run: &Run) -> Result<Answer, Refusal> {
-    let history = plane.history_of(run).await?;
-    Ok(Answer::ok(json!({
-        field: record(run.kind(), run.document()),
-        "resource": run.document(),
-        "archived": matches!(run, Run::Archived { .. }),
-        "history": history,
-    })))
+async fn parts(plane: &ControlPlane, run: Run) -> Result<RunParts, Refusal> {
+    let history = plane.history_of(&run).await?;
+    let (resource, archived) = match run {
+        Run::Live(object) => (object.into(), false),
+        Run::Archived { document, .. } => (document.into(), true),
+    };
+    Ok(RunParts {
+        resource,
+        archived,
+        history,
+    })
 }
 
 pub(super) async fn get_run(
@@ -217,21 +240,17 @@ pub(super) async fn get_run(
     Who(caller): Who,
     Address(id): Address<String>,
     Params(which): Params<WhichRun>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<OneRun>, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
-    let kind = match run.kind() {
-        Kind::OrchestrationRun => "orchestration",
-        Kind::ToolRun => "tool",
-        _ => "agent",
-    };
-    let history = plane.history_of(&run).await?;
-    Ok(Answer::ok(json!({
-        "kind": kind,
-        "run": record(run.kind(), run.document()),
-        "resource": run.document(),
-        "archived": matches!(run, Run::Archived { .. }),
-        "history": history,
-    })))
+    Ok(Answer::ok(OneRun {
+        kind: match run.kind() {
+            Kind::OrchestrationRun => RunWord::Orchestration,
+            Kind::ToolRun => RunWord::Tool,
+            _ => RunWord::Agent,
+        },
+        run: record(run.kind(), run.document()),
+        parts: parts(&plane, run).await?,
+    }))
 }
 
 pub(super) async fn explain_run(
@@ -239,10 +258,10 @@ pub(super) async fn explain_run(
     Who(caller): Who,
     Address(id): Address<String>,
     Params(which): Params<WhichRun>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<Explained>, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
-    let explanation = plane.explain(&caller, &run).await?;
-    Ok(Answer::ok(json!({"explanation": explanation})))
+    let explanation = plane.explain(&caller, &run).await?.into();
+    Ok(Answer::ok(Explained { explanation }))
 }
 
 pub(super) async fn cancel_run(
@@ -251,12 +270,13 @@ pub(super) async fn cancel_run(
     Address(id): Address<String>,
     Params(which): Params<WhichRun>,
     OptionalDocument(body): OptionalDocument<CancelBody>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<CancelledRun>, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
     let cancelled = plane.cancel(&caller, run.live()?, body.reason.as_deref()).await?;
-    Ok(Answer::ok(
-        json!({"message": cancelled.message, "resource": cancelled.resource}),
-    ))
+    Ok(Answer::ok(CancelledRun {
+        message: cancelled.message,
+        resource: cancelled.resource.into(),
+    }))
 }
 
 pub(super) async fn retry_run(
@@ -265,10 +285,16 @@ pub(super) async fn retry_run(
     Key(key): Key,
     Address(id): Address<String>,
     Params(which): Params<WhichRun>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<MadeRun>, Refusal> {
     let run = find(&plane, &caller, &id, which).await?;
     let submitted = plane.retry(&caller, run.live()?, &key).await?;
-    Ok(made("run", &submitted))
+    let before = submitted.idempotent;
+    let made = MadeRun {
+        run: submitted.record,
+        resource: submitted.resource.into(),
+        idempotent: before,
+    };
+    Ok(Answer::made(made, before))
 }
 
 pub(super) async fn run_logs(
@@ -303,7 +329,7 @@ pub(super) async fn run_logs(
         return Ok(sse::lines(said));
     }
     let log = plane.log(&caller, &run, &query).await?;
-    Ok(Answer::ok(json!({"log": log})).into_response())
+    Ok(Answer::ok(LogAnswer { log }).into_response())
 }
 
 pub(super) async fn run_events(
@@ -311,7 +337,7 @@ pub(super) async fn run_events(
     Who(caller): Who,
     Address(id): Address<String>,
     Params(which): Params<WhichEvents>,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<RunEvents>, Refusal> {
     let WhichEvents {
         namespace,
         kind,
@@ -333,7 +359,7 @@ pub(super) async fn run_events(
             limit.unwrap_or_default(),
         )
         .await?;
-    Ok(Answer::ok(json!({"events": events})))
+    Ok(Answer::ok(RunEvents { events }))
 }
 
 async fn find(plane: &ControlPlane, caller: &Caller, id: &str, which: WhichRun) -> Result<Run, Refusal> {

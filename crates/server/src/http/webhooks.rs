@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use serde_json::json;
 
 use super::{
     Peer,
     answer::Answer,
+    bodies::Delivered,
     extract::{is_json, read},
 };
 use crate::{
@@ -19,18 +19,22 @@ use crate::{
 pub(super) async fn github(
     State(plane): State<Arc<ControlPlane>>,
     request: Request,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<Delivered>, Refusal> {
     receive(&plane, Sender::Github, request).await
 }
 
 pub(super) async fn linear(
     State(plane): State<Arc<ControlPlane>>,
     request: Request,
-) -> Result<Answer, Refusal> {
+) -> Result<Answer<Delivered>, Refusal> {
     receive(&plane, Sender::Linear, request).await
 }
 
-async fn receive(plane: &Arc<ControlPlane>, sender: Sender, request: Request) -> Result<Answer, Refusal> {
+async fn receive(
+    plane: &Arc<ControlPlane>,
+    sender: Sender,
+    request: Request,
+) -> Result<Answer<Delivered>, Refusal> {
     // What has no signature is not even read.
     let envelope = Envelope::read(sender, request.headers())?;
     is_json(request.headers())?;
@@ -40,10 +44,16 @@ async fn receive(plane: &Arc<ControlPlane>, sender: Sender, request: Request) ->
     // Linear takes no other good answer than 200.
     Ok(Answer::ok(
         match webhooks::receive(plane, envelope, peer, &body).await? {
-            Received::Ignored(why) => json!({"ignored": true, "reason": why}),
-            Received::Taken(taken) => json!({
-                "queued": taken.queued, "deduped": taken.deduped, "synced": taken.synced, "outdated": taken.outdated,
-            }),
+            Received::Ignored(reason) => Delivered::Ignored {
+                ignored: true,
+                reason,
+            },
+            Received::Taken(taken) => Delivered::Taken {
+                queued: taken.queued,
+                deduped: taken.deduped,
+                synced: taken.synced,
+                outdated: taken.outdated,
+            },
         },
     ))
 }

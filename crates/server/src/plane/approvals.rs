@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Caller, ControlPlane, FIELD_MANAGER, live,
+    Caller, ControlPlane, FIELD_MANAGER, cursor, live,
     objects::{ListQuery, checked_name, checked_namespace},
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     audit::Deed,
     metrics::Loss,
     refusal::{Refusal, Trouble},
-    world::{Filter, Object},
+    world::Object,
 };
 
 /// The verb of RBAC that lets somebody decide gates of OrchestrationRuns.
@@ -39,9 +39,7 @@ pub const APPROVE_VERB: &str = "approve";
 /// How often a decision is tried again because the status changed meanwhile. The controllers write it a few times in a second
 /// at most.
 const TRIES_MAX: usize = 8;
-/// The most gates that are listed. More of them wait for people who will not come.
-const GATES_MAX: usize = 1_000;
-/// The most bytes, as JSON, of what all gates of one list show together.
+/// The most bytes, as JSON, of what all gates of one page show together.
 const SHOWN_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A gate that waits for a decision.
@@ -127,13 +125,30 @@ impl std::fmt::Display for Unreadable {
     }
 }
 
-/// The gates that wait, and what keeps others from being known.
+/// A page of the gates that wait, and what keeps others from being known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Gates {
     pub approvals: Vec<PendingApproval>,
     pub unreadable: Vec<Unreadable>,
-    /// Whether there are more than are listed.
-    pub cut: bool,
+    /// What the next request gives as its cursor; null at the end.
+    pub next_cursor: Option<String>,
+}
+
+impl Gates {
+    fn len(&self) -> usize {
+        self.approvals.len() + self.unreadable.len()
+    }
+}
+
+/// Which gates are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatesQuery {
+    /// `*` is every one.
+    pub namespace: String,
+    /// 0: as the server likes.
+    pub limit: u32,
+    pub cursor: String,
 }
 
 /// A decision that somebody sends.
@@ -148,30 +163,41 @@ pub struct Decision {
 }
 
 impl ControlPlane {
-    /// The gates of a namespace that wait, the newest run first.
-    pub async fn approvals(&self, caller: &Caller, namespace: &str) -> Result<Gates, Refusal> {
-        let query = ListQuery {
-            namespace: namespace.to_owned(),
+    /// A page of the gates of a namespace that wait, those of the newest run first. The gates of one run are not parted, so that a
+    /// page may have more than were asked for by what its last run has.
+    pub async fn approvals(&self, caller: &Caller, query: GatesQuery) -> Result<Gates, Refusal> {
+        let list = ListQuery {
+            namespace: query.namespace,
+            phase: "Running".to_owned(),
+            limit: query.limit,
+            cursor: query.cursor,
             ..ListQuery::default()
         };
-        let filter: Filter = query.filter()?;
-        self.require_list(caller, Kind::OrchestrationRun, filter.namespace.as_deref())
-            .await?;
-        let filter = Filter {
-            phase: Some("Running".to_owned()),
-            ..filter
+        let kind = Kind::OrchestrationRun;
+        let filter = list.filter()?;
+        let limit = list.limit()?;
+        let after = match list.cursor.as_str() {
+            "" => None,
+            text => Some(cursor::decode(kind, &filter, text)?),
         };
-        let runs = self.world.list(Kind::OrchestrationRun, &filter, None, usize::MAX);
+        self.require_list(caller, kind, filter.namespace.as_deref())
+            .await?;
         let mut gates = Gates::default();
-        for object in runs {
-            match serde_json::from_value::<OrchestrationRun>(object.json.clone()) {
-                Ok(run) => gates.approvals.extend(self.gates(&object, &run)),
-                Err(error) => gates.unreadable.push(self.unreadable(&object, &error)),
+        let mut last = None;
+        for object in self.world.list(kind, &filter, after.as_ref(), usize::MAX) {
+            let found = self.gates_of(&object);
+            if found.len() == 0 {
+                continue;
             }
+            // Only what is there makes another page: most runs have no gate that waits.
+            if gates.len() >= limit {
+                gates.next_cursor = last.map(|last| cursor::encode(kind, &filter, &last));
+                break;
+            }
+            gates.approvals.extend(found.approvals);
+            gates.unreadable.extend(found.unreadable);
+            last = Some(object.place());
         }
-        gates.cut = gates.approvals.len() > GATES_MAX || gates.unreadable.len() > GATES_MAX;
-        gates.approvals.truncate(GATES_MAX);
-        gates.unreadable.truncate(GATES_MAX);
         let mut left = SHOWN_MAX_BYTES;
         for gate in &mut gates.approvals {
             let bytes = serde_json::to_vec(&gate.shown).map_or(usize::MAX, |json| json.len());
@@ -181,6 +207,16 @@ impl ControlPlane {
             }
         }
         Ok(gates)
+    }
+
+    /// The gates of one run.
+    fn gates_of(&self, object: &Object) -> Gates {
+        let mut gates = Gates::default();
+        match serde_json::from_value::<OrchestrationRun>(object.json.clone()) {
+            Ok(run) => gates.approvals = self.gates(object, &run),
+            Err(error) => gates.unreadable.push(self.unreadable(object, &error)),
+        }
+        gates
     }
 
     fn unreadable(&self, object: &Object, error: &serde_json::Error) -> Unreadable {

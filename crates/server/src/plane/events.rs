@@ -1,16 +1,46 @@
 //! The Events of Kubernetes about an object, read with the caller's token.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::{
+    api::core::v1::{Event, ObjectReference},
+    apimachinery::pkg::apis::meta::v1 as meta,
+};
 use kube::{Api, ResourceExt, api::ListParams};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Caller, ControlPlane, live};
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, told::Time};
 
 /// The most Events of one answer.
 pub const EVENTS_MAX: u32 = 200;
 pub const EVENTS_DEFAULT: u32 = 25;
+
+/// An Event of Kubernetes about an object, in short.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventRecord {
+    pub name: String,
+    pub namespace: Option<String>,
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    pub type_: Option<String>,
+    pub reason: Option<String>,
+    pub action: Option<String>,
+    /// How often it happened.
+    pub count: Option<i32>,
+    pub message: Option<String>,
+    #[schemars(with = "Option<Time>")]
+    pub first_timestamp: Option<meta::Time>,
+    #[schemars(with = "Option<Time>")]
+    pub last_timestamp: Option<String>,
+    #[schemars(with = "Option<Time>")]
+    pub event_time: Option<meta::MicroTime>,
+    /// The reference of Kubernetes to the object: kind, namespace, name, uid and more.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub involved_object: ObjectReference,
+}
 
 impl ControlPlane {
     /// The Events about an object, the latest first.
@@ -22,7 +52,7 @@ impl ControlPlane {
         name: &str,
         uid: Option<&str>,
         limit: u32,
-    ) -> Result<Vec<Value>, Refusal> {
+    ) -> Result<Vec<EventRecord>, Refusal> {
         let limit = match limit {
             0 => EVENTS_DEFAULT,
             limit if limit <= EVENTS_MAX => limit,
@@ -43,7 +73,7 @@ impl ControlPlane {
         let mut found = live(events.list(&params)).await?.items;
         found.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
         found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        Ok(found.iter().map(told).collect())
+        Ok(found.iter().map(EventRecord::from).collect())
     }
 }
 
@@ -58,18 +88,22 @@ fn last_seen(event: &Event) -> Option<Timestamp> {
         .or_else(|| event.metadata.creation_timestamp.as_ref().map(|time| time.0))
 }
 
-fn told(event: &Event) -> Value {
-    json!({
-        "name": event.name_any(),
-        "namespace": event.namespace(),
-        "type": event.type_,
-        "reason": event.reason,
-        "action": event.action,
-        "count": event.count.or_else(|| event.series.as_ref().and_then(|series| series.count)),
-        "message": event.message,
-        "firstTimestamp": event.first_timestamp,
-        "lastTimestamp": last_seen(event).map(|at| at.to_string()),
-        "eventTime": event.event_time,
-        "involvedObject": event.involved_object,
-    })
+impl From<&Event> for EventRecord {
+    fn from(event: &Event) -> Self {
+        Self {
+            name: event.name_any(),
+            namespace: event.namespace(),
+            type_: event.type_.clone(),
+            reason: event.reason.clone(),
+            action: event.action.clone(),
+            count: event
+                .count
+                .or_else(|| event.series.as_ref().and_then(|series| series.count)),
+            message: event.message.clone(),
+            first_timestamp: event.first_timestamp.clone(),
+            last_timestamp: last_seen(event).map(|at| at.to_string()),
+            event_time: event.event_time.clone(),
+            involved_object: event.involved_object.clone(),
+        }
+    }
 }

@@ -9,6 +9,8 @@ use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -20,6 +22,7 @@ use crate::{
     audit::Deed,
     history::{ArchivedRun, HistoryError},
     refusal::{Refusal, Trouble, shown},
+    told::{PastRun, Time},
     world::{Object, resource, text},
 };
 
@@ -77,56 +80,100 @@ impl Run {
     }
 }
 
-/// The run in short, with the names that earlier versions had in their database.
-pub fn record(kind: Kind, run: &Value) -> Value {
-    let (subject, subject_field, key) = match kind {
-        Kind::OrchestrationRun => (
-            "/spec/orchestrationRef/name",
-            "orchestrationName",
-            "/spec/deliveryId",
-        ),
-        Kind::ToolRun => ("/spec/toolRef/name", "toolName", "/spec/deliveryId"),
-        _ => ("/spec/agentRef/name", "agentName", "/spec/idempotencyKey"),
+/// A run in short, with the names that earlier versions had in their database.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// The UID.
+    pub id: Option<String>,
+    /// Of an AgentRun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_name: Option<String>,
+    /// Of an OrchestrationRun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orchestration_name: Option<String>,
+    /// Of a ToolRun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// The key that it was submitted with. A list of history does not tell it.
+    pub delivery_id: Option<String>,
+    /// The type of the runtime; `workflow` if it has none.
+    pub provider: String,
+    /// The phase.
+    pub status: String,
+    /// Why it is in that phase, in one word. Only a list of history tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The same in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The name.
+    pub external_run_id: Option<String>,
+    pub namespace: Option<String>,
+    #[schemars(with = "Option<Time>")]
+    pub created_at: Option<String>,
+    #[schemars(with = "Option<Time>")]
+    pub updated_at: Option<String>,
+    /// When history last wrote it, in a list of history.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Time>")]
+    pub archived_at: Option<String>,
+}
+
+impl RunRecord {
+    /// With the name of what a run of this kind is a run of.
+    fn of(kind: Kind, subject: Option<String>) -> Self {
+        let mut record = Self::default();
+        match kind {
+            Kind::OrchestrationRun => record.orchestration_name = subject,
+            Kind::ToolRun => record.tool_name = subject,
+            _ => record.agent_name = subject,
+        }
+        record
+    }
+}
+
+/// The run in short.
+pub fn record(kind: Kind, run: &Value) -> RunRecord {
+    let (subject, key) = match kind {
+        Kind::OrchestrationRun => ("/spec/orchestrationRef/name", "/spec/deliveryId"),
+        Kind::ToolRun => ("/spec/toolRef/name", "/spec/deliveryId"),
+        _ => ("/spec/agentRef/name", "/spec/idempotencyKey"),
     };
-    let provider = text(run, "/spec/runtime/type").unwrap_or_else(|| "workflow".to_owned());
+    let created = text(run, "/metadata/creationTimestamp");
     let updated = ["/status/updatedAt", "/status/finishedAt", "/status/startedAt"]
         .iter()
         .find_map(|pointer| text(run, pointer))
-        .or_else(|| text(run, "/metadata/creationTimestamp"));
-    json!({
-        "id": text(run, "/metadata/uid"),
-        subject_field: text(run, subject),
-        "deliveryId": text(run, key),
-        "provider": provider,
-        "status": text(run, "/status/phase").unwrap_or_else(|| "Pending".to_owned()),
-        "externalRunId": text(run, "/metadata/name"),
-        "namespace": text(run, "/metadata/namespace"),
-        "createdAt": text(run, "/metadata/creationTimestamp"),
-        "updatedAt": updated,
-    })
+        .or_else(|| created.clone());
+    RunRecord {
+        id: text(run, "/metadata/uid"),
+        delivery_id: text(run, key),
+        provider: text(run, "/spec/runtime/type").unwrap_or_else(|| "workflow".to_owned()),
+        status: text(run, "/status/phase").unwrap_or_else(|| "Pending".to_owned()),
+        external_run_id: text(run, "/metadata/name"),
+        namespace: text(run, "/metadata/namespace"),
+        created_at: created,
+        updated_at: updated,
+        ..RunRecord::of(kind, text(run, subject))
+    }
 }
 
 /// The same of a run as history lists it.
-pub fn remembered(run: &RunSummary) -> Value {
-    let subject = match run.kind {
-        RunKind::AgentRun => "agentName",
-        RunKind::OrchestrationRun => "orchestrationName",
-        RunKind::ToolRun => "toolName",
-    };
+pub fn remembered(run: &RunSummary) -> RunRecord {
     let updated = run.finished_at.or(run.started_at).unwrap_or(run.created_at);
-    json!({
-        "id": run.uid,
-        subject: run.subject,
-        "provider": run.runtime.as_deref().unwrap_or("workflow"),
-        "status": run.phase.as_str(),
-        "reason": run.reason,
-        "message": run.message,
-        "externalRunId": run.name,
-        "namespace": run.namespace,
-        "createdAt": run.created_at.to_string(),
-        "updatedAt": updated.to_string(),
-        "archivedAt": run.archived_at.to_string(),
-    })
+    RunRecord {
+        id: Some(run.uid.clone()),
+        provider: run.runtime.clone().unwrap_or_else(|| "workflow".to_owned()),
+        status: run.phase.as_str().to_owned(),
+        reason: run.reason.clone(),
+        message: run.message.clone(),
+        external_run_id: Some(run.name.clone()),
+        namespace: Some(run.namespace.clone()),
+        created_at: Some(run.created_at.to_string()),
+        updated_at: Some(updated.to_string()),
+        archived_at: Some(run.archived_at.to_string()),
+        ..RunRecord::of(run.kind.into(), Some(run.subject.clone()))
+    }
 }
 
 /// The same as an object, with what a list needs of it.
@@ -332,27 +379,14 @@ impl ControlPlane {
 
     /// All that history has of a run that is gone: its steps, what changed when and why, decisions, receipts, artifacts, and
     /// which logs are there.
-    pub async fn history_of(&self, run: &Run) -> Result<Value, Refusal> {
+    pub async fn history_of(&self, run: &Run) -> Result<Option<PastRun>, Refusal> {
         let (Run::Archived { document, .. }, Some(history)) = (run, &self.history) else {
-            return Ok(Value::Null);
+            return Ok(None);
         };
         let uid = text(document, "/metadata/uid").unwrap_or_default();
         let page = history.page(&uid).await;
         let page = page.map_err(|error| error.refusal("the run is gone from the cluster"))?;
-        Ok(page.map_or(Value::Null, |page| {
-            json!({
-                "archivedAt": page.run.summary.archived_at.to_string(),
-                "cluster": page.run.summary.cluster,
-                // Whether something of the object was too long to be kept whole.
-                "cut": page.run.document_cut,
-                "steps": page.steps,
-                "transitions": page.transitions,
-                "approvals": page.approvals,
-                "cancelReceipts": page.cancel_receipts,
-                "artifacts": page.artifacts,
-                "logs": page.logs,
-            })
-        }))
+        Ok(page.map(PastRun::from))
     }
 
     /// A page of the runs of a kind that history has, whether or not they are in the cluster.
@@ -458,7 +492,7 @@ mod tests {
             "status": {"phase": "Running", "startedAt": "2026-03-01T12:00:05Z"},
         });
         assert_eq!(
-            record(Kind::AgentRun, &run),
+            json!(record(Kind::AgentRun, &run)),
             json!({
                 "id": "u", "agentName": "coder", "deliveryId": "k", "provider": "job", "status": "Running",
                 "externalRunId": "r", "namespace": "a", "createdAt": "2026-03-01T12:00:00Z",

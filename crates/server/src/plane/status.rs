@@ -8,7 +8,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
@@ -119,6 +118,15 @@ pub struct NamespaceHealth {
     pub namespace: String,
     pub status: Word,
     pub degraded_components: Vec<String>,
+}
+
+/// How many objects of a kind there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Counted {
+    pub total: usize,
+    /// Of runs: how many are in each phase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phases: Option<BTreeMap<String, usize>>,
 }
 
 /// A controller, the kinds it cannot do without, and whether the settings want it.
@@ -370,7 +378,11 @@ impl ControlPlane {
     }
 
     /// How many objects there are of each kind that the caller may list, and in which phases runs are.
-    pub async fn summary(&self, caller: &Caller, namespace: &str) -> Result<Value, Refusal> {
+    pub async fn summary(
+        &self,
+        caller: &Caller,
+        namespace: &str,
+    ) -> Result<BTreeMap<String, Counted>, Refusal> {
         if namespace != super::objects::ALL_NAMESPACES {
             checked_namespace(namespace)?;
         }
@@ -379,7 +391,7 @@ impl ControlPlane {
             ..ListQuery::default()
         };
         let filter: Filter = query.filter()?;
-        let mut kinds = Map::new();
+        let mut kinds = BTreeMap::new();
         let mut first = None;
         for kind in Kind::ALL {
             match self
@@ -394,17 +406,16 @@ impl ControlPlane {
             }
             let phases = self.world.phases(*kind, &filter);
             let total: usize = phases.values().sum();
-            let counted = if kind.is_run() {
-                json!({"total": total, "phases": phases})
-            } else {
-                json!({"total": total})
+            let counted = Counted {
+                total,
+                phases: kind.is_run().then_some(phases),
             };
             kinds.insert(kind.info().kind.clone(), counted);
         }
         match first {
             // Who may list nothing at all is told like everywhere else.
             Some(refusal) if kinds.is_empty() => Err(refusal),
-            _ => Ok(Value::Object(kinds)),
+            _ => Ok(kinds),
         }
     }
 }

@@ -2,9 +2,13 @@
 
 use http::StatusCode;
 use jangar_api::{Kind, labels};
+use jangar_proto::v1::{ListApprovalsRequest, agentctl_service_client::AgentctlServiceClient};
 use serde_json::{Value, json};
 
-use crate::stage::{NAMESPACE, Stage};
+use crate::{
+    grpc::{asked, serve},
+    stage::{NAMESPACE, Stage},
+};
 
 const GATE: &str = "/v1/approvals/agents/r/gate";
 
@@ -69,7 +73,88 @@ async fn a_run_that_cannot_be_read_hides_no_others_and_is_told_of() {
         (&json!(NAMESPACE), &json!("odd"))
     );
     assert!(unreadable["error"].as_str().unwrap().contains("later"), "{body}");
-    assert_eq!(body["cut"], json!(false));
+    assert_eq!(body["nextCursor"], Value::Null);
+}
+
+#[tokio::test]
+async fn gates_come_in_pages_that_part_no_run_and_leave_out_none() {
+    let stage = stage().await;
+    let gate = |step: &str| {
+        json!({"name": step, "kind": "ApprovalGate", "phase": "Running",
+               "waitsFor": {"approvalPolicy": "release", "digest": format!("d-{step}")}})
+    };
+    let run = |name: &str, steps: Value| {
+        json!({"metadata": {"name": name}, "spec": {"orchestrationRef": {"name": "o"}},
+               "status": {"phase": "Running", "stepStatuses": steps}})
+    };
+    for (name, steps) in [
+        ("both", json!([gate("one"), gate("two")])),
+        ("last", json!([gate("one")])),
+        (
+            "none",
+            json!([{"name": "work", "kind": "AgentRun", "phase": "Running"}]),
+        ),
+        ("odd", json!("later")),
+    ] {
+        stage
+            .create(Kind::OrchestrationRun, NAMESPACE, run(name, steps))
+            .await;
+    }
+    let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let path = format!("/v1/approvals?namespace=agents&limit=1{cursor}");
+        let (status, body) = stage.get("reader", &path).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        pages += 1;
+        for list in ["approvals", "unreadable"] {
+            let runs = body[list].as_array().unwrap().iter();
+            seen.extend(runs.map(|gate| format!("{} {}", gate["run"], gate["step"])));
+        }
+        match body["nextCursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    seen.sort();
+    let expected = [
+        "\"both\" \"one\"",
+        "\"both\" \"two\"",
+        "\"last\" \"one\"",
+        "\"odd\" null",
+        "\"r\" \"gate\"",
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(
+        pages, 4,
+        "a page for each run that has something, and none for the one without gates"
+    );
+    for wrong in ["limit=501", "cursor=x"] {
+        let (status, body) = stage
+            .get("reader", &format!("/v1/approvals?namespace=agents&{wrong}"))
+            .await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    }
+    let mut client = AgentctlServiceClient::new(serve(&stage).await);
+    let (mut gates, mut unreadable, mut request) = (
+        0,
+        0,
+        ListApprovalsRequest {
+            namespace: NAMESPACE.to_owned(),
+            limit: 2,
+            cursor: String::new(),
+        },
+    );
+    loop {
+        let page = client.list_approvals(asked("reader", request.clone())).await;
+        let page = page.unwrap().into_inner();
+        gates += page.approvals.len();
+        unreadable += page.unreadable.len();
+        if page.next_cursor.is_empty() {
+            break;
+        }
+        request.cursor = page.next_cursor;
+    }
+    assert_eq!((gates, unreadable), (4, 1));
 }
 
 #[tokio::test]

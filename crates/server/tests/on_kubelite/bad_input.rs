@@ -101,6 +101,7 @@ async fn a_mutation_without_its_key_is_refused_with_the_remedy() {
         "/v1/orchestration-runs",
         "/v1/memories",
         "/v1/runs/x/retry",
+        "/api/agents/control-plane/resource",
     ] {
         let (status, body) = stage.post("submitter", path, None, json!({})).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
@@ -154,13 +155,18 @@ async fn what_the_api_server_refuses_is_passed_on_with_its_words() {
     let stage = Stage::start().await;
     let body = json!({"kind": "ImplementationSpec", "namespace": "agents", "name": "x", "spec": {"text": 5}});
     let (status, body) = stage
-        .post("submitter", "/api/agents/control-plane/resource", None, body)
+        .post("submitter", "/api/agents/control-plane/resource", Some("k"), body)
         .await;
     assert!(status.is_client_error(), "{status} {body}");
     assert!(body["error"].as_str().unwrap().contains("spec.text"), "{body}");
     let other = json!({"kind": "Agent", "namespace": "agents", "name": "x", "spec": {}});
     let (status, body): (_, Value) = stage
-        .post("submitter", "/api/agents/control-plane/resource", None, other)
+        .post(
+            "submitter",
+            "/api/agents/control-plane/resource",
+            Some("l"),
+            other,
+        )
         .await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
 }

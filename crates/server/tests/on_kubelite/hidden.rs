@@ -160,7 +160,10 @@ async fn nothing_is_told_of_runs_and_nothing_done_with_them() {
         digest: "d".to_owned(),
         comment: String::new(),
     });
-    both!(list_approvals: |namespace| ListApprovalsRequest { namespace });
+    both!(list_approvals: |namespace| ListApprovalsRequest {
+        namespace,
+        ..ListApprovalsRequest::default()
+    });
     both!(list_events: |namespace| ListEventsRequest {
         namespace,
         kind: "AgentRun".to_owned(),

@@ -24,7 +24,7 @@ fn at() -> Timestamp {
 }
 
 /// A history in a file of its own.
-fn store() -> (TempDir, Store) {
+pub(crate) fn store() -> (TempDir, Store) {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/history.db", directory.path().display());
     let store = Store::open(Config::new(&url, |_| None).unwrap());
@@ -32,7 +32,7 @@ fn store() -> (TempDir, Store) {
 }
 
 /// A run as the controllers write it, which has ended.
-fn gone(kind: &str, name: &str, phase: &str, changes: &Value) -> Value {
+pub(crate) fn gone(kind: &str, name: &str, phase: &str, changes: &Value) -> Value {
     let (group, spec) = match kind {
         "OrchestrationRun" => ("orchestration", json!({"orchestrationRef": {"name": "release"}})),
         _ => (
@@ -62,12 +62,12 @@ fn gone(kind: &str, name: &str, phase: &str, changes: &Value) -> Value {
     run
 }
 
-async fn remember(store: &Store, run: &Value) {
+pub(crate) async fn remember(store: &Store, run: &Value) {
     let record = RunRecord::of(run, "default").unwrap();
     store.record(&record, at()).await.unwrap();
 }
 
-async fn log(store: &Store, run: &str, attempt: i64, text: &str) {
+pub(crate) async fn log(store: &Store, run: &str, attempt: i64, text: &str) {
     let tail = NewLogTail {
         run_uid: format!("uid-{run}"),
         step: String::new(),
@@ -692,8 +692,10 @@ async fn a_database_that_is_away_stops_nothing_but_history() {
     stage.eventually(|| stage.plane.history_is_away()).await;
     let (status, body) = stage.get("", "/ready").await;
     assert_eq!(status, StatusCode::OK);
+    let notes = body["notes"].as_array().unwrap();
+    assert_eq!((&body["status"], notes.len()), (&json!("ready"), 1), "{body}");
     assert!(
-        body.as_str().unwrap().contains("does not answer") && !body.as_str().unwrap().contains("sqlite"),
+        notes[0].as_str().unwrap().contains("does not answer") && !body.to_string().contains("sqlite"),
         "{body}"
     );
     let (_, body) = stage

@@ -5,6 +5,7 @@
 mod access;
 mod approvals;
 mod bad_input;
+mod described;
 mod fuzz;
 mod gates;
 mod grpc;

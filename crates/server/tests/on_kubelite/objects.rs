@@ -48,7 +48,7 @@ async fn a_spec_is_created_and_updated_and_any_kind_is_deleted() {
     let stage = Stage::start().await;
     for text in ["first", "second"] {
         let spec = json!({"kind": "ImplementationSpec", "namespace": NAMESPACE, "name": "work", "spec": {"text": text}});
-        let (status, body) = stage.post("submitter", RESOURCE, None, spec).await;
+        let (status, body) = stage.post("submitter", RESOURCE, Some(text), spec).await;
         assert_eq!(status, StatusCode::CREATED, "{body}");
         assert_eq!(body["resource"]["spec"]["text"], text);
     }

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    super::{Caller, ControlPlane, live, runs::record},
+    super::{
+        Caller, ControlPlane, live,
+        runs::{RunRecord, record},
+    },
     draft::Draft,
 };
 use crate::{
@@ -31,7 +34,7 @@ pub struct Submitted {
     /// The run as Kubernetes has it, or had it.
     pub resource: Value,
     /// The same in short, as earlier versions kept it in their database.
-    pub record: Value,
+    pub record: RunRecord,
     /// Whether the key was used before: what is returned is what was made then.
     pub idempotent: bool,
 }
