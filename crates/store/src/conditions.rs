@@ -27,6 +27,11 @@ impl Conditions {
             .push(what.replace('?', &format!("${}", self.args.len())));
     }
 
+    /// Adds what needs no value.
+    pub(crate) fn add_words(&mut self, what: String) {
+        self.conditions.push(what);
+    }
+
     /// Adds `what` with two values in place of its `?1` and `?2`.
     pub(crate) fn add_both(&mut self, what: &str, first: i64, second: i64) {
         self.args.extend([Arg::from(first), Arg::from(second)]);
