@@ -127,7 +127,13 @@ impl Embedded {
         config.sandbox = sandbox;
         // A place that became free is given away and used without standing in line with what the controllers do.
         let lane = Lane::open("node", Weight::Usual)?;
-        let (node, executor) = lane.run(start_node(&api, config, pods, &program, logs)).await?;
+        let settings_of_node = node::Config {
+            pods,
+            controllers_on: Some(Handle::current()),
+            ..node::Config::default()
+        };
+        let starting = start_node(&api, config, &settings_of_node, &program, logs);
+        let (node, executor) = lane.run(starting).await?;
         lease::free(&admin, &settings.lease).await?;
         let controllers = jangar_controllers::start(Setup {
             client: api.client("jangar-controllers", &namespace),
