@@ -28,8 +28,8 @@ impl Conditions {
     }
 
     /// Adds what needs no value.
-    pub(crate) fn add_words(&mut self, what: String) {
-        self.conditions.push(what);
+    pub(crate) fn add_words(&mut self, what: &str) {
+        self.conditions.push(what.to_owned());
     }
 
     /// Adds `what` with two values in place of its `?1` and `?2`.

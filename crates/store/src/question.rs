@@ -192,31 +192,18 @@ impl<'a> Question<'a> {
         text: Option<&str>,
         limit: i64,
     ) -> Result<String, Error> {
-        if self.dialect == Dialect::Postgres && self.pieces.len() > 1 {
-            return Ok(self.merged_at_once(conditions, columns, text, limit));
-        }
+        let names: BTreeSet<&str> = self.pieces.iter().filter_map(|piece| piece.namespace).collect();
+        // Postgres takes longer to plan many pieces than to read them: so it plans one, and reads it for each namespace.
+        let at_once = self.dialect == Dialect::Postgres && names.len() > 1;
+        let first = names.first().copied();
         let mut parts = Vec::new();
-        for piece in &self.pieces {
-            // SQLite takes a piece of time for smaller than it is. Postgres knows better, and has no such words.
-            let mut by = String::new();
-            if piece.checked {
-                self.add_checks(conditions)?;
-            } else {
-                if self.dialect == Dialect::Sqlite {
-                    by = format!(" INDEXED BY {}", piece.index(self.filter.subject.is_some()));
-                }
-                conditions.add_if("runs.kind = ?", piece.kind);
-                conditions.add_if("runs.namespace = ?", piece.namespace);
-                conditions.add_if("runs.phase = ?", piece.phase);
-                self.add_names(conditions);
-            }
-            conditions.add_if("runs.search @@ ?::tsquery", text);
-            self.add_bounds(conditions, "runs.place");
-            let clause = conditions.take_clause();
-            let last = conditions.number(limit);
-            parts.push(format!(
-                "SELECT {columns} FROM jangar_runs AS runs{by}{clause} ORDER BY runs.place DESC LIMIT {last}"
-            ));
+        for piece in self
+            .pieces
+            .iter()
+            .filter(|piece| !at_once || piece.namespace == first)
+        {
+            let names = at_once.then_some(&names);
+            parts.push(self.part(conditions, columns, text, limit, (*piece, names))?);
         }
         if let [only] = parts.as_mut_slice() {
             return Ok(std::mem::take(only));
@@ -232,41 +219,53 @@ impl<'a> Question<'a> {
         ))
     }
 
-    /// The same for Postgres, which takes longer to plan many pieces than to read them: so it plans one, and reads it for each.
-    fn merged_at_once(
+    /// The newest of a piece, or of its like in each of several namespaces.
+    fn part(
         &self,
         conditions: &mut Conditions,
         columns: &str,
         text: Option<&str>,
         limit: i64,
-    ) -> String {
-        let mut rows = Vec::new();
-        for piece in &self.pieces {
-            let values = [piece.kind, piece.namespace, piece.phase];
-            let numbers = values.map(|value| format!("{}::text", conditions.number(value)));
-            rows.push(format!("({})", numbers.join(", ")));
+        (piece, names): (Piece<'_>, Option<&BTreeSet<&str>>),
+    ) -> Result<String, Error> {
+        let rows: Vec<String> = names
+            .into_iter()
+            .flatten()
+            .map(|name| format!("({}::text)", conditions.number(*name)))
+            .collect();
+        // SQLite takes a piece of time for smaller than it is. Postgres knows better, and has no such words.
+        let mut by = String::new();
+        if piece.checked {
+            self.add_checks(conditions)?;
+        } else {
+            if self.dialect == Dialect::Sqlite {
+                by = format!(" INDEXED BY {}", piece.index(self.filter.subject.is_some()));
+            }
+            conditions.add_if("runs.kind = ?", piece.kind);
+            if rows.is_empty() {
+                conditions.add_if("runs.namespace = ?", piece.namespace);
+            } else {
+                conditions.add_words("runs.namespace = one.name");
+            }
+            conditions.add_if("runs.phase = ?", piece.phase);
+            self.add_names(conditions);
         }
-        // What one piece leaves open all of them do.
-        let first = self.pieces.first().copied().unwrap_or_default();
-        let given = [
-            ("kind", first.kind),
-            ("namespace", first.namespace),
-            ("phase", first.phase),
-        ];
-        for (column, _) in given.iter().filter(|(_, value)| value.is_some()) {
-            conditions.add_words(format!("runs.{column} = piece.{column}"));
-        }
-        self.add_names(conditions);
         conditions.add_if("runs.search @@ ?::tsquery", text);
         self.add_bounds(conditions, "runs.place");
         let clause = conditions.take_clause();
-        let (each, last) = (conditions.number(limit), conditions.number(limit));
-        format!(
-            "SELECT line.* FROM (VALUES {}) AS piece (kind, namespace, phase) CROSS JOIN LATERAL \
-             (SELECT {columns} FROM jangar_runs AS runs{clause} ORDER BY runs.place DESC LIMIT {each}) AS line \
+        let last = conditions.number(limit);
+        let newest = format!(
+            "SELECT {columns} FROM jangar_runs AS runs{by}{clause} ORDER BY runs.place DESC LIMIT {last}"
+        );
+        if rows.is_empty() {
+            return Ok(newest);
+        }
+        let last = conditions.number(limit);
+        Ok(format!(
+            "SELECT line.* FROM (VALUES {}) AS one (name) CROSS JOIN LATERAL ({newest}) AS line \
              ORDER BY line.place DESC LIMIT {last}",
             rows.join(", ")
-        )
+        ))
     }
 
     fn add_bounds(&self, conditions: &mut Conditions, key: &str) {
@@ -444,11 +443,9 @@ mod tests {
         assert!(sql.contains(piece), "{sql}");
         assert_eq!(sql.matches("FROM jangar_runs AS runs").count(), 4, "{sql}");
         let sql = sql_of(&filter, Dialect::Postgres);
-        assert_eq!(sql.matches("::text, ").count(), 2 * 4, "{sql}");
-        assert!(
-            sql.contains("WHERE runs.kind = piece.kind AND runs.namespace = piece.namespace AND runs.phase = piece.phase AND"),
-            "{sql}"
-        );
+        let piece = "FROM (VALUES ($1::text), ($2::text)) AS one (name) CROSS JOIN LATERAL";
+        assert!(sql.contains(piece), "{sql}");
+        assert_eq!(sql.matches("runs.namespace = one.name").count(), 2, "{sql}");
     }
 
     #[test]
