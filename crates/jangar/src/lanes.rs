@@ -18,7 +18,7 @@ pub(crate) enum Weight {
     Light,
 }
 
-/// By how much a light lane gives way, in the kernel's scale, where 19 is the most.
+/// How far a light lane gives way, in the kernel's scale, where 19 is the farthest.
 #[cfg(target_os = "linux")]
 const LIGHT: i32 = 10;
 
@@ -59,11 +59,17 @@ impl Drop for Lane {
     }
 }
 
+/// On Linux these calls are about the thread that makes them. It has the priority of the thread that started it, which may be
+/// light already, or lighter.
 #[cfg(target_os = "linux")]
 fn take(weight: Weight) {
-    if weight == Weight::Light
-        && let Err(error) = rustix::process::nice(LIGHT)
-    {
+    use rustix::process::{getpriority_process, setpriority_process};
+
+    let taken = match (weight, getpriority_process(None)) {
+        (Weight::Light, Ok(present)) if present < LIGHT => setpriority_process(None, LIGHT),
+        (Weight::Light | Weight::Usual, present) => present.map(drop),
+    };
+    if let Err(error) = taken {
         tracing::debug!(%error, "this thread keeps its priority");
     }
 }

@@ -34,6 +34,27 @@ async fn a_deleted_pod_is_asked_to_end_and_its_last_status_is_kept() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_is_told_although_its_sandbox_hangs_and_that_goes_with_the_pod() {
+    let cluster = Cluster::new().await;
+    let created = cluster.script("p", "sleep 3").await;
+    cluster.running("p").await;
+    let uid = created.metadata.uid.clone().unwrap();
+    let pid = std::fs::read_to_string(cluster.pod_dir(&created).join("containers/main/0/pid.json")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+
+    let pod = cluster.over("p").await;
+    assert_eq!(phase(&pod), "Succeeded");
+    assert!(
+        processes_with(&uid) > 0,
+        "whoever takes the sandbox down is stopped"
+    );
+    cluster.delete("p", None).await;
+    eventually("nothing of it is left", || processes_with(&uid) == 0).await;
+    eventually("nor of its files", || !cluster.pod_dir(&created).exists()).await;
+}
+
 /// Follows the log until a line appears.
 pub(crate) async fn wait_for_log(cluster: &Cluster, name: &str, line: &str) {
     use futures::{AsyncBufReadExt, TryStreamExt};

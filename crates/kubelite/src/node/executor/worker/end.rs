@@ -136,6 +136,14 @@ impl Worker {
             };
             wake_at = earliest(wake_at, Some(next).filter(|next| *next > now));
         }
+        // Whoever holds a container that has ended only has its sandbox to take down. If that hangs, it is not waited for for ever.
+        for (files, _) in self.spent.iter().filter(|(_, live)| !live.borrow().ended) {
+            if now < force_at {
+                wake_at = earliest(wake_at, Some(force_at));
+            } else if let Err(error) = attempt::signal(files, Signal::KILL) {
+                tracing::warn!(%error, uid = self.uid, "cannot kill what holds a sandbox");
+            }
+        }
         wake_at
     }
 

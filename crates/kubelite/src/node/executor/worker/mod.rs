@@ -145,7 +145,10 @@ pub(crate) async fn run(
             worker.forget();
             return;
         }
-        worker.show_logs();
+        if !worker.removed {
+            // Another pod may have the name by now.
+            worker.show_logs();
+        }
         worker.publish().await;
         // Only now: others may be waiting for the place of what has ended, and nobody waits for its files to go.
         worker.clear().await;
@@ -230,8 +233,9 @@ impl Worker {
 
     /// Whether neither a container nor a sandbox is left, and none will come.
     fn is_gone(&self) -> bool {
-        let has_ended = |current: &Current| current.live.borrow().ended;
-        self.over && self.current.iter().flatten().all(has_ended)
+        let current = self.current.iter().flatten().map(|current| &current.live);
+        let spent = self.spent.iter().map(|(_, live)| live);
+        self.over && current.chain(spent).all(|live| live.borrow().ended)
     }
 
     fn is_deleted(&self) -> bool {

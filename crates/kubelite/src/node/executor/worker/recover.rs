@@ -91,6 +91,8 @@ impl Worker {
             changes: 0,
             ended: true,
         });
+        // Nobody may have cleared away what it left.
+        self.spent.push((files.clone(), live.clone()));
         if let Some(current) = self.current.get_mut(index) {
             *current = Some(Current { files, live });
         }
