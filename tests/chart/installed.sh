@@ -224,7 +224,7 @@ somebody_at_a_terminal() {
     grep -Eq '^minimal .*Succeeded' "$work/said" || die "agentctl list at the control plane does not tell of the run: $(<"$work/said")"
     agentctl "${plane[@]}" run --agent minimal --runtime job --text 'Say it.' --param repository=example/adder >"$work/said" 2>&1 || status=$?
     [[ "$status" == 4 ]] || die "who may only look started a run with agentctl, or was refused with code $status: $(<"$work/said")"
-    grep -q 'create' "$work/said" || die "agentctl does not say which right is missing: $(<"$work/said")"
+    grep -q 'may not create' "$work/said" || die "agentctl does not say which right is missing: $(<"$work/said")"
 }
 
 # database_is NAMESPACE UP: waits until the control plane says 1, or 0, of its database.
@@ -254,11 +254,15 @@ the_history_is_kept_in_postgres() {
     start_run "$1" away 1
     succeeds "$1" away
     away=$(kubectl -n "$1" get agentrun away -o jsonpath='{.metadata.uid}')
+    patience=$((SECONDS + 60))
     until [[ "$(kubectl -n "$1" get agentrun away -o jsonpath='{.metadata.finalizers}')" == *agents.proompteng.ai/archive* ]]; do
         ((SECONDS < patience)) || die "a run that cannot be archived is not held: $(kubectl -n "$1" get agentrun away -o yaml)"
         sleep 0.5
     done
     kubectl -n "$1" delete agentrun away --wait=false >/dev/null
+    # Long enough for a controller that would let it go to do so.
+    sleep 3
+    [[ -n "$(kubectl -n "$1" get agentrun away -o jsonpath='{.metadata.deletionTimestamp}')" ]] || die "a run that cannot be archived went when it was deleted"
     run_postgres
     database_is "$1" 1
     kubectl -n "$1" wait agentrun/away --for=delete --timeout="$limit"

@@ -129,7 +129,8 @@ ask() { python3 tests/chart/call.py "$1" "$2" "http://$service$3" "${@:4}"; }
 agentctl() {
     local program=${CARGO_TARGET_DIR:-target}/debug/agentctl
     [[ -x "$program" ]] || die "$program is not there: cargo build --workspace --bin agentctl"
-    XDG_CONFIG_HOME=$work/config "$program" --no-input "$@"
+    env -u AGENTCTL_KUBECONFIG -u AGENTCTL_CONTEXT -u AGENTCTL_TOKEN -u AGENTCTL_NAMESPACE -u AGENTCTL_SERVER \
+        XDG_CONFIG_HOME="$work/config" "$program" --no-input "$@"
 }
 
 # grpc_of NAMESPACE: where its control plane answers agentctl.

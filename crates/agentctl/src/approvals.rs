@@ -84,6 +84,14 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
     }
     output::show_table(session, &table)?;
     for gate in &pending {
+        if gate.shown.is_none() {
+            // A page of the control plane has room for so much.
+            let words = format!(
+                "{}/{} {}: what it shows is not in this list; agentctl approve shows it",
+                gate.namespace, gate.run, gate.step
+            );
+            session.console.note(&words)?;
+        }
         let lines = gate.shown.as_ref().map(Shown::lines).unwrap_or_default();
         if !lines.is_empty() {
             let what = format!("{}/{} {} shows:", gate.namespace, gate.run, gate.step);
@@ -159,11 +167,16 @@ pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<W
         }
         Transport::Grpc(grpc) => {
             let (gates, unreadable) = grpc.approvals(namespace).await?;
-            let gates = gates
-                .into_iter()
-                .map(Pending::try_from)
-                .collect::<Result<_, _>>()?;
-            Waiting { gates, unreadable }
+            let mut waiting = Waiting {
+                gates: Vec::new(),
+                unreadable,
+            };
+            for gate in gates {
+                let (gate, illegible) = pending_at_the_plane(gate);
+                waiting.gates.push(gate);
+                waiting.unreadable.extend(illegible);
+            }
+            waiting
         }
     };
     let since = |gate: &Pending| gate.since.as_deref()?.parse::<Timestamp>().ok();
@@ -201,37 +214,37 @@ impl From<ShownText> for Shown {
     }
 }
 
-impl TryFrom<PendingApproval> for Pending {
-    type Error = Error;
-
-    fn try_from(gate: PendingApproval) -> Result<Self, Error> {
-        let shown = match gate.shown_json.as_str() {
-            "" => None,
-            text => {
-                let read = serde_json::from_str::<ShownText>(text).map_err(|error| {
-                    Error::Runtime(format!(
-                        "what gate {} of {} shows cannot be read: {error}",
-                        gate.step, gate.run
-                    ))
-                })?;
-                Some(Shown::from(read))
+/// A gate as the control plane tells of it. What it shows may be of a later version, and is then told in words as not to be read.
+fn pending_at_the_plane(gate: PendingApproval) -> (Pending, Option<String>) {
+    let mut illegible = None;
+    let shown = match gate.shown_json.as_str() {
+        "" => None,
+        text => match serde_json::from_str::<ShownText>(text) {
+            Ok(read) => Some(Shown::from(read)),
+            Err(error) => {
+                illegible = Some(format!(
+                    "what gate {} of {} shows cannot be read: {error}",
+                    gate.step, gate.run
+                ));
+                None
             }
-        };
-        Ok(Self {
-            run: gate.run,
-            namespace: gate.namespace,
-            step: gate.step,
-            policy: gate.policy,
-            digest: gate.digest,
-            since: Some(gate.since).filter(|since| !since.is_empty()),
-            shown,
-            approvals: gate
-                .approved_by
-                .into_iter()
-                .map(|by| (ApprovalDecision::Approved, by))
-                .collect(),
-        })
-    }
+        },
+    };
+    let pending = Pending {
+        run: gate.run,
+        namespace: gate.namespace,
+        step: gate.step,
+        policy: gate.policy,
+        digest: gate.digest,
+        since: Some(gate.since).filter(|since| !since.is_empty()),
+        shown,
+        approvals: gate
+            .approved_by
+            .into_iter()
+            .map(|by| (ApprovalDecision::Approved, by))
+            .collect(),
+    };
+    (pending, illegible)
 }
 
 fn waiting_in(runs: &[Object]) -> Waiting {

@@ -21,8 +21,9 @@ use crate::{
 
 /// The table of the steps that were taken.
 const LEDGER: &str = "jangar_migrations";
-/// Steps on a large history take their time; so does waiting for another process that takes them.
-const LIMIT: Duration = Duration::from_mins(10);
+/// Steps on a large history take their time; so does waiting for another process that takes them. What is cut off begins anew
+/// and would never end, so this is only for a database that has stopped answering.
+const LIMIT: Duration = Duration::from_hours(6);
 /// The number of the lock in Postgres: any that nobody else in that database uses.
 const LOCK: i64 = 0x6a61_6e67_6172_0001;
 const DOING: &str = "preparing the schema";

@@ -26,10 +26,6 @@ pub(crate) const SUMMARY: &str = "uid, kind, cluster, namespace, name, subject, 
 const MAX_PHASES: usize = 16;
 /// So many pieces are merged. A filter with more of them, which names many namespaces and several phases, is checked run by run.
 const MAX_PIECES: usize = 64;
-/// How many runs Postgres looks at one by one before it looks words up.
-pub(crate) const LOOKED_AT: i64 = 2_000;
-/// How many runs that were found in no order are put in order. If there are more, they are dense enough to look at one by one.
-pub(crate) const PUT_IN_ORDER: i64 = 10_000;
 
 /// A statement and its values.
 pub(crate) type Statement = (String, Vec<Arg>);
@@ -120,15 +116,15 @@ impl<'a> Question<'a> {
     }
 
     /// For Postgres: which of the newest runs that the filter takes have the words, and as `seen` how many were looked at.
-    pub(crate) fn newest_with_words(&self, limit: i64) -> Result<Statement, Error> {
+    pub(crate) fn newest_with_words(&self, limit: i64, looked_at: i64) -> Result<Statement, Error> {
         let mut conditions = Conditions::new();
         let text = self.text.as_deref().unwrap_or_default();
         let hit = conditions.number(text);
         let columns = format!("runs.place AS place, runs.search @@ {hit}::tsquery AS hit");
-        let looked_at = self.merged(&mut conditions, &columns, None, LOOKED_AT)?;
+        let newest = self.merged(&mut conditions, &columns, None, looked_at)?;
         let last = conditions.number(limit);
         let sql = format!(
-            "WITH seen AS MATERIALIZED ({looked_at}) \
+            "WITH seen AS MATERIALIZED ({newest}) \
              SELECT found.place AS place, (SELECT COUNT(*) FROM seen) AS seen FROM (SELECT 1) AS once \
              LEFT JOIN (SELECT place FROM seen WHERE hit ORDER BY place DESC LIMIT {last}) AS found ON TRUE \
              ORDER BY found.place DESC"
@@ -138,7 +134,7 @@ impl<'a> Question<'a> {
 
     /// For Postgres: the newest of the runs that have words and marks, and as `seen` how many there are, up to one more than
     /// are put in order.
-    pub(crate) fn looked_up(&self, limit: i64) -> Statement {
+    pub(crate) fn looked_up(&self, limit: i64, put_in_order: i64) -> Statement {
         let mut conditions = Conditions::new();
         let text = self.text.as_deref().unwrap_or_default();
         conditions.add(
@@ -147,7 +143,7 @@ impl<'a> Question<'a> {
         );
         self.add_bounds(&mut conditions, "runs.place");
         let clause = conditions.take_clause();
-        let (most, last) = (conditions.number(PUT_IN_ORDER + 1), conditions.number(limit));
+        let (most, last) = (conditions.number(put_in_order + 1), conditions.number(limit));
         // The first part is planned as if all of it were read, so that it is looked up, and read no further than the second needs.
         let sql = format!(
             "WITH found AS MATERIALIZED (SELECT place FROM jangar_runs AS runs{clause}), \

@@ -10,7 +10,7 @@ use crate::{
     conditions::Conditions,
     cursor::{Key, List, Paging},
     database::{Arg, Database, Row, args, assembled},
-    question::{LOOKED_AT, PUT_IN_ORDER, Question, SUMMARY, Statement},
+    question::{Question, SUMMARY, Statement},
 };
 
 const TABLE: &str = "jangar_runs";
@@ -151,13 +151,16 @@ async fn places(database: &Database, question: &Question<'_>, limit: i64) -> Res
     if !question.is_found_in_no_order() {
         return Ok(None);
     }
-    let (found, seen) = counted(database, question.newest_with_words(limit)?).await?;
+    let search = database.config().search;
+    let newest = question.newest_with_words(limit, search.looked_at)?;
+    let (found, seen) = counted(database, newest).await?;
     let is_full = i64::try_from(found.len()).is_ok_and(|found| found >= limit);
-    if is_full || seen < LOOKED_AT {
+    if is_full || seen < search.looked_at {
         return Ok(Some(found));
     }
-    let (found, seen) = counted(database, question.looked_up(limit)).await?;
-    Ok((seen <= PUT_IN_ORDER).then_some(found))
+    let looked_up = question.looked_up(limit, search.put_in_order);
+    let (found, seen) = counted(database, looked_up).await?;
+    Ok((seen <= search.put_in_order).then_some(found))
 }
 
 /// Places, and how many runs were seen for them.

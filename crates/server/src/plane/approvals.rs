@@ -201,9 +201,9 @@ impl ControlPlane {
         let mut left = SHOWN_MAX_BYTES;
         for gate in &mut gates.approvals {
             let bytes = serde_json::to_vec(&gate.shown).map_or(usize::MAX, |json| json.len());
-            left = left.saturating_sub(bytes);
-            if left == 0 {
-                gate.shown = None;
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => gate.shown = None,
             }
         }
         Ok(gates)
