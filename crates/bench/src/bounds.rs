@@ -41,6 +41,11 @@ pub fn verdicts(results: &Results) -> Vec<Verdict> {
     judged.collect()
 }
 
+/// The most seconds from a start to the first decision.
+const START_SECONDS_MAX: f64 = 5.0;
+/// The most writes of our own for a run.
+const WRITES_MAX: f64 = 5.0;
+
 fn promises(measure: Measure) -> Vec<(Subject, Bound)> {
     use Subject::{ArgoTuned, Jangar, Orchestrated};
     match measure {
@@ -52,7 +57,7 @@ fn promises(measure: Measure) -> Vec<(Subject, Bound)> {
             (Jangar, Bound::AtLeast(40.0)),
             (Orchestrated, Bound::MoreThan(ArgoTuned)),
         ],
-        Measure::WritesPerRun { .. } => vec![(Jangar, Bound::AtMost(5.0))],
+        Measure::WritesPerRun { .. } => vec![(Jangar, Bound::AtMost(WRITES_MAX))],
         Measure::EventsPerRun { .. } => vec![(Jangar, Bound::AtMost(2.0))],
         Measure::AliveWhenReported { .. } => vec![(Jangar, Bound::MostlyAtMost(0.0))],
         Measure::Graph {
@@ -60,7 +65,7 @@ fn promises(measure: Measure) -> Vec<(Subject, Bound)> {
             width: 10,
         } => vec![(Orchestrated, Bound::AtMost(20.0))],
         Measure::CancelUntilAsked { children: 0..=200 } => vec![(Orchestrated, Bound::AtMost(0.5))],
-        Measure::StartToFirstDecision { .. } => vec![(Jangar, Bound::AtMost(5.0))],
+        Measure::StartToFirstDecision { .. } => vec![(Jangar, Bound::AtMost(START_SECONDS_MAX))],
         Measure::ProcessorTimePerRun { .. }
         | Measure::IdleMemory
         | Measure::ResidentMemory { .. }
