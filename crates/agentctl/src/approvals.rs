@@ -84,14 +84,6 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
     }
     output::show_table(session, &table)?;
     for gate in &pending {
-        if gate.shown.is_none() {
-            // A page of the control plane has room for so much.
-            let words = format!(
-                "{}/{} {}: what it shows is not in this list; agentctl approve shows it",
-                gate.namespace, gate.run, gate.step
-            );
-            session.console.note(&words)?;
-        }
         let lines = gate.shown.as_ref().map(Shown::lines).unwrap_or_default();
         if !lines.is_empty() {
             let what = format!("{}/{} {} shows:", gate.namespace, gate.run, gate.step);
