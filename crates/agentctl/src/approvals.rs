@@ -4,20 +4,16 @@
 //! kube mode the decision is written with the caller's own rights, so it takes the right to patch the status of
 //! OrchestrationRuns. The control plane writes it for whoever holds the verb `approve`.
 
-use std::collections::BTreeMap;
-
 use jangar_api::{
     Kind,
     approvals::ApprovalPolicy,
     labels,
     orchestration::orchestration_run::{ApprovalDecision, OrchestrationRun, StepStatus},
     phase::StepPhase,
-    values::FreeForm,
 };
-use jangar_engine::approval::{self, Caller, Request, Shown, ShownStep};
+use jangar_engine::approval::{self, Caller, Request, Shown};
 use jangar_proto::v1::{DecideRequest, PendingApproval};
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -176,43 +172,13 @@ pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<W
     Ok(waiting)
 }
 
-/// What a gate shows, as the control plane writes it.
-#[derive(Deserialize)]
-struct ShownText {
-    with: BTreeMap<String, String>,
-    parameters: BTreeMap<String, String>,
-    steps: Vec<StepText>,
-}
-
-#[derive(Deserialize)]
-struct StepText {
-    name: String,
-    phase: StepPhase,
-    outputs: Option<FreeForm>,
-}
-
-impl From<ShownText> for Shown {
-    fn from(text: ShownText) -> Self {
-        let steps = text.steps.into_iter().map(|step| ShownStep {
-            name: step.name,
-            phase: step.phase,
-            outputs: step.outputs,
-        });
-        Self {
-            with: text.with,
-            parameters: text.parameters,
-            steps: steps.collect(),
-        }
-    }
-}
-
 /// A gate as the control plane tells of it. What it shows may be of a later version, and is then told in words as not to be read.
 fn pending_at_the_plane(gate: PendingApproval) -> (Pending, Option<String>) {
     let mut illegible = None;
     let shown = match gate.shown_json.as_str() {
         "" => None,
-        text => match serde_json::from_str::<ShownText>(text) {
-            Ok(read) => Some(Shown::from(read)),
+        text => match serde_json::from_str::<Shown>(text) {
+            Ok(shown) => Some(shown),
             Err(error) => {
                 illegible = Some(format!(
                     "what gate {} of {} shows cannot be read: {error}",

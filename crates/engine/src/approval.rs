@@ -22,7 +22,7 @@ use jangar_api::{
     values::{FreeForm, Int32, Timestamp},
 };
 use kube::ResourceExt;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::Rejection,
@@ -148,7 +148,7 @@ pub fn decide(
 }
 
 /// What is to be approved, as the status of a run shows it. The digest of the gate covers all of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
     /// The values of the gate itself.
     pub with: BTreeMap<String, String>,
@@ -159,7 +159,7 @@ pub struct Shown {
 }
 
 /// A step that a gate depends on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownStep {
     pub name: String,
     pub phase: StepPhase,
