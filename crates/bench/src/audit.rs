@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 /// One line of the log, as far as it is read here.
@@ -12,6 +13,7 @@ struct Line {
     verb: String,
     user: User,
     object_ref: Option<Object>,
+    request_received_timestamp: Timestamp,
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,6 +33,8 @@ struct Object {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
     counts: BTreeMap<(String, String), usize>,
+    /// When the API server got the last of each.
+    last: BTreeMap<(String, String), Timestamp>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +58,10 @@ impl Writes {
                 Some(subresource) => format!("{resource}/{subresource}"),
                 None => resource,
             };
-            *self.counts.entry((line.verb, resource)).or_default() += 1;
+            let kind = (line.verb, resource);
+            let last = self.last.entry(kind.clone()).or_default();
+            *last = line.request_received_timestamp.max(*last);
+            *self.counts.entry(kind).or_default() += 1;
         }
         Ok(())
     }
@@ -74,6 +81,11 @@ impl Writes {
 
     pub fn total(&self) -> usize {
         self.counts.values().sum()
+    }
+
+    /// When the API server got the last request of a kind.
+    pub fn last(&self, verb: &str, resource: &str) -> Option<Timestamp> {
+        self.last.get(&(verb.to_owned(), resource.to_owned())).copied()
     }
 
     /// What there is of each, such as `create pods`.
@@ -108,7 +120,12 @@ mod tests {
     const USER: &str = "system:serviceaccount:a:controller";
 
     fn line(user: &str, verb: &str, resource: &str, subresource: Option<&str>) -> String {
+        line_at("2026-03-01T10:00:00.000000Z", user, verb, resource, subresource)
+    }
+
+    fn line_at(at: &str, user: &str, verb: &str, resource: &str, subresource: Option<&str>) -> String {
         let line = json!({
+            "requestReceivedTimestamp": at,
             "kind": "Event", "level": "Metadata", "stage": "ResponseComplete", "verb": verb, "user": {"username": user},
             "objectRef": {"resource": resource, "subresource": subresource, "namespace": "a"},
         });
@@ -147,10 +164,12 @@ mod tests {
     fn reads_leases_reviews_and_other_users_are_not_counted() {
         let review = json!({
             "stage": "ResponseComplete", "verb": "create", "user": {"username": USER},
+            "requestReceivedTimestamp": "2026-03-01T10:00:00.000000Z",
             "objectRef": {"resource": "selfsubjectaccessreviews", "apiGroup": "authorization.k8s.io"},
         });
         let begun = json!({
             "stage": "ResponseStarted", "verb": "create", "user": {"username": USER}, "objectRef": {"resource": "pods"},
+            "requestReceivedTimestamp": "2026-03-01T10:00:00.000000Z",
         });
         let log = [
             line(USER, "get", "pods", None),
@@ -165,6 +184,23 @@ mod tests {
         writes.take(&log, USER).expect("a log");
 
         assert_eq!(writes, Writes::default());
+    }
+
+    #[test]
+    fn the_last_request_is_the_one_that_came_last_whatever_was_answered_first() {
+        let at = |time: &str| line_at(time, USER, "delete", "jobs", None);
+        let log = [
+            at("2026-03-01T10:00:00.400000Z"),
+            at("2026-03-01T10:00:00.250000Z"),
+        ]
+        .concat();
+
+        let mut writes = Writes::default();
+        writes.take(&log, USER).expect("a log");
+
+        let last = writes.last("delete", "jobs").expect("a request");
+        assert_eq!(last.to_string(), "2026-03-01T10:00:00.4Z");
+        assert_eq!(writes.last("delete", "pods"), None);
     }
 
     #[test]

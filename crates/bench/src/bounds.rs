@@ -80,6 +80,7 @@ fn promises(measure: Measure) -> Vec<(Subject, Bound)> {
         | Measure::GraphEventsPerNode { .. }
         | Measure::GraphSize { .. }
         | Measure::CancelUntilAsked { .. }
+        | Measure::CancelUntilDeleted { .. }
         | Measure::MemoryAfterStart { .. }
         | Measure::QueuedRunsPerSecond { .. } => Vec::new(),
     }

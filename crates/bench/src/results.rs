@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::statistics::Summary;
 
 /// Who was measured. The order is that of columns and bars.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     /// A bare loop that creates pods: what the cluster itself takes.
@@ -59,6 +59,7 @@ pub enum Measure {
     GraphEventsPerNode { layers: u32, width: u32 },
     GraphSize { layers: u32, width: u32 },
     CancelUntilAsked { children: u32 },
+    CancelUntilDeleted { children: u32 },
     StartToFirstDecision { finished: u32, live: u32 },
     MemoryAfterStart { finished: u32, live: u32 },
     QueuedRunsPerSecond { queued: u32 },
@@ -104,7 +105,10 @@ impl Measure {
                 format!("size of the run at its end ({layers} layers of {width})")
             }
             Self::CancelUntilAsked { children } => {
-                format!("cancel of a run with {children} children: request to the last deletion")
+                format!("cancel of a run with {children} children: request to the last deletion issued")
+            }
+            Self::CancelUntilDeleted { children } => {
+                format!("cancel of a run with {children} children: request to the last deletion seen")
             }
             Self::StartToFirstDecision { finished, live } => {
                 format!("start to first decision, {finished} finished and {live} live runs")
@@ -124,6 +128,7 @@ impl Measure {
             | Self::ReportAfterEnd { .. }
             | Self::Graph { .. }
             | Self::CancelUntilAsked { .. }
+            | Self::CancelUntilDeleted { .. }
             | Self::StartToFirstDecision { .. } => "s",
             Self::RunsPerSecond { .. } | Self::QueuedRunsPerSecond { .. } => "runs/s",
             Self::WritesPerRun { .. } | Self::EventsPerRun { .. } => "per run",

@@ -17,6 +17,7 @@ use jangar_engine::{
     decision::{Decision, Key, Sight},
     orchestration::{Graph, Mistakes, check, read, read_named},
     orchestration_run::{self, Observed, Waiter, waiters},
+    parent,
     settings::Settings,
 };
 use jiff::Timestamp;
@@ -24,7 +25,7 @@ use kube::ResourceExt;
 
 use crate::{
     agents::itself,
-    caches::{CachedKind, Caches, Change, Term, waited_for},
+    caches::{Cached, CachedKind, Caches, Change, Term, waited_for},
     driver::{Controller, Scene},
     metrics::Metrics,
     report::{self, Told},
@@ -213,6 +214,28 @@ impl OrchestrationRuns {
         // Every change of it is complete before anything can fail.
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The runs of a kind that an OrchestrationRun has not asked to stop yet, if it is being cancelled: they look at it themselves.
+pub(crate) fn untold_children<K: Cached>(caches: &Caches, parent: &Key) -> BTreeSet<String> {
+    let known = caches.orchestration_runs.get(parent);
+    if known.and_then(|run| phase(run)) != Some(&RunPhase::Cancelling) {
+        return BTreeSet::new();
+    }
+    let (cache, term) = (K::cache(caches), Term::OrchestrationRun(parent.name.clone()));
+    let untold = |name: &&String| {
+        let key = Key {
+            namespace: parent.namespace.clone(),
+            name: (*name).clone(),
+        };
+        let child = cache.get(&key);
+        child.is_some_and(|child| !parent::is_stopped_from_above(child.meta()))
+    };
+    cache
+        .naming(&parent.namespace, term)
+        .filter(untold)
+        .cloned()
+        .collect()
 }
 
 /// How many graphs are remembered. More are read again, which costs time and nothing else.

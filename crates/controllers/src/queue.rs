@@ -118,7 +118,7 @@ impl Queue {
 
     /// The next key to work on, in the order in which they were woken, those that are under way first. Others have their turn
     /// too, however many are under way.
-    pub fn take(&mut self, today: Timestamp, now: Instant) -> Option<Key> {
+    pub fn take(&mut self, today: Timestamp, now: Instant) -> Option<(Key, Urgency)> {
         self.rouse(today, now);
         let ordinary = self.ready.range((Urgency::Ordinary, 0)..).next();
         let ordinary = ordinary.map(|(place, _)| *place);
@@ -132,6 +132,19 @@ impl Queue {
         } else {
             0
         };
+        let key = self.take_at(place)?;
+        Some((key, place.0))
+    }
+
+    /// The next key to work on of those that are under way.
+    pub fn take_under_way(&mut self) -> Option<Key> {
+        let first = *self.ready.first_key_value()?.0;
+        (first.0 == Urgency::UnderWay)
+            .then(|| self.take_at(first))
+            .flatten()
+    }
+
+    fn take_at(&mut self, place: Place) -> Option<Key> {
         let key = self.ready.remove(&place)?;
         if let Some(slot) = self.slots.get_mut(&key) {
             slot.stage = Stage::Taken { again: None };
@@ -315,7 +328,7 @@ mod tests {
 
         fn take(&mut self) -> Option<String> {
             let (today, now) = (self.today(), self.instant());
-            self.queue.take(today, now).map(|key| key.name)
+            self.queue.take(today, now).map(|(key, _)| key.name)
         }
 
         fn done(&mut self, name: &str, seconds: Option<u64>) {
@@ -379,6 +392,17 @@ mod tests {
         }
 
         assert_eq!(before, OVERTAKEN_MAX);
+    }
+
+    #[test]
+    fn where_nothing_may_begin_only_what_is_under_way_is_given_out() {
+        let mut bench = Bench::new();
+        bench.wake("new");
+        bench.hurry("old");
+
+        assert_eq!(bench.queue.take_under_way(), Some(key("old")));
+        assert_eq!(bench.queue.take_under_way(), None);
+        assert_eq!(bench.take().as_deref(), Some("new"));
     }
 
     #[test]

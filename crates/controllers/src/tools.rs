@@ -15,6 +15,7 @@ use crate::{
     caches::{CachedKind, Caches, Change, Term},
     driver::{Controller, Scene},
     metrics::Metrics,
+    orchestration::untold_children,
     report::{self, Told},
 };
 
@@ -67,10 +68,10 @@ impl Controller for ToolRuns {
             | CachedKind::Memory
             | CachedKind::VersionControlProvider
             | CachedKind::Orchestration
-            | CachedKind::OrchestrationRun
             | CachedKind::ApprovalPolicy
             | CachedKind::Signal
             | CachedKind::SignalDelivery => BTreeSet::new(),
+            CachedKind::OrchestrationRun => untold_children::<ToolRun>(caches, &change.key),
         };
         let key = |name| Key {
             namespace: namespace.clone(),
@@ -85,6 +86,7 @@ impl Controller for ToolRuns {
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<ToolRun>>) -> Option<tool_run::Observed> {
         let of_run = of_run(scene);
+        let cancel_above = run.as_deref().and_then(|run| scene.cancel_above(&run.metadata));
         Some(tool_run::Observed {
             key: scene.key.clone(),
             tool: run
@@ -97,6 +99,7 @@ impl Controller for ToolRuns {
             pods: scene.pods(&of_run),
             refusal: scene.learned.refusal.clone(),
             occupant: scene.learned.occupant.clone(),
+            cancel_above,
         })
     }
 

@@ -6,9 +6,14 @@ use std::time::Duration;
 use jangar_api::{
     cancel::CancelRequest,
     labels::{CANCEL_DEADLINE, RUNTIME_CLEANUP_FINALIZER, STOPPED_BY},
+    orchestration::orchestration_run::OrchestrationRun,
+    phase::RunPhase,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+/// How much sooner than its parent a child gives up, so that the parent hears of it in time.
+const CHILD_GIVES_UP_EARLIER: Duration = Duration::from_secs(2);
 
 /// The OrchestrationRun that a run does the work of a step for.
 pub fn of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
@@ -46,6 +51,23 @@ pub fn is_stop_refused(metadata: &ObjectMeta, request: &CancelRequest, people_ma
     request.is_requested() && !has_to_stop(metadata, request, people_may)
 }
 
+/// When the children of a run give up that is being cancelled.
+pub fn deadline_of_children(deadline: Timestamp) -> Timestamp {
+    deadline
+        .saturating_sub(CHILD_GIVES_UP_EARLIER)
+        .unwrap_or(Timestamp::MIN)
+}
+
+/// Whether the parent of a run is being cancelled, and until when the run has time to stop. The parent says so to each of its
+/// children too, one after the other; who looks at it knows at once.
+pub fn cancel_above(metadata: &ObjectMeta, parent: &OrchestrationRun) -> Option<Timestamp> {
+    let is_parent = of(metadata).is_some_and(|owner| Some(&owner.uid) == parent.metadata.uid.as_ref());
+    let status = parent.status.as_ref()?;
+    let cancelling = is_parent && status.phase == Some(RunPhase::Cancelling);
+    let deadline = status.cancel_deadline.as_ref().filter(|_| cancelling)?;
+    Some(deadline_of_children(deadline.0))
+}
+
 /// When a cancel that begins now is given up: when the parent says so, or after the usual time.
 pub fn cancel_deadline(metadata: &ObjectMeta, timeout: Duration, now: Timestamp) -> Timestamp {
     let own = now.saturating_add(timeout).unwrap_or(Timestamp::MAX);
@@ -81,6 +103,26 @@ mod tests {
         assert_eq!(until("1970-01-01T00:00:20Z"), now + Duration::from_secs(20));
         assert_eq!(until("1980-01-01T00:00:00Z"), now + minute);
         assert_eq!(until("soon"), now + minute);
+    }
+
+    #[test]
+    fn a_parent_is_looked_at_by_its_own_children_and_only_while_it_is_being_cancelled() {
+        let child = metadata(json!({"ownerReferences": [
+            {"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "u", "controller": true},
+        ]}));
+        let above = |uid: &str, phase: &str| {
+            let parent = json!({
+                "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+                "metadata": {"name": "o", "uid": uid}, "spec": {"orchestrationRef": {"name": "o"}},
+                "status": {"phase": phase, "cancelDeadline": "1970-01-01T00:01:00Z"},
+            });
+            cancel_above(&child, &serde_json::from_value(parent).expect("a run"))
+        };
+        let until = Timestamp::UNIX_EPOCH + Duration::from_secs(58);
+
+        assert_eq!(above("u", "Cancelling"), Some(until));
+        assert_eq!(above("u", "Running"), None);
+        assert_eq!(above("another", "Cancelling"), None);
     }
 
     #[test]

@@ -231,6 +231,7 @@ impl Planner<'_> {
             keys: BTreeMap::new(),
             refusal: None,
             occupant: None,
+            cancel_above: None,
             admission: None,
             outside: Outside {
                 process: "agentctl".to_owned(),
@@ -350,6 +351,7 @@ impl Planner<'_> {
             pods: BTreeMap::new(),
             refusal: None,
             occupant: None,
+            cancel_above: None,
         };
         for _ in 0..ROUNDS_MAX {
             match tool_run::plan(&observed, &self.settings, self.now) {

@@ -64,7 +64,7 @@ enum Seen {
 
 pub(crate) async fn measure(
     place: &Place,
-    engine: &impl Cancellable,
+    engine: &dyn Cancellable,
     pods: u32,
     results: &mut Results,
 ) -> Result<()> {
@@ -93,7 +93,7 @@ pub(crate) async fn measure(
 }
 
 /// Runs what lasts, asks all of it to stop, and watches until nothing is left. Returns when it was asked.
-async fn play(stage: &Stage<'_>, engine: &impl Cancellable, pods: u32) -> Result<(Watched, Instant)> {
+async fn play(stage: &Stage<'_>, engine: &dyn Cancellable, pods: u32) -> Result<(Watched, Instant)> {
     let mut watched = Watched::default();
     let mut pod_changes = changes(stage.api::<Pod>(), Some(engine.label())).await?;
     let run_changes = changes(stage.api_of(&engine.kind()), None).await?;
@@ -130,7 +130,7 @@ fn name_of(run: &Value) -> Option<String> {
 
 async fn all_running(
     changes: &mut Changes<Pod>,
-    engine: &impl Cancellable,
+    engine: &dyn Cancellable,
     pods: u32,
     watched: &mut Watched,
 ) -> Result<()> {
@@ -149,7 +149,7 @@ async fn all_running(
 
 async fn until_over(
     mut seen: impl futures::Stream<Item = Seen> + Unpin,
-    engine: &impl Cancellable,
+    engine: &dyn Cancellable,
     runs: usize,
     watched: &mut Watched,
 ) -> Result<()> {

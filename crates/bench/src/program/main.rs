@@ -34,7 +34,7 @@ use jangar_bench::{
 
 use crate::{
     argo::{Argo, Profile},
-    engine::{Chained, Engine},
+    engine::{Cancellable, Chained, Engine},
     hop::Link,
     jangar::Jangar,
     jobs::Jobs,
@@ -48,6 +48,9 @@ struct Options {
     /// What to measure.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Hop, Part::Runs, Part::Cancel, Part::Graph, Part::Scale, Part::Memory])]
     parts: Vec<Part>,
+    /// Who is measured: all, or some, while one of them is worked on.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Subject>,
     /// How many one-step runs are submitted at once.
     #[arg(long, value_delimiter = ',', default_values_t = [200, 1000])]
     runs: Vec<u32>,
@@ -87,6 +90,12 @@ struct Options {
     logs: PathBuf,
 }
 
+impl Options {
+    fn measures(&self, subject: Subject) -> bool {
+        self.only.is_empty() || self.only.contains(&subject)
+    }
+}
+
 /// Layers and width of the graph that all are measured with.
 const DEEP: (u32, u32) = (50, 10);
 /// As many steps as an Orchestration may have. Each needs few others: with whole layers of this width it would be too large.
@@ -115,9 +124,10 @@ async fn main() -> Result<()> {
     results.set(
         "asked for",
         format!(
-            "parts {:?}, runs {:?}, memory {:?}, cancel {}, started with {}, queued {}, steps {}, orchestrated \
+            "parts {:?}, only {:?}, runs {:?}, memory {:?}, cancel {}, started with {}, queued {}, steps {}, orchestrated \
              steps {}, repeats {}",
             options.parts,
+            options.only,
             options.runs,
             options.memory,
             options.cancel,
@@ -201,8 +211,11 @@ impl Subjects {
 
     async fn hops(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
         for _ in 0..options.repeats {
-            hop::floor(place, Link::Pod, 2 * options.steps, results).await?;
-            hop::floor(place, Link::Job, 2 * options.steps, results).await?;
+            for (subject, link) in [(Subject::Pods, Link::Pod), (Subject::Jobs, Link::Job)] {
+                if options.measures(subject) {
+                    hop::floor(place, link, 2 * options.steps, results).await?;
+                }
+            }
         }
         for engine in [
             &self.jangar as &dyn Chained,
@@ -210,6 +223,9 @@ impl Subjects {
             &self.tuned,
             &self.argo,
         ] {
+            if !options.measures(engine.subject()) {
+                continue;
+            }
             let steps = match engine.subject() {
                 Subject::Orchestrated => options.orchestrated_steps,
                 _ => options.steps,
@@ -224,7 +240,8 @@ impl Subjects {
             // In turns, so that what the machine does beside this falls on all.
             for repeat in 0..options.repeats {
                 for engine in self.all() {
-                    if repeat == 0 || engine.subject() != Subject::Argo {
+                    let again = repeat == 0 || engine.subject() != Subject::Argo;
+                    if again && options.measures(engine.subject()) {
                         runs::measure(place, engine, at_once, results).await?;
                     }
                 }
@@ -236,25 +253,39 @@ impl Subjects {
     async fn cancels(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
         cancel::add_node(place).await?;
         for _ in 0..options.repeats {
-            cancel::measure(place, &self.jangar, options.cancel, results).await?;
-            cancel::measure(place, &self.tuned, options.cancel, results).await?;
+            for engine in [&self.jangar as &dyn Cancellable, &self.tuned] {
+                if options.measures(engine.subject()) {
+                    cancel::measure(place, engine, options.cancel, results).await?;
+                }
+            }
         }
         cancel::remove_node(place).await
     }
 
     async fn graphs(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
         for _ in 0..options.repeats {
-            orchestration::graph(place, &self.orchestrated, DEEP, results).await?;
-            orchestration::graph(place, &self.tuned, DEEP, results).await?;
-            orchestration::cancel_children(place, &self.orchestrated, 2 * options.cancel, results).await?;
+            if options.measures(Subject::ArgoTuned) {
+                orchestration::graph(place, &self.tuned, DEEP, results).await?;
+            }
+            if options.measures(Subject::Orchestrated) {
+                orchestration::graph(place, &self.orchestrated, DEEP, results).await?;
+                orchestration::cancel_children(place, &self.orchestrated, 2 * options.cancel, results)
+                    .await?;
+            }
         }
-        orchestration::graph(place, &self.orchestrated, WIDE, results).await
+        if options.measures(Subject::Orchestrated) {
+            orchestration::graph(place, &self.orchestrated, WIDE, results).await?;
+        }
+        Ok(())
     }
 
     async fn memory(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
         for &finished in &options.memory {
-            runs::memory(place, &self.jangar, finished, results).await?;
-            runs::memory(place, &self.tuned, finished, results).await?;
+            for engine in [&self.jangar as &dyn Engine, &self.tuned] {
+                if options.measures(engine.subject()) {
+                    runs::memory(place, engine, finished, results).await?;
+                }
+            }
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use jangar_api::{labels, orchestration::orchestration_run::OrchestrationRun};
 use jangar_bench::results::{Measure, Results, Subject};
+use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     ResourceExt,
@@ -229,7 +230,8 @@ async fn until_ended(
     ended.with_context(|| format!("{name} took more than {LIMIT:?}"))?
 }
 
-/// A run with so many children at work is cancelled: how long until the last of their Jobs is being deleted.
+/// A run with so many children at work is cancelled: how long until the API server has got the last deletion of their Jobs, and
+/// until a watch shows it.
 pub(crate) async fn cancel_children(
     place: &Place,
     engine: &Orchestrated,
@@ -239,23 +241,28 @@ pub(crate) async fn cancel_children(
     cancel::add_node(place).await?;
     let stage = place.open(engine).await?;
     let controller = stage.start(engine).await?.context("Jangar has a controller")?;
+    let mut written = stage.count_writes()?;
     let played = tokio::time::timeout(LIMIT, deletions(&stage, engine, children)).await;
-    let seconds = played.with_context(|| format!("a cancel was not over within {LIMIT:?}"))??;
+    let (asked, seen) = played.with_context(|| format!("a cancel was not over within {LIMIT:?}"))??;
+    let issued = written.settle().await?.last("delete", "jobs");
+    let issued = issued
+        .context("the controller deletes Jobs")?
+        .duration_since(asked);
+    let (subject, issued) = (engine.subject(), issued.as_secs_f64());
     println!(
-        "{}: cancel of a run with {children} children: the last deletion {seconds:.3} s after the request",
-        engine.subject().label()
+        "{}: cancel of a run with {children} children: the last deletion was issued {issued:.3} s after the request, \
+         and seen after {seen:.3} s",
+        subject.label()
     );
-    results.add(
-        Measure::CancelUntilAsked { children },
-        engine.subject(),
-        [seconds],
-    );
+    results.add(Measure::CancelUntilAsked { children }, subject, [issued]);
+    results.add(Measure::CancelUntilDeleted { children }, subject, [seen]);
     controller.stop().await?;
     stage.close().await?;
     cancel::remove_node(place).await
 }
 
-async fn deletions(stage: &Stage<'_>, engine: &Orchestrated, children: u32) -> Result<f64> {
+/// When the cancel was asked for, and how many seconds later the last Job was seen to be deleted.
+async fn deletions(stage: &Stage<'_>, engine: &Orchestrated, children: u32) -> Result<(Timestamp, f64)> {
     let runtime = json!({"type": "job", "config": {"nodeSelector": lasting_node_selector()}});
     let steps: Vec<_> = nodes(1, children)
         .map(|(node, before)| step(&node, &before, &runtime))
@@ -272,7 +279,7 @@ async fn deletions(stage: &Stage<'_>, engine: &Orchestrated, children: u32) -> R
         }
     }
     let mut jobs = changes(stage.api::<Job>(), Some(labels::AGENT_RUN)).await?;
-    let asked = Instant::now();
+    let (asked_at, asked) = (Timestamp::now(), Instant::now());
     let request = Patch::Merge(json!({"spec": {"cancel": true}}));
     stage
         .api_of(&engine.kind())
@@ -285,7 +292,7 @@ async fn deletions(stage: &Stage<'_>, engine: &Orchestrated, children: u32) -> R
             deleted.insert(change.object.name_any());
         }
         if deleted.len() == children as usize {
-            return Ok((change.at - asked).as_secs_f64());
+            return Ok((asked_at, (change.at - asked).as_secs_f64()));
         }
     }
 }

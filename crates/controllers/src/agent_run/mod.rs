@@ -23,6 +23,7 @@ use crate::{
     caches::{CachedKind, Caches, Change, Term},
     driver::{Controller, Scene},
     metrics::Metrics,
+    orchestration::untold_children,
     outside::Outside,
     report::{self, Told},
 };
@@ -62,7 +63,7 @@ impl Controller for AgentRuns {
     const NAME: &'static str = "agent-run";
 
     /// A Job or a pod concerns the run in its label, also if there is no such run any more. Everything else concerns the
-    /// runs that refer to it and have not ended.
+    /// runs that refer to it and have not ended, and an OrchestrationRun that is being cancelled its children.
     fn concerned(&self, caches: &Caches, change: &Change) -> BTreeSet<Key> {
         let namespace = &change.key.namespace;
         let name = change.key.name.clone();
@@ -81,10 +82,10 @@ impl Controller for AgentRuns {
             CachedKind::Tool
             | CachedKind::ToolRun
             | CachedKind::Orchestration
-            | CachedKind::OrchestrationRun
             | CachedKind::ApprovalPolicy
             | CachedKind::Signal
             | CachedKind::SignalDelivery => BTreeSet::new(),
+            CachedKind::OrchestrationRun => untold_children::<AgentRun>(caches, &change.key),
             CachedKind::Agent => runs(Term::Agent(name)).cloned().collect(),
             CachedKind::AgentProvider => runs_of_agents(Term::AgentProvider(name)).cloned().collect(),
             CachedKind::ImplementationSpec => runs(Term::ImplementationSpec(name)).cloned().collect(),

@@ -32,6 +32,7 @@ pub(super) fn observe(
         .as_deref()
         .map(|run| branch_rivals(scene, run, &references, claims))
         .unwrap_or_default();
+    let cancel_above = run.as_deref().and_then(|run| scene.cancel_above(&run.metadata));
     Observed {
         outside: outside.observe(scene.key, run.as_deref()),
         key: scene.key.clone(),
@@ -45,6 +46,7 @@ pub(super) fn observe(
         keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),
         occupant: scene.learned.occupant.clone(),
+        cancel_above,
         admission: scene.learned.admission.clone(),
         tokens: scene.learned.tokens.clone(),
     }

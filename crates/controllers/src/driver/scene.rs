@@ -12,8 +12,13 @@ use jangar_engine::{
     decision::{ChildKind, Key, PodSight, Sight, Uid},
     last_sight::LastSight,
     orchestration_run::Child,
+    parent,
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::ResourceExt;
 
 use super::learned::Learned;
@@ -76,6 +81,12 @@ impl Scene<'_> {
             .map(|(owner, pods)| (owner, PodSight::Cached(pods)));
         // What was listed live replaces what is cached.
         cached.chain(live).collect()
+    }
+
+    /// Until when a run has time to stop, if the OrchestrationRun above is being cancelled.
+    pub fn cancel_above(&self, run: &ObjectMeta) -> Option<Timestamp> {
+        let parent = self.sight::<OrchestrationRun>(&parent::of(run)?.name);
+        parent::cancel_above(run, parent.seen()?)
     }
 
     /// The runs that do the work of the steps of the OrchestrationRun of this key, and those that this reconcile asked for or

@@ -30,9 +30,13 @@ use crate::{
     queue::{Queue, Urgency},
 };
 
-/// How many keys of one controller are reconciled at the same time. Each is mostly waiting for the API server, which
-/// answers this many of one client without making others wait.
-pub const CONCURRENCY_MAX: usize = 64;
+/// How many keys of one controller are reconciled at the same time, of those that have nothing under way. Each is mostly waiting
+/// for the API server, which answers this many of one client without making others wait.
+const BEGINNINGS_MAX: usize = 64;
+
+/// How many keys of one controller are reconciled at the same time in all. What is under way needs few requests and is waited for:
+/// the children of a run that is cancelled stop together. The API server lines up what is too much for it.
+pub const CONCURRENCY_MAX: usize = 256;
 
 /// The shortest pause between two looks at a key that nothing happened to. It keeps a plan that asks to be woken in the past
 /// from being made over and over.
@@ -60,6 +64,37 @@ pub fn station<C: Controller>(controller: C) -> Arc<dyn Station> {
         queue: Mutex::default(),
         woken: Notify::new(),
     })
+}
+
+/// The places of those who work on a key.
+struct Slots {
+    all: Arc<Semaphore>,
+    beginnings: Arc<Semaphore>,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(CONCURRENCY_MAX)),
+            beginnings: Arc::new(Semaphore::new(BEGINNINGS_MAX)),
+        }
+    }
+}
+
+impl Slots {
+    async fn take(of: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+        match Arc::clone(of).acquire_owned().await {
+            Ok(permit) => permit,
+            // Nobody closes it.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// The place of one who works on a key.
+struct Slot {
+    _any: OwnedSemaphorePermit,
+    _beginning: Option<OwnedSemaphorePermit>,
 }
 
 struct Bench<C> {
@@ -146,7 +181,7 @@ impl<C: Controller> Station for Bench<C> {
 
 impl<C: Controller> Bench<C> {
     async fn work(&self, context: Arc<Context>) {
-        let slots = Arc::new(Semaphore::new(CONCURRENCY_MAX));
+        let slots = Slots::default();
         let mut tasks = JoinSet::new();
         // Which key a task works on, for the case that it panics.
         let mut keys: BTreeMap<Id, Key> = BTreeMap::new();
@@ -186,13 +221,27 @@ impl<C: Controller> Bench<C> {
     }
 
     /// Waits for a free slot, and then for a key. A key is taken last, so that none is lost if nobody waits any more.
-    async fn next(&self, slots: &Arc<Semaphore>, clock: &dyn Clock) -> (OwnedSemaphorePermit, Key) {
-        let Ok(slot) = Arc::clone(slots).acquire_owned().await else {
-            // Nobody closes it.
-            return std::future::pending().await;
-        };
+    async fn next(&self, slots: &Slots, clock: &dyn Clock) -> (Slot, Key) {
+        let any = Slots::take(&slots.all).await;
         loop {
             let woken = self.woken.notified();
+            let Ok(beginning) = Arc::clone(&slots.beginnings).try_acquire_owned() else {
+                if let Some(key) = self.queue().take_under_way() {
+                    return (
+                        Slot {
+                            _any: any,
+                            _beginning: None,
+                        },
+                        key,
+                    );
+                }
+                tokio::select! {
+                    biased;
+                    () = woken => {}
+                    _ = Slots::take(&slots.beginnings) => {}
+                }
+                continue;
+            };
             let nap = {
                 let (today, now) = (clock.now(), Instant::now());
                 let roused = self.controller.admissions().map(Admissions::rouse);
@@ -201,8 +250,15 @@ impl<C: Controller> Bench<C> {
                 for key in &keys {
                     queue.wake(key, Urgency::Ordinary);
                 }
-                if let Some(key) = queue.take(today, now) {
-                    return (slot, key);
+                if let Some((key, urgency)) = queue.take(today, now) {
+                    let beginning = (urgency == Urgency::Ordinary).then_some(beginning);
+                    return (
+                        Slot {
+                            _any: any,
+                            _beginning: beginning,
+                        },
+                        key,
+                    );
                 }
                 let until_due = queue.nap(today, now);
                 nap.map_or(until_due, |nap| until_due.min(nap.max(WAKE_PAUSE_MIN)))
@@ -267,7 +323,7 @@ async fn work_on<C: Controller>(
     context: Arc<Context>,
     key: Key,
     failures: u32,
-    slot: OwnedSemaphorePermit,
+    slot: Slot,
 ) -> Ended {
     let start = Instant::now();
     let mut work = Work {

@@ -93,6 +93,8 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.
     pub occupant: Option<Occupant>,
+    /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
+    pub cancel_above: Option<Timestamp>,
     /// What the queue said to the question whether the run may start; absent if it was not asked.
     pub admission: Option<Answer>,
     /// What is known of the endpoint of the run, if it has one.

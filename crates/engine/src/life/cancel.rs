@@ -64,6 +64,24 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
     }
 }
 
+/// The OrchestrationRun above is being cancelled, and has not said so to this run yet. Nothing starts from now on, and what works
+/// is stopped: of many children, the last is told long after the first, and none of them is to work meanwhile. What is written
+/// waits for the word of the parent, so that it is written once.
+pub(crate) fn ahead<R: Run>(situation: &Situation<'_, R>, deadline: Timestamp) -> Decision<R::Status> {
+    if has_ended(situation) {
+        return follow::plan(situation);
+    }
+    let effects = match leftovers::stop_run(situation) {
+        // Pods with more grace than there is time for are told of it before their Job goes, and that is not decided here.
+        Stopping::Going { effects, .. } if shorten_grace(situation, deadline).is_empty() => effects,
+        Stopping::Going { .. } | Stopping::Unsure(_) | Stopping::Stopped => Vec::new(),
+    };
+    Decision::Act(Plan {
+        effects,
+        ..Plan::nothing()
+    })
+}
+
 /// Whether the pod of the current attempt has ended by itself.
 fn has_ended<R: Run>(situation: &Situation<'_, R>) -> bool {
     situation

@@ -246,6 +246,7 @@ macro_rules! run_in_fields {
                 pods: &observed.pods,
                 refusal: observed.refusal.as_ref(),
                 occupant: observed.occupant.as_ref(),
+                cancel_above: observed.cancel_above,
             }
         }
     };
@@ -268,6 +269,8 @@ pub(crate) struct Seen<'a, R> {
     pub pods: &'a BTreeMap<Uid, PodSight>,
     pub refusal: Option<&'a Refusal>,
     pub occupant: Option<&'a Occupant>,
+    /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
+    pub cancel_above: Option<Timestamp>,
 }
 
 impl<R> Clone for Seen<'_, R> {
@@ -392,6 +395,9 @@ impl<'a, R: Run> Situation<'a, R> {
         // One that has begun goes on, whatever the settings say by now.
         if self.status.phase() == Some(&RunPhase::Cancelling) || self.is_asked_to_stop() {
             return cancel::plan(self);
+        }
+        if let Some(deadline) = self.seen.cancel_above {
+            return cancel::ahead(self, deadline);
         }
         if let Some(reason) = abort::reason(self) {
             return abort::plan(self, reason);

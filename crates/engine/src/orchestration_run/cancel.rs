@@ -1,15 +1,5 @@
 //! The run is to stop: nothing new starts, what works is asked to stop, and the run is over when all of it has.
 
-use std::time::Duration;
-
-use jangar_api::{
-    condition::ConditionType,
-    orchestration::orchestration_run::StepStatus,
-    phase::{RunPhase, StepPhase},
-    reason::Reason,
-};
-use jiff::Timestamp;
-
 use super::{
     Situation,
     attempt::{attempt_of, has_child, kind_of},
@@ -25,9 +15,12 @@ use crate::{
     },
     parent,
 };
-
-/// How much sooner than its parent a child gives up, so that the parent hears of it in time.
-const CHILD_GIVES_UP_EARLIER: Duration = Duration::from_secs(2);
+use jangar_api::{
+    condition::ConditionType,
+    orchestration::orchestration_run::StepStatus,
+    phase::{RunPhase, StepPhase},
+    reason::Reason,
+};
 
 const CANCELLED: Skipped = Skipped {
     why: Why::RunCancelled,
@@ -226,10 +219,9 @@ impl Walk<'_> {
             self.effects.push(Effect::CancelChild {
                 child: asked,
                 reason: self.words(cause),
-                deadline: deadline.filter(|_| is_cancel).map(|at| {
-                    at.0.saturating_sub(CHILD_GIVES_UP_EARLIER)
-                        .unwrap_or(Timestamp::MIN)
-                }),
+                deadline: deadline
+                    .filter(|_| is_cancel)
+                    .map(|at| parent::deadline_of_children(at.0)),
             });
         }
     }

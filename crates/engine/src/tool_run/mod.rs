@@ -57,6 +57,8 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.
     pub occupant: Option<Occupant>,
+    /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
+    pub cancel_above: Option<Timestamp>,
 }
 
 /// What to do about a run.

@@ -1,6 +1,13 @@
 //! Whom a change concerns.
 
-use super::stage::{Stage, idle, job};
+use jangar_api::{labels, orchestration::orchestration_run::OrchestrationRun};
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::stage::{Props, Stage, idle, job};
 use crate::support::settle;
 
 #[tokio::test(start_paused = true)]
@@ -80,4 +87,57 @@ async fn a_job_whose_run_is_gone_is_looked_at() {
         ["GET agentruns/a"],
         "that the run is gone is proven"
     );
+}
+
+/// An OrchestrationRun, and two of its children. One of them was asked to stop.
+async fn family(props: &Props<'_>) {
+    let parents: Api<OrchestrationRun> = Api::default_namespaced(props.cluster.client());
+    let parent = json!({
+        "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+        "metadata": {"name": "parent"}, "spec": {"orchestrationRef": {"name": "any"}},
+    });
+    let parent = serde_json::from_value(parent).expect("a run");
+    let parent = parents.create(&PostParams::default(), &parent).await.unwrap();
+    let uid = parent.metadata.uid.expect("a UID");
+    let owner = json!([{
+        "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun", "name": "parent", "uid": uid, "controller": true,
+    }]);
+    let labels = json!({labels::ORCHESTRATION_RUN: "parent"});
+    for (name, stopped_by) in [("untold", None), ("told", Some(&uid))] {
+        props.run(name, "coder").await;
+        let annotations = json!({labels::STOPPED_BY: stopped_by});
+        let metadata = json!({"ownerReferences": owner, "labels": labels, "annotations": annotations});
+        edit(&props.runs(), name, json!({"metadata": metadata})).await;
+    }
+}
+
+async fn edit<K>(api: &Api<K>, name: &str, patch: Value)
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let params = PatchParams::default();
+    api.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_being_cancelled_wakes_the_children_that_it_has_not_told() {
+    let stage = Stage::start(
+        async |props| {
+            family(&props).await;
+            props.run("elsewhere", "coder").await;
+        },
+        |_| idle(),
+    )
+    .await;
+    let parents: Api<OrchestrationRun> = Api::default_namespaced(stage.props().cluster.client());
+    for (phase, woken) in [("Running", vec![]), ("Cancelling", vec!["untold"])] {
+        stage.forget();
+
+        let status = Patch::Merge(json!({"status": {"phase": phase}}));
+        let params = PatchParams::default();
+        parents.patch_status("parent", &params, &status).await.unwrap();
+        settle().await;
+
+        assert_eq!(stage.planned_runs(), woken, "{phase}");
+    }
 }

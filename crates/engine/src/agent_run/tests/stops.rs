@@ -69,6 +69,50 @@ fn what_a_person_cancels_is_recorded_before_its_job_is_deleted_and_what_a_parent
 }
 
 #[test]
+fn the_child_of_a_run_that_is_being_cancelled_stops_before_it_is_told_and_writes_when_it_is() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    world.observed.cancel_above = Some(world.now + 58.seconds());
+
+    world.settle();
+
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+
+    cancel(&mut world);
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+}
+
+#[test]
+fn below_a_run_that_is_being_cancelled_nothing_starts() {
+    let mut world = World::new();
+    world.observed.cancel_above = Some(world.now + 58.seconds());
+
+    world.settle();
+
+    assert_eq!(world.deeds(), [] as [&str; 0]);
+}
+
+/// What a pod that has ended by itself did counts, as it does if the run itself is cancelled.
+#[test]
+fn a_child_that_has_ended_when_its_parent_is_cancelled_keeps_its_end() {
+    let mut world = World::new();
+    let words = json!({"version": 1, "exitCode": 0, "reason": "Completed"});
+    world.settle().pod_ended("mend-job", 0, &words);
+    world.observed.cancel_above = Some(world.now + 58.seconds());
+
+    world.settle();
+
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+    assert!(!world.deeds().contains(&"stop mend-job".to_owned()));
+}
+
+#[test]
 fn a_pod_that_the_cache_lost_sight_of_is_not_taken_for_gone() {
     let mut world = World::new();
     world

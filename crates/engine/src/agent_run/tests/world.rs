@@ -111,6 +111,7 @@ impl World {
                 keys: BTreeMap::new(),
                 refusal: None,
                 occupant: None,
+                cancel_above: None,
                 admission: None,
                 outside: Outside {
                     process: "me".to_owned(),

@@ -64,6 +64,7 @@ impl World {
                 pods: BTreeMap::new(),
                 refusal: None,
                 occupant: None,
+                cancel_above: None,
             },
             settings: Settings::default(),
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
