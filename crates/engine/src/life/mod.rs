@@ -396,7 +396,8 @@ impl<'a, R: Run> Situation<'a, R> {
         if self.status.phase() == Some(&RunPhase::Cancelling) || self.is_asked_to_stop() {
             return cancel::plan(self);
         }
-        if let Some(deadline) = self.seen.cancel_above {
+        let closes = self.settings.safeguards.cancel_closes;
+        if let Some(deadline) = self.seen.cancel_above.filter(|_| closes) {
             return cancel::ahead(self, deadline);
         }
         if let Some(reason) = abort::reason(self) {
