@@ -14,6 +14,8 @@ use crate::{
 
 const TABLE: &str = "jangar_runs";
 const LISTING: &str = "listing runs";
+/// What somebody who asks why a run failed looks at first.
+const FAILED_FIRST: &str = "CASE phase WHEN 'Failed' THEN 0 WHEN 'Cancelled' THEN 1 ELSE 2 END";
 
 /// Which namespaces a caller sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +87,26 @@ impl Store {
             .rows("reading a run", TABLE, assembled(sql), args)
             .await?;
         rows.first().map(run).transpose()
+    }
+
+    /// The runs that did the work of a run's steps: those that failed first, then those that were cancelled, the latest creation
+    /// first among the like. Not more than `most`, and whether there are others.
+    pub async fn children(&self, parent: &str, most: u32) -> Result<(Vec<Run>, bool), Error> {
+        // Which ones is told before their documents are read: those are long.
+        let sql = format!(
+            "SELECT {SUMMARY}, document, cut FROM (SELECT *, {FAILED_FIRST} AS urgency FROM jangar_runs WHERE parent = $1 \
+             ORDER BY urgency, place DESC LIMIT $2) AS runs JOIN jangar_documents ON run_uid = uid ORDER BY urgency, place DESC"
+        );
+        let args = args![parent, i64::from(most) + 1];
+        let database = self.prepared().await?;
+        let rows = database
+            .rows("reading the runs of steps", TABLE, assembled(sql), args)
+            .await?;
+        let mut children = rows.iter().map(run).collect::<Result<Vec<Run>, Error>>()?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let more = children.len() > most;
+        children.truncate(most);
+        Ok((children, more))
     }
 
     /// All that is remembered of a run, but for the texts of its logs.
