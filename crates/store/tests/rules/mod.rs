@@ -131,6 +131,7 @@ macro_rules! play_all {
     ($fresh:ident) => {
         rules::play! { $fresh:
             runs::a_run_is_read_back_with_all_that_stands_beside_it,
+            runs::what_a_run_waited_for_is_among_its_transitions,
             runs::an_older_state_never_takes_the_place_of_a_newer_one,
             runs::many_who_write_one_run_at_once_leave_one,
             runs::several_runs_are_written_together_or_not_at_all,
@@ -146,8 +147,8 @@ macro_rules! play_all {
             runs::no_secret_reaches_the_database,
             runs::odd_characters_come_back,
             questions::every_set_of_filters_takes_what_it_says,
-            questions::rare_words_are_found_among_many_runs,
             questions::every_set_of_filters_takes_what_it_says_from_many_pieces,
+            questions::rare_words_are_found_among_many_runs,
             schema::of_several_that_start_at_once_one_prepares_and_all_come_up,
             schema::a_changed_entry_of_the_ledger_stops_before_anything_is_touched,
             schema::an_entry_of_a_later_version_is_named,
