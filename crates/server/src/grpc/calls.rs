@@ -453,6 +453,7 @@ pub(super) async fn approve_orchestration_run(
     request: Request<DecideRequest>,
 ) -> Answer<DecideResponse> {
     decide(plane, request, ApprovalDecision::Approved).await
+        brief,
 }
 
 pub(super) async fn reject_orchestration_run(
@@ -461,6 +462,7 @@ pub(super) async fn reject_orchestration_run(
 ) -> Answer<DecideResponse> {
     decide(plane, request, ApprovalDecision::Denied).await
 }
+        brief,
 
 async fn decide(
     plane: &Arc<ControlPlane>,
