@@ -93,7 +93,7 @@ fn blocked(version: &str, status: &str, reason: &str) -> ToolRun {
     let mut run = run("a", version).as_ref().clone();
     let condition = json!({"type": "Blocked", "status": status, "reason": reason, "message": "in line",
                            "lastTransitionTime": "2026-03-01T12:00:00Z"});
-    run.status.as_mut().unwrap().conditions = vec![serde_json::from_value(condition).unwrap()];
+    run.status.as_mut().unwrap().common.conditions = vec![serde_json::from_value(condition).unwrap()];
     run
 }
 

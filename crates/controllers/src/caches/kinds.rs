@@ -216,7 +216,9 @@ impl Cached for AgentRun {
     kept_in!(AgentRun, agent_runs);
 
     fn run_conditions(&self) -> &[Condition] {
-        self.status.as_ref().map_or(&[], |status| &status.conditions)
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.common.conditions)
     }
 
     fn run_facts(&self) -> Option<RunFacts> {
@@ -311,7 +313,9 @@ impl Cached for ToolRun {
     kept_in!(ToolRun, tool_runs);
 
     fn run_conditions(&self) -> &[Condition] {
-        self.status.as_ref().map_or(&[], |status| &status.conditions)
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.common.conditions)
     }
 
     fn run_facts(&self) -> Option<RunFacts> {
@@ -344,7 +348,9 @@ impl Cached for OrchestrationRun {
     kept_in!(OrchestrationRun, orchestration_runs);
 
     fn run_conditions(&self) -> &[Condition] {
-        self.status.as_ref().map_or(&[], |status| &status.conditions)
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.common.conditions)
     }
 
     fn run_facts(&self) -> Option<RunFacts> {

@@ -74,12 +74,13 @@ pub(super) async fn list_rights(
         namespace => namespace,
     };
     checked_namespace(namespace)?;
-    let asked = FOR_RUNS.iter().chain([&TO_APPROVE]).map(async |right| {
+    let identity = &caller.identity;
+    let asked = FOR_RUNS.iter().chain([&TO_APPROVE]).map(|right| async move {
         let question = Question::Right {
             right: *right,
             namespace: namespace.to_owned(),
         };
-        let allowed = plane.gatekeeper.may(&caller.identity, &question).await?;
+        let allowed = plane.gatekeeper.may(identity, &question).await?;
         Ok::<_, Refusal>(Right {
             group: right.group.to_owned(),
             resource: right.resource.to_owned(),

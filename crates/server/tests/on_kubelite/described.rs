@@ -386,16 +386,13 @@ async fn refusals_are_as_the_document_says() {
     }
     assert_eq!(seen, BTreeSet::from([400, 401, 403, 404, 409, 413]));
 
-    let full = Stage::with(|settings| settings.limits.queue.namespace = Some(0)).await;
+    let full = Stage::with(|settings| settings.limits.queue.namespace = Some(1)).await;
     full.create(Kind::Agent, NAMESPACE, agent("coder")).await;
-    let asked = request(
-        Method::POST,
-        "submitter",
-        runs,
-        Some("k"),
-        Some(run("coder", "do it")),
-    );
-    let (status, answer) = call(&full.http, asked).await;
+    let work = run("coder", "do it");
+    let (status, answer) = full.post("submitter", runs, Some("one"), work.clone()).await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+    full.eventually(|| full.plane.world.waiting().len() == 1).await;
+    let (status, answer) = full.post("submitter", runs, Some("two"), work).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{answer}");
     check_refusal(&document, runs, &Method::POST, status, &answer);
 
