@@ -37,7 +37,7 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
     let Waiting {
         gates: pending,
         unreadable,
-    } = pending(&transport, place).await?;
+    } = pending(&transport, place, false).await?;
     for words in &unreadable {
         session
             .console
@@ -73,7 +73,7 @@ pub async fn list(session: &mut Session, arguments: &ApprovalsArgs) -> Result<()
             Cell::plain(&gate.step),
             Cell::plain(&gate.policy),
             Cell::optional(since.and_then(|since| session.clock.age(since))),
-            Cell::plain(format!("{} of {}", gate.approved(), needed(policy))),
+            Cell::plain(format!("{} of {}", gate.approved(), needed(gate, policy))),
             Cell::plain(who(policy)),
             Cell::plain(gate.digest.chars().take(DIGEST_SHOWN).collect::<String>()),
         ]);
@@ -107,6 +107,8 @@ pub struct Pending {
     /// What is to be approved.
     shown: Option<Shown>,
     approvals: Vec<(ApprovalDecision, String)>,
+    /// How many have to approve, where the control plane says so.
+    required: Option<u32>,
 }
 
 impl Pending {
@@ -143,7 +145,8 @@ pub struct Waiting {
 }
 
 /// The gates that wait. A run that cannot be read does not hide those of others.
-pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<Waiting, Error> {
+/// Whoever only counts them gets them `brief`, without what they show, where that is fetched for it.
+pub async fn pending(transport: &Transport, namespace: Option<&str>, brief: bool) -> Result<Waiting, Error> {
     let mut waiting = match transport {
         Transport::Kube(kube) => {
             let selector = format!("{}=pending", labels::APPROVAL);
@@ -154,7 +157,7 @@ pub async fn pending(transport: &Transport, namespace: Option<&str>) -> Result<W
             )
         }
         Transport::Grpc(grpc) => {
-            let (gates, unreadable) = grpc.approvals(namespace).await?;
+            let (gates, unreadable) = grpc.approvals(namespace, brief).await?;
             let mut waiting = Waiting {
                 gates: Vec::new(),
                 unreadable,
@@ -196,6 +199,7 @@ fn pending_at_the_plane(gate: PendingApproval) -> (Pending, Option<String>) {
         digest: gate.digest,
         since: Some(gate.since).filter(|since| !since.is_empty()),
         shown,
+        required: Some(gate.required).filter(|required| *required > 0),
         approvals: gate
             .approved_by
             .into_iter()
@@ -229,6 +233,7 @@ fn waiting_in(runs: &[Object]) -> Waiting {
                     .map(|known| (known.decision.clone(), known.by.clone()))
                     .collect(),
                 since: step.progress.started_at.map(|at| at.to_string()),
+                required: None,
                 policy: waits_for.approval_policy.unwrap_or_default(),
                 digest,
                 step: step.name,
@@ -262,7 +267,10 @@ async fn policies(transport: &Transport, namespace: Option<&str>) -> Vec<Object>
         .unwrap_or_default()
 }
 
-fn needed(policy: Option<&Object>) -> String {
+fn needed(gate: &Pending, policy: Option<&Object>) -> String {
+    if let Some(required) = gate.required {
+        return required.to_string();
+    }
     let Some(policy) = policy else {
         return "?".to_owned();
     };

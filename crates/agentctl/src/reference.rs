@@ -154,7 +154,7 @@ Output is the same in both modes, except where one of them knows more:
 | `logs` | of pods that are gone, what was kept of their logs is shown, step by step and attempt by attempt, and a note says of which pod, and whether its beginning is missing. With `-f` a log whose pod goes is read on from there. Its lines have no times |
 | `approve`, `reject` | the control plane writes the decision: it takes the verb `approve` on `orchestrationruns`, and no right to write |
 | `apply` | the nineteen kinds only; for others leave `--grpc` out |
-| `status`, `doctor` | what the control plane knows, with its database; rights and Jobs are looked at in kube mode |
+| `status`, `doctor` | what the control plane knows, with its database and your rights; Jobs are looked at in kube mode |
 | `version` | that of the control plane |
 
 The control plane answers from caches that follow Kubernetes within moments, so that a list may lack for an instant what was made

@@ -58,7 +58,7 @@ pub async fn status(session: &mut Session) -> Result<(), Error> {
         Ok(message) => Part::of(&namespace, "runs", "healthy", message),
         Err(error) => Part::of(&namespace, "runs", "unknown", error.to_string()),
     });
-    if let Ok(pending) = approvals::pending(&transport, Some(&namespace)).await {
+    if let Ok(pending) = approvals::pending(&transport, Some(&namespace), true).await {
         let message = match pending.gates.len() {
             0 => "none waits".to_owned(),
             count => format!("waiting: {count}; agentctl approvals lists them"),

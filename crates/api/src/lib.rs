@@ -29,6 +29,7 @@ pub mod orchestration;
 pub mod phase;
 pub mod reason;
 pub mod refs;
+pub mod rights;
 mod rules;
 pub mod schedules;
 pub mod security;

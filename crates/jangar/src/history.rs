@@ -74,11 +74,12 @@ struct Shelf {
 }
 
 impl Archive for Shelf {
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
+    fn record(&self, run: Value, earlier: Vec<Value>) -> BoxFuture<'static, Result<(), NotWritten>> {
         let (store, cluster) = (self.store.clone(), self.cluster.clone());
         Box::pin(async move {
             let record = RunRecord::of(&run, &cluster);
             let record = record.map_err(|error| NotWritten::Refused(error.to_string()))?;
+            let record = record.with_earlier(&earlier);
             // Whatever the database finds fault with, somebody can mend it.
             let kept = store.record(&record, Timestamp::now()).await;
             kept.map(drop)

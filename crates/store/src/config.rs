@@ -60,25 +60,6 @@ pub struct Config {
     pub(crate) query_timeout: Duration,
     pub(crate) migrations: Mode,
     pub(crate) log_tail_bytes: usize,
-    pub(crate) search: Search,
-}
-
-/// When Postgres goes over to another way of searching.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Search {
-    /// How many runs are looked at one by one before words are looked up.
-    pub(crate) looked_at: i64,
-    /// How many runs that were found in no order are put in order. If there are more, they are dense enough to look at one by one.
-    pub(crate) put_in_order: i64,
-}
-
-impl Default for Search {
-    fn default() -> Self {
-        Self {
-            looked_at: 2_000,
-            put_in_order: 10_000,
-        }
-    }
 }
 
 /// The options within hold the password and would print it.
@@ -145,19 +126,7 @@ impl Config {
             query_timeout,
             migrations,
             log_tail_bytes: usize::try_from(log_tail).unwrap_or(usize::MAX),
-            search: Search::default(),
         })
-    }
-
-    /// Lets searches of few runs go the ways of many, which tests want to see.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn searching(mut self, looked_at: i64, put_in_order: i64) -> Self {
-        self.search = Search {
-            looked_at,
-            put_in_order,
-        };
-        self
     }
 
     /// Where the database is, for people: neither user nor password is in it.

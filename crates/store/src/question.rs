@@ -5,8 +5,8 @@
 //!
 //! A search with a filter could go wrong both ways: a common word with a rare filter, and a rare word with a common filter. So what
 //! runs are filtered by is among the words, as marks. SQLite finds runs that have all of them in the order of lists. Postgres
-//! finds them in no order, which is fine unless they are many; so there the newest runs are looked at one by one first, where common words
-//! are soon found.
+//! finds them in no order; so there the list is divided into pieces of some thousand runs, each word is kept with the number of its
+//! piece, and words are looked up in one piece after the other, from the newest on, until the page is full.
 
 use std::collections::BTreeSet;
 
@@ -26,6 +26,8 @@ pub(crate) const SUMMARY: &str = "uid, kind, cluster, namespace, name, subject, 
 const MAX_PHASES: usize = 16;
 /// So many pieces are merged. A filter with more of them, which names many namespaces and several phases, is checked run by run.
 const MAX_PIECES: usize = 64;
+/// So many namespaces are looked up with the words, each in each piece. With more, the runs that have the words are checked for theirs.
+const MAX_MARKED_NAMESPACES: usize = 64;
 
 /// A statement and its values.
 pub(crate) type Statement = (String, Vec<Arg>);
@@ -88,11 +90,6 @@ impl<'a> Question<'a> {
         })
     }
 
-    /// Whether words are looked for that are not found in the order of lists.
-    pub(crate) fn is_found_in_no_order(&self) -> bool {
-        self.text.is_some() && self.dialect == Dialect::Postgres
-    }
-
     /// The lines of a page.
     pub(crate) fn lines(&self, limit: i64) -> Result<Statement, Error> {
         let mut conditions = Conditions::new();
@@ -109,50 +106,47 @@ impl<'a> Question<'a> {
                      {clause} ORDER BY jangar_run_words.rowid DESC LIMIT {last}"
                 )
             }
-            (Some(text), Dialect::Postgres) => self.merged(&mut conditions, SUMMARY, Some(text), limit)?,
-            (None, _) => self.merged(&mut conditions, SUMMARY, None, limit)?,
+            (Some(text), Dialect::Postgres) => self.found_in_pieces(&mut conditions, text, limit)?,
+            (None, _) => self.merged(&mut conditions, limit)?,
         };
         Ok((sql, conditions.into_args()))
     }
 
-    /// For Postgres: which of the newest runs that the filter takes have the words, and as `seen` how many were looked at.
-    pub(crate) fn newest_with_words(&self, limit: i64, looked_at: i64) -> Result<Statement, Error> {
-        let mut conditions = Conditions::new();
-        let text = self.text.as_deref().unwrap_or_default();
-        let hit = conditions.number(text);
-        let columns = format!("runs.place AS place, runs.search @@ {hit}::tsquery AS hit");
-        let newest = self.merged(&mut conditions, &columns, None, looked_at)?;
+    /// For Postgres: looks words and marks up in one piece of the list after the other. What is before a page that is full is never
+    /// looked up, as pieces come in their order and each is sorted by itself.
+    fn found_in_pieces(&self, conditions: &mut Conditions, text: &str, limit: i64) -> Result<String, Error> {
+        // Who sees no namespace has no mark for it, and is checked for all the same.
+        let is_marked = match &self.filter.namespaces {
+            Namespaces::All => true,
+            Namespaces::Only(names) => (1..=MAX_MARKED_NAMESPACES).contains(&names.len()),
+        };
+        let (words, hole) = words::in_a_piece(text, &self.marks(is_marked));
+        let (words, hole) = (conditions.number(words), conditions.number(hole));
+        let mut runs = "";
+        conditions.add_words(&format!(
+            "words.words @@ replace({words}, {hole}, piece.number::text)::tsquery"
+        ));
+        self.add_bounds(conditions, "words.place");
+        if !is_marked {
+            runs = " JOIN jangar_runs AS runs ON runs.place = words.place";
+            conditions.add_namespaces("runs.namespace", &self.filter.namespaces)?;
+        }
+        let within = conditions.take_clause();
+        let filter = self.filter;
+        conditions.add_if(
+            "piece.begins >= (SELECT MAX(begins) FROM jangar_pieces WHERE begins <= ?)",
+            filter.since.map(place::not_before),
+        );
+        conditions.add_if("piece.begins < ?", filter.until.map(place::not_before));
+        conditions.add_if("piece.begins < ?", self.after.map(|Key(place, _)| place));
+        let pieces = conditions.take_clause();
         let last = conditions.number(limit);
-        let sql = format!(
-            "WITH seen AS MATERIALIZED ({newest}) \
-             SELECT found.place AS place, (SELECT COUNT(*) FROM seen) AS seen FROM (SELECT 1) AS once \
-             LEFT JOIN (SELECT place FROM seen WHERE hit ORDER BY place DESC LIMIT {last}) AS found ON TRUE \
-             ORDER BY found.place DESC"
-        );
-        Ok((sql, conditions.into_args()))
-    }
-
-    /// For Postgres: the newest of the runs that have words and marks, and as `seen` how many there are, up to one more than
-    /// are put in order.
-    pub(crate) fn looked_up(&self, limit: i64, put_in_order: i64) -> Statement {
-        let mut conditions = Conditions::new();
-        let text = self.text.as_deref().unwrap_or_default();
-        conditions.add(
-            "jangar_run_marks(search, kind, namespace, phase, subject, parent) @@ ?::tsquery",
-            self.with_marks(text),
-        );
-        self.add_bounds(&mut conditions, "runs.place");
-        let clause = conditions.take_clause();
-        let (most, last) = (conditions.number(put_in_order + 1), conditions.number(limit));
-        // The first part is planned as if all of it were read, so that it is looked up, and read no further than the second needs.
-        let sql = format!(
-            "WITH found AS MATERIALIZED (SELECT place FROM jangar_runs AS runs{clause}), \
-             seen AS MATERIALIZED (SELECT place FROM found LIMIT {most}) \
-             SELECT line.place AS place, (SELECT COUNT(*) FROM seen) AS seen FROM (SELECT 1) AS once \
-             LEFT JOIN (SELECT place FROM seen ORDER BY place DESC LIMIT {last}) AS line ON TRUE \
-             ORDER BY line.place DESC"
-        );
-        (sql, conditions.into_args())
+        Ok(format!(
+            "WITH found AS MATERIALIZED (SELECT line.place AS found_at FROM jangar_pieces AS piece \
+             CROSS JOIN LATERAL (SELECT words.place AS place FROM jangar_piece_words AS words{runs}{within}) AS line{pieces} \
+             ORDER BY piece.begins DESC, line.place DESC LIMIT {last}) \
+             SELECT {SUMMARY} FROM found JOIN jangar_runs AS runs ON runs.place = found.found_at ORDER BY runs.place DESC"
+        ))
     }
 
     /// How many there are by kind and phase.
@@ -181,13 +175,7 @@ impl<'a> Question<'a> {
     }
 
     /// The newest of all pieces. Each is in order and read no further than the page needs.
-    fn merged(
-        &self,
-        conditions: &mut Conditions,
-        columns: &str,
-        text: Option<&str>,
-        limit: i64,
-    ) -> Result<String, Error> {
+    fn merged(&self, conditions: &mut Conditions, limit: i64) -> Result<String, Error> {
         let names: BTreeSet<&str> = self.pieces.iter().filter_map(|piece| piece.namespace).collect();
         // Postgres takes longer to plan many pieces than to read them: so it plans one, and reads it for each namespace.
         let at_once = self.dialect == Dialect::Postgres && names.len() > 1;
@@ -199,7 +187,7 @@ impl<'a> Question<'a> {
             .filter(|piece| !at_once || piece.namespace == first)
         {
             let names = at_once.then_some(&names);
-            parts.push(self.part(conditions, columns, text, limit, (*piece, names))?);
+            parts.push(self.part(conditions, limit, *piece, names)?);
         }
         if let [only] = parts.as_mut_slice() {
             return Ok(std::mem::take(only));
@@ -219,10 +207,9 @@ impl<'a> Question<'a> {
     fn part(
         &self,
         conditions: &mut Conditions,
-        columns: &str,
-        text: Option<&str>,
         limit: i64,
-        (piece, names): (Piece<'_>, Option<&BTreeSet<&str>>),
+        piece: Piece<'_>,
+        names: Option<&BTreeSet<&str>>,
     ) -> Result<String, Error> {
         let rows: Vec<String> = names
             .into_iter()
@@ -246,12 +233,11 @@ impl<'a> Question<'a> {
             conditions.add_if("runs.phase = ?", piece.phase);
             self.add_names(conditions);
         }
-        conditions.add_if("runs.search @@ ?::tsquery", text);
         self.add_bounds(conditions, "runs.place");
         let clause = conditions.take_clause();
         let last = conditions.number(limit);
         let newest = format!(
-            "SELECT {columns} FROM jangar_runs AS runs{by}{clause} ORDER BY runs.place DESC LIMIT {last}"
+            "SELECT {SUMMARY} FROM jangar_runs AS runs{by}{clause} ORDER BY runs.place DESC LIMIT {last}"
         );
         if rows.is_empty() {
             return Ok(newest);
@@ -289,25 +275,33 @@ impl<'a> Question<'a> {
 
     /// The words, and the marks of the filter.
     fn with_marks(&self, text: &str) -> String {
+        let marks = self.marks(true).into_iter();
+        let any = marks.map(|marks| format!("({})", marks.join(words::or(self.dialect))));
+        let all: Vec<String> = std::iter::once(text.to_owned()).chain(any).collect();
+        all.join(words::and(self.dialect))
+    }
+
+    /// The marks of the filter: of each of these, one has to be there.
+    fn marks(&self, with_namespaces: bool) -> Vec<Vec<String>> {
         let filter = self.filter;
-        let mut all = vec![text.to_owned()];
+        let mut all = Vec::new();
         let mut add = |letter: char, values: Vec<&str>| {
             let marks = values
                 .iter()
                 .map(|value| words::mark(letter, value, self.dialect));
             let marks: Vec<String> = marks.collect();
             if !marks.is_empty() {
-                all.push(format!("({})", marks.join(words::or(self.dialect))));
+                all.push(marks);
             }
         };
         add('k', filter.kind.map(RunKind::as_str).into_iter().collect());
-        if let Namespaces::Only(names) = &filter.namespaces {
+        if let (Namespaces::Only(names), true) = (&filter.namespaces, with_namespaces) {
             add('n', names.iter().map(String::as_str).collect());
         }
         add('p', filter.phases.iter().map(RunPhase::as_str).collect());
         add('s', filter.subject.as_deref().into_iter().collect());
         add('r', filter.parent.as_deref().into_iter().collect());
-        all.join(words::and(self.dialect))
+        all
     }
 }
 
@@ -400,16 +394,39 @@ mod tests {
             ..RunFilter::default()
         };
         assert!(sql_of(&text, Dialect::Sqlite).ends_with("ORDER BY jangar_run_words.rowid DESC LIMIT $3"));
-        assert!(sql_of(&text, Dialect::Postgres).contains("runs.search @@ $1::tsquery"));
+        let sql = sql_of(&text, Dialect::Postgres);
+        assert!(
+            sql.contains("words.place < $3") && sql.contains("piece.begins < $4"),
+            "{sql}"
+        );
     }
 
     #[test]
     fn a_caller_who_sees_no_namespace_sees_nothing() {
-        let filter = RunFilter {
-            namespaces: Namespaces::Only(Vec::new()),
-            ..RunFilter::default()
+        for text in [None, Some("login".to_owned())] {
+            let filter = RunFilter {
+                namespaces: Namespaces::Only(Vec::new()),
+                text,
+                ..RunFilter::default()
+            };
+            for dialect in [Dialect::Postgres, Dialect::Sqlite] {
+                assert!(sql_of(&filter, dialect).contains("1 = 0"));
+            }
+        }
+    }
+
+    #[test]
+    fn namespaces_that_are_too_many_to_look_up_are_checked() {
+        let names = |count: usize| Namespaces::Only((0..count).map(|number| number.to_string()).collect());
+        let checked = |count| {
+            let filter = RunFilter {
+                namespaces: names(count),
+                text: Some("login".to_owned()),
+                ..RunFilter::default()
+            };
+            sql_of(&filter, Dialect::Postgres).contains("runs.namespace IN (")
         };
-        assert!(sql_of(&filter, Dialect::Sqlite).contains("1 = 0"));
+        assert!(!checked(MAX_MARKED_NAMESPACES) && checked(MAX_MARKED_NAMESPACES + 1));
     }
 
     #[test]

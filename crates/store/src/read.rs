@@ -7,14 +7,15 @@ use jiff::Timestamp;
 
 use crate::{
     Error, Page, PageRequest, Run, RunKind, RunPage, RunSummary, Store,
-    conditions::Conditions,
     cursor::{Key, List, Paging},
-    database::{Arg, Database, Row, args, assembled},
-    question::{Question, SUMMARY, Statement},
+    database::{Arg, Row, args, assembled},
+    question::{Question, SUMMARY},
 };
 
 const TABLE: &str = "jangar_runs";
 const LISTING: &str = "listing runs";
+/// What somebody who asks why a run failed looks at first.
+const FAILED_FIRST: &str = "CASE phase WHEN 'Failed' THEN 0 WHEN 'Cancelled' THEN 1 ELSE 2 END";
 
 /// Which namespaces a caller sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,14 +86,27 @@ impl Store {
             .await?
             .rows("reading a run", TABLE, assembled(sql), args)
             .await?;
-        let run = |row: &Row| {
-            Ok(Run {
-                summary: summary(row)?,
-                document: row.json("document")?,
-                document_cut: row.flag("cut")?,
-            })
-        };
         rows.first().map(run).transpose()
+    }
+
+    /// The runs that did the work of a run's steps: those that failed first, then those that were cancelled, the latest creation
+    /// first among the like. Not more than `most`, and whether there are others.
+    pub async fn children(&self, parent: &str, most: u32) -> Result<(Vec<Run>, bool), Error> {
+        // Which ones is told before their documents are read: those are long.
+        let sql = format!(
+            "SELECT {SUMMARY}, document, cut FROM (SELECT *, {FAILED_FIRST} AS urgency FROM jangar_runs WHERE parent = $1 \
+             ORDER BY urgency, place DESC LIMIT $2) AS runs JOIN jangar_documents ON run_uid = uid ORDER BY urgency, place DESC"
+        );
+        let args = args![parent, i64::from(most) + 1];
+        let database = self.prepared().await?;
+        let rows = database
+            .rows("reading the runs of steps", TABLE, assembled(sql), args)
+            .await?;
+        let mut children = rows.iter().map(run).collect::<Result<Vec<Run>, Error>>()?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let more = children.len() > most;
+        children.truncate(most);
+        Ok((children, more))
     }
 
     /// All that is remembered of a run, but for the texts of its logs.
@@ -116,13 +130,8 @@ impl Store {
         let paging = Paging::new(List::Runs, &format!("{filter:?}"), page)?;
         let database = self.prepared().await?;
         let question = Question::of(filter, paging.after, database.dialect())?;
-        let rows = match places(database, &question, paging.rows()).await? {
-            Some(places) => lines_at(database, &places).await?,
-            None => {
-                let (sql, args) = question.lines(paging.rows())?;
-                database.rows(LISTING, TABLE, assembled(sql), args).await?
-            }
-        };
+        let (sql, args) = question.lines(paging.rows())?;
+        let rows = database.rows(LISTING, TABLE, assembled(sql), args).await?;
         let line = |row: &Row| Ok((Key(row.int("place")?, 0), summary(row)?));
         Ok(paging.page(rows.iter().map(line).collect::<Result<_, Error>>()?))
     }
@@ -146,44 +155,12 @@ impl Store {
     }
 }
 
-/// Where the lines of a page are, if that is found sooner apart from the lines.
-async fn places(database: &Database, question: &Question<'_>, limit: i64) -> Result<Option<Vec<i64>>, Error> {
-    if !question.is_found_in_no_order() {
-        return Ok(None);
-    }
-    let search = database.config().search;
-    let newest = question.newest_with_words(limit, search.looked_at)?;
-    let (found, seen) = counted(database, newest).await?;
-    let is_full = i64::try_from(found.len()).is_ok_and(|found| found >= limit);
-    if is_full || seen < search.looked_at {
-        return Ok(Some(found));
-    }
-    let looked_up = question.looked_up(limit, search.put_in_order);
-    let (found, seen) = counted(database, looked_up).await?;
-    Ok((seen <= search.put_in_order).then_some(found))
-}
-
-/// Places, and how many runs were seen for them.
-async fn counted(database: &Database, (sql, args): Statement) -> Result<(Vec<i64>, i64), Error> {
-    let rows = database.rows(LISTING, TABLE, assembled(sql), args).await?;
-    let seen = rows.first().map_or(Ok(0), |row| row.int("seen"))?;
-    let places = rows.iter().filter_map(|row| row.int_if_any("place").transpose());
-    Ok((places.collect::<Result<_, Error>>()?, seen))
-}
-
-async fn lines_at(database: &Database, places: &[i64]) -> Result<Vec<Row>, Error> {
-    if places.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut conditions = Conditions::new();
-    let numbers: Vec<String> = places.iter().map(|place| conditions.number(*place)).collect();
-    let sql = format!(
-        "SELECT {SUMMARY} FROM jangar_runs WHERE place IN ({}) ORDER BY place DESC",
-        numbers.join(", ")
-    );
-    database
-        .rows(LISTING, TABLE, assembled(sql), conditions.into_args())
-        .await
+fn run(row: &Row) -> Result<Run, Error> {
+    Ok(Run {
+        summary: summary(row)?,
+        document: row.json("document")?,
+        document_cut: row.flag("cut")?,
+    })
 }
 
 fn kind(row: &Row) -> Result<RunKind, Error> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     Approval, ArtifactReference, CancelReceipt, Error, RunKind, Step, Transition, document::Document,
-    words::Words,
+    withhold, words::Words,
 };
 
 /// A message is for people; the document has the rest.
@@ -109,6 +109,19 @@ impl RunRecord {
         Ok(record)
     }
 
+    /// With conditions that the run had before, each as the object had it. Those that do not say since when are left out.
+    #[must_use]
+    pub fn with_earlier(mut self, conditions: &[Value]) -> Self {
+        let earlier = conditions.iter().take(MAX_ENTRIES).filter_map(|given| {
+            let mut clean = given.clone();
+            withhold(&mut clean);
+            condition(&clean)
+        });
+        self.transitions.extend(earlier);
+        self.transitions.sort_by_key(|transition| transition.at);
+        self
+    }
+
     pub fn uid(&self) -> &str {
         &self.uid
     }
@@ -122,7 +135,7 @@ impl RunRecord {
         self.phase.is_terminal()
     }
 
-    /// Conditions have the time of their last change only, so earlier ones are known from earlier records, if there were any.
+    /// Conditions have the time of their last change only. What they were before is for others to say.
     fn find_transitions(&self) -> Vec<Transition> {
         let of_run = |at: Option<Timestamp>, became: &str| {
             at.map(|at| Transition {

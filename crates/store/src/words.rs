@@ -21,6 +21,9 @@ const PREFIX_CHARS: usize = 3;
 /// How much of a value Postgres has as a mark, which bounds its words. Names in Kubernetes are shorter.
 const MAX_MARK_CHARS: usize = 300;
 
+/// Stands for the number of a piece of the list.
+const HOLE: char = '¤';
+
 /// The distinct words of texts, in the order in which they come, until there is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
@@ -130,6 +133,25 @@ pub(crate) fn mark(letter: char, value: &str, dialect: Dialect) -> String {
     }
 }
 
+/// What Postgres looks up in a piece of the list: words as [`query`] gives them, and of each of `any` one. Before each stands, as the
+/// second of the two says it, what is to be replaced with the number of the piece. It is found nowhere else in them.
+pub(crate) fn in_a_piece(query: &str, any: &[Vec<String>]) -> (String, String) {
+    let (and, or) = (and(Dialect::Postgres), or(Dialect::Postgres));
+    let mut hole = String::from(HOLE);
+    while any.iter().flatten().any(|mark| mark.contains(&hole)) {
+        hole.push(HOLE);
+    }
+    let there = |term: &str| format!("'{hole}§{}", term.strip_prefix('\'').unwrap_or(term));
+    // Words hold letters and digits only, so that what stands between two of them is nowhere else.
+    let words = query.split(and).map(there);
+    let marks = any.iter().map(|marks| {
+        let marks: Vec<String> = marks.iter().map(|mark| there(mark)).collect();
+        format!("({})", marks.join(or))
+    });
+    let all: Vec<String> = words.chain(marks).collect();
+    (all.join(and), hole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +205,29 @@ mod tests {
         assert_eq!(mark('n', "team-3", Dialect::Sqlite), "\"§n7465616d2d33\"");
         let long = mark('s', &"ü".repeat(1_000), Dialect::Postgres);
         assert_eq!(long.chars().count(), MAX_MARK_CHARS + 4);
+    }
+
+    #[test]
+    fn the_number_of_a_piece_goes_before_each_word_and_nowhere_else() {
+        let words = query("fix Bug-7", Dialect::Postgres).expect("words");
+        let marks = |name| {
+            vec![vec![
+                mark('s', name, Dialect::Postgres),
+                mark('p', "x", Dialect::Postgres),
+            ]]
+        };
+        assert_eq!(
+            in_a_piece(&words, &marks("a & 'b")),
+            (
+                "'¤§fix':* & '¤§bug':* & '¤§7' & ('¤§§sa & ''b' | '¤§§px')".to_owned(),
+                "¤".to_owned()
+            )
+        );
+        let (text, hole) = in_a_piece(&words, &marks("¤¤"));
+        assert_eq!(
+            text.replace(&hole, "3"),
+            "'3§fix':* & '3§bug':* & '3§7' & ('3§§s¤¤' | '3§§px')"
+        );
     }
 
     #[test]

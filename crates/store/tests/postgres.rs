@@ -112,6 +112,33 @@ async fn a_server_that_ends_in_the_middle_is_told_and_found_again_when_it_is_bac
 }
 
 #[tokio::test]
+async fn whoever_writes_at_once_each_run_is_in_the_piece_of_its_place() {
+    const PIECES: &str = "SELECT COUNT(*) FROM jangar_pieces";
+    const ASTRAY: &str = "SELECT COUNT(*) FROM jangar_runs AS runs LEFT JOIN jangar_piece_words AS words USING (place) \
+                          WHERE words.piece IS DISTINCT FROM \
+                          (SELECT number FROM jangar_pieces WHERE begins <= runs.place ORDER BY begins DESC LIMIT 1)";
+    let place = fresh().await;
+    place.divide_into_pieces_of_three().await;
+    let store = place.store().await;
+    let writers = (0..4_i64).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for number in 0..25 {
+                let records: Vec<_> = [number * 8 + writer, number * 8 + 7 - writer]
+                    .map(|number| record(&object("team", number)))
+                    .into();
+                store.record_all(&records, now()).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    assert!(place.meddle(PIECES).await > Some(2));
+    assert_eq!(place.meddle(ASTRAY).await, Some(0));
+}
+
+#[tokio::test]
 async fn connections_that_somebody_ends_are_replaced() {
     let place = fresh().await;
     let store = place.store().await;

@@ -46,7 +46,7 @@ pub struct Desk {
 }
 
 impl Archive for Desk {
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
+    fn record(&self, run: Value, _: Vec<Value>) -> BoxFuture<'static, Result<(), NotWritten>> {
         let (history, process) = (Arc::clone(&self.history), Arc::clone(&self.process));
         Box::pin(async move {
             // The dead write nothing.

@@ -1,6 +1,9 @@
 //! What Jangar stands on: the API server, its clock, the kinds, the rights of the caller, and whoever leads.
 
-use jangar_api::{Kind, labels};
+use jangar_api::{
+    Kind, labels,
+    rights::{FOR_RUNS, Right, TO_APPROVE, TO_APPROVE_ALONE},
+};
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde_json::Value;
@@ -142,89 +145,70 @@ fn unknown_fields(kind: Kind, crd: &Object) -> Vec<String> {
         .collect()
 }
 
-/// What people do with agentctl, as the rights that it takes: group, resource, subresource, verb, and what for.
-const RIGHTS: &[(&str, &str, &str, &str, &str)] = &[
-    ("agents.proompteng.ai", "agentruns", "", "create", "submit runs"),
-    ("agents.proompteng.ai", "agentruns", "", "list", "list runs"),
-    ("agents.proompteng.ai", "agentruns", "", "watch", "wait for runs"),
-    ("agents.proompteng.ai", "agentruns", "", "patch", "cancel runs"),
-    (
-        "orchestration.proompteng.ai",
-        "orchestrationruns",
-        "",
-        "create",
-        "submit runs of orchestrations",
-    ),
-    (
-        "orchestration.proompteng.ai",
-        "orchestrationruns",
-        "",
-        "patch",
-        "cancel runs of orchestrations",
-    ),
-    (
-        "orchestration.proompteng.ai",
-        "orchestrationruns",
-        "status",
-        "patch",
-        "approve gates without the control plane",
-    ),
-    ("", "pods", "", "list", "find the pods of runs"),
-    ("", "pods", "log", "get", "read logs"),
-    ("", "events", "", "list", "describe runs with their events"),
-];
-
-/// Whether the caller may decide gates through the control plane.
-async fn may_approve(kube: &Kube, namespace: &str) -> bool {
-    let attributes = ResourceAttributes {
-        namespace: Some(namespace.to_owned()),
-        group: Some("orchestration.proompteng.ai".to_owned()),
-        resource: Some("orchestrationruns".to_owned()),
-        verb: Some("approve".to_owned()),
-        ..ResourceAttributes::default()
-    };
-    kube.may(attributes).await.unwrap_or(false)
-}
-
+/// What the caller may not do of what people do with agentctl.
 pub(super) async fn rights(kube: &Kube, namespace: &str) -> Vec<Finding> {
-    let mut lacking = Vec::new();
-    for (group, resource, subresource, verb, purpose) in RIGHTS {
+    let may = async |right: &Right| {
         let attributes = ResourceAttributes {
             namespace: Some(namespace.to_owned()),
-            group: Some((*group).to_owned()),
-            resource: Some((*resource).to_owned()),
-            subresource: Some((*subresource).to_owned()).filter(|name| !name.is_empty()),
-            verb: Some((*verb).to_owned()),
+            group: Some(right.group.to_owned()),
+            resource: Some(right.resource.to_owned()),
+            subresource: Some(right.subresource.to_owned()).filter(|name| !name.is_empty()),
+            verb: Some(right.verb.to_owned()),
             ..ResourceAttributes::default()
         };
-        match kube.may(attributes).await {
+        kube.may(attributes).await
+    };
+    let mut lacking = Vec::new();
+    for right in FOR_RUNS.iter().chain([&TO_APPROVE_ALONE]) {
+        match may(right).await {
             Ok(true) => {}
             // Whoever holds the verb decides through the control plane, and needs no more.
-            Ok(false) if *subresource == "status" && may_approve(kube, namespace).await => {}
-            Ok(false) => lacking.push((*resource, *subresource, *verb, *purpose)),
+            Ok(false) if *right == TO_APPROVE_ALONE && may(&TO_APPROVE).await.unwrap_or(false) => {}
+            Ok(false) => lacking.push(Lacking::of(right)),
             Err(error) => return vec![unread("rights", &error)],
         }
     }
+    rights_found(&lacking, namespace)
+}
+
+/// A right that the caller has not.
+pub(super) struct Lacking {
+    pub(super) verb: String,
+    pub(super) resource: String,
+    pub(super) purpose: String,
+}
+
+impl Lacking {
+    fn of(right: &Right) -> Self {
+        Self {
+            verb: right.verb.to_owned(),
+            resource: right.named(),
+            purpose: right.purpose.to_owned(),
+        }
+    }
+}
+
+pub(super) fn rights_found(lacking: &[Lacking], namespace: &str) -> Vec<Finding> {
     if lacking.is_empty() {
         return vec![Finding::ok(
             "rights",
             "you may submit, follow, cancel and approve",
         )];
     }
-    lacking
-        .into_iter()
-        .map(|(resource, subresource, verb, purpose)| {
-            let resource = match subresource {
-                "" => resource.to_owned(),
-                subresource => format!("{resource}/{subresource}"),
-            };
-            Finding::warn(
-                "rights",
-                format!("you may not {verb} {resource} in namespace {namespace}, which it takes to {purpose}"),
-                format!("kubectl create role agentctl-{verb} -n {namespace} --verb={verb} --resource={resource}   # then bind it to yourself"),
-            )
-        })
-        .collect()
+    let finding = |Lacking {
+                       verb,
+                       resource,
+                       purpose,
+                   }: &Lacking| {
+        Finding::warn(
+            "rights",
+            format!("you may not {verb} {resource} in namespace {namespace}, which it takes to {purpose}"),
+            format!(
+                "kubectl create role agentctl-{verb} -n {namespace} --verb={verb} --resource={resource}   # then bind it to yourself"
+            ),
+        )
+    };
+    lacking.iter().map(finding).collect()
 }
 
 pub(super) async fn leader(kube: &Kube, namespace: &str, clock: Clock) -> Finding {

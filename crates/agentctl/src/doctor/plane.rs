@@ -3,7 +3,11 @@
 use jangar_proto::v1::{DatabaseStatus, GetControlPlaneStatusResponse};
 use jiff::Timestamp;
 
-use super::{Finding, cluster::skew, some};
+use super::{
+    Finding,
+    cluster::{Lacking, rights_found, skew},
+    some,
+};
 use crate::{clock::Clock, control_plane::leading, error::Error, transport::grpc::Grpc};
 
 /// Everything that the control plane says by itself.
@@ -12,7 +16,6 @@ pub(super) async fn look(grpc: &Grpc, namespace: &str, clock: Clock) -> Result<V
     let before = clock.now();
     let status = grpc.status(namespace).await?;
     let after = clock.now();
-    let identity = grpc.identity().await?;
     let mut findings = vec![Finding::ok(
         "server",
         format!("Jangar {} at {}", info.version, grpc.address()),
@@ -23,16 +26,37 @@ pub(super) async fn look(grpc: &Grpc, namespace: &str, clock: Clock) -> Result<V
     });
     findings.push(Finding::ok("namespace", namespace));
     findings.push(kinds(&status));
-    findings.push(Finding::skip(
-        "rights",
-        format!(
-            "you are {}; what you may do is for Kubernetes to say: agentctl --kube doctor",
-            identity.user
-        ),
-    ));
+    findings.extend(rights(grpc, namespace).await?);
     findings.push(leader(&status));
     findings.push(database(status.database.as_ref()));
     Ok(findings)
+}
+
+/// What the caller may not do, as Kubernetes told the control plane.
+async fn rights(grpc: &Grpc, namespace: &str) -> Result<Vec<Finding>, Error> {
+    let Some(rights) = grpc.rights(namespace).await? else {
+        let identity = grpc.identity().await?;
+        return Ok(vec![Finding::skip(
+            "rights",
+            format!(
+                "you are {}; this control plane is too old to say what you may do: agentctl --kube doctor",
+                identity.user
+            ),
+        )]);
+    };
+    let lacking: Vec<Lacking> = rights
+        .into_iter()
+        .filter(|right| !right.allowed)
+        .map(|right| Lacking {
+            resource: match right.subresource.as_str() {
+                "" => right.resource,
+                subresource => format!("{}/{subresource}", right.resource),
+            },
+            verb: right.verb,
+            purpose: right.purpose,
+        })
+        .collect();
+    Ok(rights_found(&lacking, namespace))
 }
 
 fn kinds(status: &GetControlPlaneStatusResponse) -> Finding {

@@ -154,7 +154,7 @@ pub(super) fn uncaptured(jobs: &[Object], clock: Clock) -> Finding {
 }
 
 pub(super) async fn gates(transport: &Transport, namespace: Option<&str>) -> Finding {
-    match approvals::pending(transport, namespace).await {
+    match approvals::pending(transport, namespace, true).await {
         Ok(waiting) => match (waiting.gates.first(), waiting.unreadable.first()) {
             (None, None) => Finding::ok("approvals", "no gate waits"),
             (Some(first), _) => Finding::warn(

@@ -14,9 +14,9 @@ use jangar_proto::{
     v1::{
         ApplyRequest, CancelRequest, CreateObjectRequest, DeleteRequest, ExplainRequest, ExplainResponse,
         GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest, GetRequest,
-        GetServerInfoRequest, GetServerInfoResponse, ListEventsRequest, ListRequest, ListRunPodsRequest,
-        StreamAgentRunLogsRequest, StreamAgentRunLogsResponse, WatchObjectsRequest,
-        agentctl_service_client::AgentctlServiceClient,
+        GetServerInfoRequest, GetServerInfoResponse, ListEventsRequest, ListRequest, ListRightsRequest,
+        ListRunPodsRequest, Right, StreamAgentRunLogsRequest, StreamAgentRunLogsResponse,
+        WatchObjectsRequest, agentctl_service_client::AgentctlServiceClient,
     },
 };
 use serde_json::Value;
@@ -366,6 +366,20 @@ impl Grpc {
             user: answer.user,
             groups: answer.groups,
         })
+    }
+
+    /// What the caller may do there, of what people do with Jangar. A control plane of an older version does not say.
+    pub async fn rights(&self, namespace: &str) -> Result<Option<Vec<Right>>, Error> {
+        let request = ListRightsRequest {
+            namespace: namespace.to_owned(),
+        };
+        match self.client().list_rights(self.asked(request)).await {
+            Ok(answer) => Ok(Some(answer.into_inner().rights)),
+            Err(status) if status.code() == Code::Unimplemented => Ok(None),
+            Err(status) => Err(self.failed("the control plane does not say what you may do")(
+                status,
+            )),
+        }
     }
 
     pub async fn events(&self, kind: Kind, object: &Object) -> Result<Vec<Object>, Error> {

@@ -142,7 +142,7 @@ async fn a_cluster_that_is_well_is_told_so() {
     })
     .await;
     assert_snapshot!(played.kube);
-    let why = "Kubernetes shows rights, Jobs and definitions; the control plane shows its database and what it has of the rest";
+    let why = "Kubernetes shows Jobs and definitions; the control plane shows its database and what it has of the rest";
     assert_snapshot!("well_over_grpc", played.difference(why));
 }
 
@@ -164,6 +164,6 @@ async fn what_is_wrong_is_found_with_a_line_that_mends_it() {
     })
     .await;
     assert_snapshot!(played.kube);
-    let why = "Kubernetes shows rights, Jobs and definitions; the control plane looks after some namespaces, and knows no others";
+    let why = "Kubernetes shows Jobs and definitions; the control plane looks after some namespaces, and knows no others";
     assert_snapshot!("wrong_over_grpc", played.difference(why));
 }

@@ -363,7 +363,7 @@ mod tests {
     struct Shelf(Arc<Mutex<Vec<String>>>);
 
     impl Archive for Shelf {
-        fn record(&self, _: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
+        fn record(&self, _: Value, _: Vec<Value>) -> BoxFuture<'static, Result<(), NotWritten>> {
             Box::pin(async { Ok(()) })
         }
 

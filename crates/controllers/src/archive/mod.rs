@@ -11,9 +11,12 @@
 //!
 //! What fails has its turn again after everything that has not been tried, so that one run that cannot be written holds up no other.
 //!
+//! [`earlier`] keeps what was true of a run before, which its object does not say any more when it has ended, and which is written with it.
+//!
 //! [`logs`] does the same for the ends of logs, as well as it can. Without an archive none of this is there: nothing is kept,
 //! and nothing waits.
 
+mod earlier;
 pub mod logs;
 
 use std::{
@@ -24,6 +27,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use jangar_api::condition::Condition;
 use jangar_engine::decision::{Key, Uid};
 use serde_json::Value;
 use thiserror::Error;
@@ -33,7 +37,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use self::logs::{LogTails, Tail};
+use self::{
+    earlier::Earlier,
+    logs::{LogTails, Tail},
+};
 use crate::{
     backoff::Backoff,
     caches::{Cached, key_of, uid_of},
@@ -66,9 +73,9 @@ pub enum NotWritten {
 
 /// Where history is written.
 pub trait Archive: fmt::Debug + Send + Sync {
-    /// Writes what is to be remembered of a run, given as the API server has it. When it is done, the run can go. It takes a
-    /// bounded time; an error says why it was not possible, in words.
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>>;
+    /// Writes what is to be remembered of a run, given as the API server has it, with conditions that it had before. When it is done, the run
+    /// can go. It takes a bounded time; an error says why it was not possible, in words.
+    fn record(&self, run: Value, earlier: Vec<Value>) -> BoxFuture<'static, Result<(), NotWritten>>;
 
     /// How much of the end of a log is kept.
     fn log_bytes(&self) -> usize;
@@ -128,6 +135,8 @@ struct Next {
     version: String,
     ended: bool,
     run: Arc<dyn Run>,
+    /// Conditions that it had before.
+    earlier: Vec<Condition>,
 }
 
 /// What is written of a run.
@@ -156,6 +165,8 @@ struct Books {
     again: VecDeque<Uid>,
     /// When history answered last.
     answered: Option<Instant>,
+    /// What was true of runs before.
+    earlier: Earlier,
     /// Since when we know of runs that somebody has deleted, and that are held.
     leaving: BTreeMap<Uid, Instant>,
     /// Whether somebody is writing.
@@ -303,6 +314,21 @@ impl Archiver {
         self.tell(books, |_| {});
     }
 
+    /// A run changed. What its conditions say no more is kept until it is written.
+    pub(crate) fn changed<K: Cached>(&self, before: &K, now: &K) {
+        let over = earlier::over(before.run_conditions(), now.run_conditions());
+        let uid = uid_of(now.meta());
+        if over.is_empty() || uid_of(before.meta()) != uid {
+            return;
+        }
+        let lost = self.books().earlier.keep(&uid, over);
+        if lost > 0
+            && let Some(metrics) = self.metrics.get()
+        {
+            metrics.transitions_lost(lost);
+        }
+    }
+
     /// A run went. It is written as it was last, unless its end is written already or about to be.
     pub(crate) fn went<K: Cached>(self: &Arc<Self>, run: &K) {
         let Some(facts) = run.run_facts() else {
@@ -330,6 +356,7 @@ impl Archiver {
                     version: waiting.version.clone(),
                     ended: waiting.ended,
                     run: Arc::clone(&waiting.run),
+                    earlier: books.earlier.of(&uid),
                     uid,
                 });
             }
@@ -340,11 +367,16 @@ impl Archiver {
 
     fn written(&self, next: Next) {
         let Next {
-            uid, version, ended, ..
+            uid,
+            version,
+            ended,
+            earlier,
+            ..
         } = next;
         let mut books = self.books();
         books.answered = Some(Instant::now());
         books.refused.remove(&uid);
+        books.earlier.forget(&uid, earlier.len());
         let waiting = books.waiting.get(&uid).map(|waiting| waiting.version == version);
         match waiting {
             Some(true) => drop(books.waiting.remove(&uid)),
@@ -373,6 +405,7 @@ impl Archiver {
         self.count(ArchiveResult::Refused);
         let Next { uid, version, .. } = next;
         let mut books = self.books();
+        books.earlier.forget(&uid, usize::MAX);
         books.answered = Some(Instant::now());
         match books.waiting.get(&uid).map(|waiting| waiting.version == version) {
             Some(true) => drop(books.waiting.remove(&uid)),
@@ -442,8 +475,10 @@ async fn work(archiver: Weak<Archiver>, offered: Arc<Notify>) {
         let Some(next) = this.next() else {
             return;
         };
-        let written = match next.run.to_json() {
-            Ok(json) => this.archive.record(json).await,
+        let earlier = next.earlier.iter().map(serde_json::to_value);
+        let earlier: serde_json::Result<Vec<Value>> = earlier.collect();
+        let written = match next.run.to_json().and_then(|run| Ok((run, earlier?))) {
+            Ok((run, earlier)) => this.archive.record(run, earlier).await,
             Err(error) => Err(NotWritten::Refused(format!(
                 "it cannot be written as JSON: {error}"
             ))),

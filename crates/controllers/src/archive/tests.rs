@@ -14,14 +14,16 @@ struct Shelf {
     refuses: Option<&'static str>,
     takes: Duration,
     given: Arc<Mutex<Vec<String>>>,
+    /// What they had before.
+    before: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Archive for Shelf {
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
+    fn record(&self, run: Value, earlier: Vec<Value>) -> BoxFuture<'static, Result<(), NotWritten>> {
         let name = run["metadata"]["name"].as_str();
         let down = *self.down.lock().unwrap() || (name.is_some() && name == self.fails);
         let refused = name.is_some() && name == self.refuses;
-        let given = Arc::clone(&self.given);
+        let (given, before) = (Arc::clone(&self.given), Arc::clone(&self.before));
         let takes = self.takes;
         Box::pin(async move {
             sleep(takes).await;
@@ -38,6 +40,7 @@ impl Archive for Shelf {
                 .lock()
                 .unwrap()
                 .push(format!("{}@{}", text("name"), text("resourceVersion")));
+            before.lock().unwrap().extend(earlier);
             Ok(())
         })
     }
@@ -84,6 +87,37 @@ async fn a_run_is_written_once_for_each_of_its_versions() {
     }
     assert_eq!(*shelf.given.lock().unwrap(), ["a@1", "a@2"]);
     assert!(archiver.has(run("a", "2").as_ref()) && !archiver.has(run("a", "1").as_ref()));
+}
+
+fn blocked(version: &str, status: &str, reason: &str) -> ToolRun {
+    let mut run = run("a", version).as_ref().clone();
+    let condition = json!({"type": "Blocked", "status": status, "reason": reason, "message": "in line",
+                           "lastTransitionTime": "2026-03-01T12:00:00Z"});
+    run.status.as_mut().unwrap().common.conditions = vec![serde_json::from_value(condition).unwrap()];
+    run
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_run_waited_for_is_written_with_its_end_and_once() {
+    let shelf = Arc::new(Shelf::default());
+    let archiver = Arc::new(Archiver::new(Arc::clone(&shelf) as Arc<dyn Archive>));
+    let (waits, goes) = (
+        blocked("1", "True", "QueueLimit"),
+        blocked("2", "False", "Admitted"),
+    );
+    archiver.changed(&waits, &goes);
+    archiver.changed(&goes, &goes);
+    for version in ["3", "4"] {
+        archiver.offer(&Arc::new(blocked(version, "False", "Admitted")));
+        idle(&archiver).await;
+    }
+    let before = shelf.before.lock().unwrap();
+    let reasons: Vec<&str> = before
+        .iter()
+        .map(|before| before["reason"].as_str().unwrap())
+        .collect();
+    assert_eq!(reasons, ["QueueLimit"]);
+    assert_eq!(before[0]["lastTransitionTime"], "2026-03-01T12:00:00Z");
 }
 
 #[tokio::test(start_paused = true)]

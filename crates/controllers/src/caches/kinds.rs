@@ -13,6 +13,7 @@ use jangar_api::{
         version_control_provider::VersionControlProvider,
     },
     approvals::ApprovalPolicy,
+    condition::Condition,
     labels,
     orchestration::{
         Orchestration,
@@ -71,6 +72,11 @@ pub trait Cached:
     /// What whoever remembers runs wants to know of one; absent for everything else.
     fn run_facts(&self) -> Option<RunFacts> {
         None
+    }
+
+    /// What is true of a run at the moment; nothing for everything else.
+    fn run_conditions(&self) -> &[Condition] {
+        &[]
     }
 
     /// What the object names, and is found by.
@@ -209,6 +215,12 @@ pub(crate) use with_kind;
 impl Cached for AgentRun {
     kept_in!(AgentRun, agent_runs);
 
+    fn run_conditions(&self) -> &[Condition] {
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.common.conditions)
+    }
+
     fn run_facts(&self) -> Option<RunFacts> {
         let status = self.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_ref());
@@ -300,6 +312,12 @@ impl Cached for Tool {
 impl Cached for ToolRun {
     kept_in!(ToolRun, tool_runs);
 
+    fn run_conditions(&self) -> &[Condition] {
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.common.conditions)
+    }
+
     fn run_facts(&self) -> Option<RunFacts> {
         let status = self.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_ref());
@@ -328,6 +346,12 @@ impl Cached for Orchestration {
 
 impl Cached for OrchestrationRun {
     kept_in!(OrchestrationRun, orchestration_runs);
+
+    fn run_conditions(&self) -> &[Condition] {
+        self.status
+            .as_ref()
+            .map_or(&[], |status| &status.common.conditions)
+    }
 
     fn run_facts(&self) -> Option<RunFacts> {
         let status = self.status.as_ref();

@@ -262,6 +262,9 @@ impl World {
                         archiver.went(object.as_ref());
                     }
                 }
+                Event::Apply(Delivered(Ok(object))) | Event::InitApply(Delivered(Ok(object))) => {
+                    note(archiver, &caches, object);
+                }
                 Event::Delete(_) | Event::Init | Event::InitApply(_) | Event::Apply(_) => {}
             }
         }
@@ -275,6 +278,9 @@ impl World {
     /// Takes in the answer of a live read: the object, or that this one is gone.
     pub(crate) fn learn<K: Cached>(&self, key: &Key, uid: &Uid, answer: Option<Delivered<K>>) {
         let mut caches = self.writable();
+        if let (Some(archiver), Some(Delivered(Ok(object)))) = (&self.archiver, &answer) {
+            note(archiver, &caches, object);
+        }
         let cache = K::cache_mut(&mut caches);
         let change = match answer {
             Some(object) => cache.learn(object),
@@ -295,5 +301,15 @@ impl World {
                 listener.changed(caches, change);
             }
         }
+    }
+}
+
+/// Lets the archiver see what an object that is newer than the one in the cache says no more.
+fn note<K: Cached>(archiver: &Archiver, caches: &Caches, object: &K) {
+    let known = K::cache(caches).get(&key_of(object.meta()));
+    if let Some(known) = known
+        && ResourceVersion::of(known.meta()) < ResourceVersion::of(object.meta())
+    {
+        archiver.changed(known.as_ref(), object);
     }
 }

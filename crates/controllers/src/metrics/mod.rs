@@ -65,6 +65,7 @@ pub struct Metrics {
     retention: Family<KeptLabels, Gauge>,
     archived: Family<ArchiveLabels, Counter>,
     archive_waiting: Gauge,
+    transitions_lost: Counter,
     archive_down: Gauge,
     log_tails: Family<LogTailLabels, Counter>,
     runs_waiting: Family<GateLabels, Gauge>,
@@ -106,6 +107,7 @@ impl Default for Metrics {
             retention: Family::default(),
             archived: Family::default(),
             archive_waiting: Gauge::default(),
+            transitions_lost: Counter::default(),
             archive_down: Gauge::default(),
             log_tails: Family::default(),
             runs_waiting: Family::default(),
@@ -257,6 +259,11 @@ impl Metrics {
             "runs_archive_waiting",
             "Finished runs that are not written into history yet, and are kept until they are",
             self.archive_waiting.clone(),
+        );
+        registry.register(
+            "transitions_lost",
+            "Changes of conditions of runs that history does not get, because there were too many to keep them until the run is written",
+            self.transitions_lost.clone(),
         );
         registry.register(
             "runs_archive_down",
@@ -480,6 +487,12 @@ impl Metrics {
         self.archived.get_or_create(&ArchiveLabels { result }).inc();
     }
 
+    /// So many changes of conditions are not kept for history: there were too many.
+    pub fn transitions_lost(&self, lost: usize) {
+        self.transitions_lost
+            .inc_by(u64::try_from(lost).unwrap_or(u64::MAX));
+    }
+
     /// So many finished runs are not written into history yet.
     pub fn archive_waiting(&self, waiting: usize) {
         self.archive_waiting
@@ -559,6 +572,7 @@ mod tests {
         metrics.kept(&Ladder::of_settings(&Settings::default()));
         metrics.archived(ArchiveResult::GivenUp);
         metrics.archive_waiting(6);
+        metrics.transitions_lost(2);
         metrics.archive_down(true);
         metrics.log_tail(LogTailResult::Missing);
         metrics.queue(&BTreeMap::from([(Told::Agent, 4)]), 5);

@@ -10,7 +10,7 @@ mod token;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use jangar_api::Kind;
+use jangar_api::{Kind, rights::Right};
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
     authorization::v1::{
@@ -86,6 +86,8 @@ pub enum Question {
     },
     /// To read what pods write.
     Logs { namespace: String },
+    /// One of the rights that people need for what they do with Jangar.
+    Right { right: Right, namespace: String },
     /// A path that is no object, such as `/metrics`.
     Path(String),
 }
@@ -134,6 +136,17 @@ impl Question {
                     version: Some("v1".to_owned()),
                     resource: Some("pods".to_owned()),
                     subresource: Some("log".to_owned()),
+                    namespace: given(namespace),
+                    ..ResourceAttributes::default()
+                }),
+                non_resource_attributes: None,
+            },
+            Self::Right { right, namespace } => SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb: Some(right.verb.to_owned()),
+                    group: Some(right.group.to_owned()),
+                    resource: Some(right.resource.to_owned()),
+                    subresource: Some(right.subresource.to_owned()).filter(|name| !name.is_empty()),
                     namespace: given(namespace),
                     ..ResourceAttributes::default()
                 }),
@@ -199,6 +212,19 @@ impl Question {
             )
             .remedy(format!(
                 "ask for a role with the verb get on pods/log in namespace {namespace}"
+            )),
+            Self::Right { right, namespace } => Refusal::new(
+                Trouble::Forbidden,
+                format!(
+                    "you may not {} {} in namespace {namespace}",
+                    right.verb,
+                    right.named()
+                ),
+            )
+            .remedy(format!(
+                "ask for a role with the verb {} on {} in namespace {namespace}",
+                right.verb,
+                right.named()
             )),
             Self::Path(path) => Refusal::new(Trouble::Forbidden, format!("you may not get {path}")).remedy(
                 format!("ask for a cluster role with the verb get on nonResourceURLs {path}"),

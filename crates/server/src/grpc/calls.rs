@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use jangar_api::{Kind, orchestration::orchestration_run::ApprovalDecision};
+use futures::future;
+use jangar_api::{
+    Kind,
+    orchestration::orchestration_run::ApprovalDecision,
+    rights::{FOR_RUNS, TO_APPROVE},
+};
 use jangar_proto::v1::{
     CancelRequest, CancelResponse, ControllerStatus, CreateImplementationSpecRequest,
     CreateImplementationSpecResponse, DatabaseStatus, DecideRequest, DecideResponse, ExplainRequest,
     ExplainResponse, GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest,
     GetIdentityResponse, GetServerInfoRequest, GetServerInfoResponse, GrpcStatus, KeyValue,
-    LeaderElectionStatus, ListApprovalsRequest, ListApprovalsResponse, NamespaceStatus, PendingApproval,
-    RetryRequest, RuntimeAdapterStatus, SubmitAgentRunRequest, SubmitOrchestrationRunRequest, SubmitResponse,
+    LeaderElectionStatus, ListApprovalsRequest, ListApprovalsResponse, ListRightsRequest, ListRightsResponse,
+    NamespaceStatus, PendingApproval, RetryRequest, Right, RuntimeAdapterStatus, SubmitAgentRunRequest,
+    SubmitOrchestrationRunRequest, SubmitResponse,
 };
 use serde_json::{Map, Value, json};
 use tonic::{Request, Response};
@@ -20,9 +26,11 @@ pub(super) use super::{
     pods::list_run_pods,
 };
 use crate::{
+    access::Question,
     plane::{
         Caller, ControlPlane,
         approvals::{Decision, GatesQuery},
+        objects::checked_namespace,
         runs::Run,
         status::{SERVICE, StatusDocument},
         submit::{AgentRunSubmission, OrchestrationRunSubmission, PolicyRefs, Submitted, checked_key},
@@ -54,6 +62,37 @@ pub(super) async fn get_identity(
         user: caller.identity.user.clone(),
         groups: caller.identity.groups.clone(),
     }))
+}
+
+pub(super) async fn list_rights(
+    plane: &Arc<ControlPlane>,
+    request: Request<ListRightsRequest>,
+) -> Answer<ListRightsResponse> {
+    let caller = caller(&request)?;
+    let namespace = match request.get_ref().namespace.as_str() {
+        "" => plane.default_namespace(),
+        namespace => namespace,
+    };
+    checked_namespace(namespace)?;
+    let identity = &caller.identity;
+    let asked = FOR_RUNS.iter().chain([&TO_APPROVE]).map(|right| async move {
+        let question = Question::Right {
+            right: *right,
+            namespace: namespace.to_owned(),
+        };
+        let allowed = plane.gatekeeper.may(identity, &question).await?;
+        Ok::<_, Refusal>(Right {
+            group: right.group.to_owned(),
+            resource: right.resource.to_owned(),
+            subresource: right.subresource.to_owned(),
+            verb: right.verb.to_owned(),
+            purpose: right.purpose.to_owned(),
+            allowed,
+        })
+    });
+    // They are few, and what is asked of Kubernetes at once has a bound of its own.
+    let rights = future::try_join_all(asked).await?;
+    Ok(Response::new(ListRightsResponse { rights }))
 }
 
 pub(super) async fn get_control_plane_status(
@@ -415,6 +454,7 @@ pub(super) async fn list_approvals(
         namespace,
         limit,
         cursor,
+        brief,
     } = request.into_inner();
     let query = GatesQuery {
         namespace: match namespace.as_str() {
@@ -423,6 +463,7 @@ pub(super) async fn list_approvals(
         },
         limit,
         cursor,
+        brief,
     };
     let gates = plane.approvals(&caller, query).await?;
     let approvals = gates.approvals.into_iter().map(|approval| PendingApproval {

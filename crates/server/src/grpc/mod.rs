@@ -29,9 +29,10 @@ use jangar_proto::{
         GetControlPlaneStatusRequest, GetControlPlaneStatusResponse, GetIdentityRequest, GetIdentityResponse,
         GetRequest, GetResponse, GetServerInfoRequest, GetServerInfoResponse, ListApprovalsRequest,
         ListApprovalsResponse, ListEventsRequest, ListEventsResponse, ListRequest, ListResponse,
-        ListRunPodsRequest, ListRunPodsResponse, RetryRequest, StreamAgentRunLogsRequest,
-        StreamAgentRunLogsResponse, StreamStatusRequest, StreamStatusResponse, SubmitAgentRunRequest,
-        SubmitOrchestrationRunRequest, SubmitResponse, WatchObjectsRequest, WatchObjectsResponse,
+        ListRightsRequest, ListRightsResponse, ListRunPodsRequest, ListRunPodsResponse, RetryRequest,
+        StreamAgentRunLogsRequest, StreamAgentRunLogsResponse, StreamStatusRequest, StreamStatusResponse,
+        SubmitAgentRunRequest, SubmitOrchestrationRunRequest, SubmitResponse, WatchObjectsRequest,
+        WatchObjectsResponse,
         agentctl_service_server::{AgentctlService, AgentctlServiceServer},
     },
 };
@@ -242,6 +243,7 @@ service! {
         list_events(ListEventsRequest) -> ListEventsResponse,
         list_run_pods(ListRunPodsRequest) -> ListRunPodsResponse,
         cancel_tool_run(CancelRequest) -> CancelResponse,
+        list_rights(ListRightsRequest) -> ListRightsResponse,
     }
     streams {
         StreamAgentRunLogsStream = stream_agent_run_logs(StreamAgentRunLogsRequest) -> StreamAgentRunLogsResponse,

@@ -11,7 +11,7 @@ use jangar_store::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{ArchivedRun, History, HistoryError, SubmittedKey};
+use super::{ArchivedRun, Children, History, HistoryError, SubmittedKey};
 use crate::{
     audit::Entry,
     metrics::{HistoryAccess, HistoryResult, Metrics},
@@ -96,7 +96,7 @@ impl History for Counted {
         self.read(self.inner.page(uid))
     }
 
-    fn children<'a>(&'a self, uid: &'a str) -> Answer<'a, Vec<ArchivedRun>> {
+    fn children<'a>(&'a self, uid: &'a str) -> Answer<'a, Children> {
         self.read(self.inner.children(uid))
     }
 

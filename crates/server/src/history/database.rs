@@ -11,12 +11,12 @@ use jangar_store::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{ArchivedRun, History, HistoryError, SubmittedKey};
+use super::{ArchivedRun, Children, History, HistoryError, SubmittedKey};
 use crate::audit::{Entry, Outcome};
 
 /// How long a key is remembered after its run was made. Nobody repeats a request after a month.
 const KEY_AGE: Duration = Duration::from_hours(30 * 24);
-/// How many runs of steps are read to explain a run. Those that failed are among the latest.
+/// How many runs of steps are read to explain a run, those that failed first.
 const CHILDREN_MAX: u32 = 50;
 
 /// Postgres, or SQLite.
@@ -131,22 +131,13 @@ impl History for Database {
         Box::pin(async move { self.0.page(uid).await.map_err(failed) })
     }
 
-    fn children<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Vec<ArchivedRun>, HistoryError>> {
+    fn children<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Children, HistoryError>> {
         Box::pin(async move {
-            let filter = RunFilter {
-                parent: Some(uid.to_owned()),
-                ..RunFilter::default()
-            };
-            let page = PageRequest {
-                limit: CHILDREN_MAX,
-                cursor: None,
-            };
-            let mut children = Vec::new();
-            for child in self.0.runs(&filter, &page).await.map_err(failed)?.items {
-                let run = self.0.run(&child.uid).await.map_err(failed)?;
-                children.extend(run.map(archived));
-            }
-            Ok(children)
+            let (runs, more) = self.0.children(uid, CHILDREN_MAX).await.map_err(failed)?;
+            Ok(Children {
+                runs: runs.into_iter().map(archived).collect(),
+                more,
+            })
         })
     }
 

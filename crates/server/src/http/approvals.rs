@@ -52,6 +52,7 @@ pub(super) async fn list(
             .namespace
             .unwrap_or_else(|| plane.default_namespace().to_owned()),
         limit: query.limit.unwrap_or_default(),
+        brief: false,
         cursor: query.cursor.unwrap_or_default(),
     };
     Ok(Answer::ok(plane.approvals(&caller, query).await?))

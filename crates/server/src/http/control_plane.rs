@@ -7,6 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, get},
 };
+use futures::{StreamExt, stream as streams};
 use http::{HeaderMap, header::CONTENT_TYPE};
 use jangar_api::Kind;
 use schemars::JsonSchema;
@@ -162,7 +163,7 @@ pub(super) async fn resources(
             last_id: sse::last_id(&headers, query.last_event_id),
             snapshot: true,
         };
-        return sse::changes(&plane, caller, subscription, Vec::new()).await;
+        return sse::changes(&plane, caller, subscription, streams::empty()).await;
     }
     let page = plane.list(&caller, kind, &list).await?;
     let page = ObjectPage {
@@ -193,7 +194,7 @@ pub(super) async fn get_resource(
             last_id: sse::last_id(&headers, query.last_event_id),
             snapshot: true,
         };
-        return sse::changes(&plane, caller, subscription, Vec::new()).await;
+        return sse::changes(&plane, caller, subscription, streams::empty()).await;
     }
     let resource = object.into();
     Ok(Answer::ok(OneObject { resource }).into_response())
@@ -347,14 +348,15 @@ pub(super) async fn stream(
         last_id: sse::last_id(&headers, query.last_event_id),
         snapshot: false,
     };
-    let mut first = Vec::new();
-    if namespace != ALL_NAMESPACES {
-        // Who may not have the status may still have the changes.
-        if let Ok(status) = plane.status(&caller, Some(&namespace)).await {
-            first.push(json!({"type": "status", "status": status}));
-        }
-    }
-    sse::changes(&plane, caller, subscription, first).await
+    let statuses = (namespace != ALL_NAMESPACES).then(|| plane.statuses(caller.clone(), namespace));
+    let statuses = streams::iter(statuses).flatten();
+    sse::changes(
+        &plane,
+        caller,
+        subscription,
+        statuses.map(|status| json!({"type": "status", "status": status})),
+    )
+    .await
 }
 
 /// Agents sent messages to each other through a broker in earlier versions, and this showed them.

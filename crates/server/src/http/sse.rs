@@ -6,7 +6,7 @@ use axum::response::{
     IntoResponse, Response,
     sse::{Event, Sse},
 };
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, future, stream};
 use http::HeaderMap;
 use serde_json::{Value, json};
 
@@ -28,20 +28,25 @@ pub(super) fn last_id(headers: &HeaderMap, query: Option<String>) -> Option<Stri
     header.map(str::to_owned).or(query).filter(|id| !id.is_empty())
 }
 
-/// A stream of changes, with events of its own before them.
+/// A stream of changes, with other events between them, of which what is there already comes first.
 pub(super) async fn changes(
     plane: &Arc<ControlPlane>,
     caller: Caller,
     subscription: Subscription,
-    first: Vec<Value>,
+    others: impl Stream<Item = Value> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let changes = plane.changes(caller, subscription, Protocol::Http).await?;
-    let first = stream::iter(first).map(|value| event(None, &value));
+    let mut others = Box::pin(others.map(|value| event(None, &value)).fuse());
+    let first = stream::iter(others.next().await);
     let changes = changes.map(|told| match told {
         Ok(told) => of(told),
         Err(refusal) => event(None, &json!({"type": "error", "error": refusal.to_string()})),
     });
-    Ok(response(first.chain(changes)))
+    // With the changes all is over.
+    let changes = changes.map(Some).chain(stream::iter([None]));
+    let all = stream::select(changes, others.map(Some));
+    let all = all.take_while(|event| future::ready(event.is_some()));
+    Ok(response(first.chain(all.filter_map(future::ready))))
 }
 
 /// A stream of lines of a log.

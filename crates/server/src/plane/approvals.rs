@@ -149,6 +149,8 @@ pub struct GatesQuery {
     /// 0: as the server likes.
     pub limit: u32,
     pub cursor: String,
+    /// Without what they show.
+    pub brief: bool,
 }
 
 /// A decision that somebody sends.
@@ -185,7 +187,7 @@ impl ControlPlane {
         let mut gates = Gates::default();
         let mut last = None;
         for object in self.world.list(kind, &filter, after.as_ref(), usize::MAX) {
-            let found = self.gates_of(&object);
+            let found = self.gates_of(&object, query.brief);
             if found.len() == 0 {
                 continue;
             }
@@ -210,10 +212,10 @@ impl ControlPlane {
     }
 
     /// The gates of one run.
-    fn gates_of(&self, object: &Object) -> Gates {
+    fn gates_of(&self, object: &Object, brief: bool) -> Gates {
         let mut gates = Gates::default();
         match serde_json::from_value::<OrchestrationRun>(object.json.clone()) {
-            Ok(run) => gates.approvals = self.gates(object, &run),
+            Ok(run) => gates.approvals = self.gates(object, &run, brief),
             Err(error) => gates.unreadable.push(self.unreadable(object, &error)),
         }
         gates
@@ -230,7 +232,7 @@ impl ControlPlane {
         unreadable
     }
 
-    fn gates(&self, object: &Object, run: &OrchestrationRun) -> Vec<PendingApproval> {
+    fn gates(&self, object: &Object, run: &OrchestrationRun, brief: bool) -> Vec<PendingApproval> {
         let status = run.status.clone().unwrap_or_default();
         let waiting = status.step_statuses.iter().filter_map(|step| {
             let waits_for = step.waits_for.as_ref()?;
@@ -251,7 +253,10 @@ impl ControlPlane {
                 since: step.progress.started_at.map(|at| at.to_string()),
                 created_by: run.annotations().get(CREATED_BY).cloned(),
                 approved_by: approved.map(|approval| approval.by.clone()).collect(),
-                shown: approval::shown(run, &step.name).map(Shown::from),
+                shown: (!brief)
+                    .then(|| approval::shown(run, &step.name))
+                    .flatten()
+                    .map(Shown::from),
                 policy,
                 digest,
             })

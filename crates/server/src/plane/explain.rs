@@ -31,6 +31,8 @@ struct Around {
     tool_runs: Vec<ToolRun>,
     orchestration_runs: Vec<OrchestrationRun>,
     policies: Vec<ApprovalPolicy>,
+    /// How many runs of steps history was asked for, if it has more.
+    only: Option<usize>,
 }
 
 impl Around {
@@ -91,7 +93,13 @@ impl ControlPlane {
                     Kind::OrchestrationRun => self.remembered(caller, document).await?,
                     _ => Around::default(),
                 };
-                Ok(explain_gone(legible.subject(), &around.context(), *at))
+                let mut explanation = explain_gone(legible.subject(), &around.context(), *at);
+                if let Some(only) = around.only {
+                    explanation.because.push(format!(
+                        "of the runs of its steps only {only} were looked at, those that failed first: there are more"
+                    ));
+                }
+                Ok(explanation)
             }
         }
     }
@@ -190,7 +198,8 @@ impl ControlPlane {
         let agents = self.may_list(caller, Kind::AgentRun, &namespace).await?;
         let tools = self.may_list(caller, Kind::ToolRun, &namespace).await?;
         let orchestrations = self.may_list(caller, Kind::OrchestrationRun, &namespace).await?;
-        for child in children {
+        around.only = children.more.then_some(children.runs.len());
+        for child in children.runs {
             // One that cannot be read says nothing about another.
             match text(&child.document, "/kind").as_deref() {
                 Some("AgentRun") if agents => {

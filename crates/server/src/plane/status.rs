@@ -1,7 +1,8 @@
 //! How the control plane is, and what there is in numbers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures::{Stream, stream};
 use jangar_api::Kind;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -20,6 +21,9 @@ pub const SERVICE: &str = "jangar";
 /// How old what is told of the Lease may be: shorter than anybody needs to take the lead.
 const LEASE_AGE: Duration = Duration::from_secs(2);
 
+/// How often a stream looks whether the status is another one. Who reads it wants to know that something broke, not how often.
+const STATUS_PERIOD: Duration = Duration::from_secs(5);
+
 /// When the Lease was read, and what it was.
 pub(super) type KnownLease = (Instant, Result<Option<Lease>, Refusal>);
 
@@ -35,6 +39,22 @@ pub struct StatusDocument {
     pub grpc: Grpc,
     pub tls: Tls,
     pub namespaces: Vec<NamespaceHealth>,
+}
+
+impl StatusDocument {
+    /// Whether another one says the same, whenever it was made and however fast the database answered.
+    fn is_as(&self, other: &Self) -> bool {
+        let lasting = |status: &Self| {
+            let mut status = status.clone();
+            status.generated_at.clear();
+            status.database.latency_ms = 0;
+            for controller in &mut status.controllers {
+                controller.last_checked_at.clear();
+            }
+            status
+        };
+        lasting(self) == lasting(other)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -166,6 +186,37 @@ impl ControlPlane {
             controllers,
             database,
         })
+    }
+
+    /// The status of a namespace, and again whenever it has become another one. Whoever may not have it gets none, and still none
+    /// is kept for whoever does not read: a change that was not read is told with the next.
+    pub(crate) fn statuses(
+        self: &Arc<Self>,
+        caller: Caller,
+        namespace: String,
+    ) -> impl Stream<Item = StatusDocument> + Send + use<> {
+        let plane = Arc::clone(self);
+        let begun = (plane, caller, namespace, None::<StatusDocument>, true);
+        stream::unfold(
+            begun,
+            |(plane, caller, namespace, mut told, mut first)| async move {
+                loop {
+                    if !std::mem::take(&mut first) {
+                        tokio::time::sleep(STATUS_PERIOD).await;
+                    }
+                    let Ok(status) = plane.status(&caller, Some(&namespace)).await else {
+                        // Nobody begins with one who may not have it.
+                        told.as_ref()?;
+                        continue;
+                    };
+                    if told.as_ref().is_some_and(|told| told.is_as(&status)) {
+                        continue;
+                    }
+                    told = Some(status.clone());
+                    return Some((status, (plane, caller, namespace, told, first)));
+                }
+            },
+        )
     }
 
     /// The Lease, no older than [`LEASE_AGE`], read once for all who ask meanwhile.

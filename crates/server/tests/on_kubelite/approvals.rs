@@ -141,7 +141,7 @@ async fn gates_come_in_pages_that_part_no_run_and_leave_out_none() {
         ListApprovalsRequest {
             namespace: NAMESPACE.to_owned(),
             limit: 2,
-            cursor: String::new(),
+            ..ListApprovalsRequest::default()
         },
     );
     loop {
@@ -155,6 +155,17 @@ async fn gates_come_in_pages_that_part_no_run_and_leave_out_none() {
         request.cursor = page.next_cursor;
     }
     assert_eq!((gates, unreadable), (4, 1));
+    let shown = async |brief| {
+        let request = ListApprovalsRequest {
+            namespace: NAMESPACE.to_owned(),
+            brief,
+            ..ListApprovalsRequest::default()
+        };
+        let page = client.clone().list_approvals(asked("reader", request)).await;
+        let gates = page.unwrap().into_inner().approvals;
+        (gates.len(), gates.iter().any(|gate| !gate.shown_json.is_empty()))
+    };
+    assert_eq!((shown(false).await, shown(true).await), ((4, true), (4, false)));
 }
 
 #[tokio::test]

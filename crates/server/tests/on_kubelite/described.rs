@@ -108,6 +108,34 @@ impl Checker<'_> {
     }
 }
 
+/// What a refusal is, with everything that it says named by the document.
+fn check_refusal(document: &Value, route: &str, method: &Method, status: StatusCode, answer: &Value) {
+    let operation = &document["paths"][route][&method.as_str().to_lowercase()];
+    let id = operation["operationId"].as_str().unwrap();
+    let responses = &operation["responses"];
+    let response = responses.get(status.as_str()).unwrap_or(&responses["default"]);
+    let schema = &response["content"]["application/json"]["schema"];
+    assert_eq!(schema["$ref"], "#/components/schemas/Refusal", "{id} {status}");
+    let checker = Checker(document);
+    let mut wrong = Vec::new();
+    checker.check(schema, answer, id, &mut wrong);
+    assert!(wrong.is_empty(), "{id} {status}: {wrong:#?}");
+    let details = checker.resolved(schema).pointer("/properties/details").unwrap();
+    for (schema, told) in [(schema, answer), (details, &answer["details"])] {
+        let known = checker.fields(schema);
+        let unsaid: Vec<&String> = told
+            .as_object()
+            .into_iter()
+            .flat_map(|told| told.keys())
+            .filter(|field| !known.contains(*field))
+            .collect();
+        assert!(
+            unsaid.is_empty(),
+            "{id} {status} tells {unsaid:?}, which the document does not"
+        );
+    }
+}
+
 /// Asks, and holds the answer against the document.
 struct Asking<'a> {
     stage: &'a Stage,
@@ -286,6 +314,92 @@ async fn gates(asking: &mut Asking<'_>) {
         let body = Some(json!({"digest": "d1"}));
         asking.send("approver", Method::POST, &route, &path, body).await;
     }
+}
+
+#[tokio::test]
+async fn refusals_are_as_the_document_says() {
+    let (_directory, store) = history::store();
+    history::remember(&store, &history::gone("AgentRun", "fix", "Failed", &json!({}))).await;
+    let stage = Stage::remembering(&store).await;
+    stage.create(Kind::Agent, NAMESPACE, agent("coder")).await;
+    let (_, document) = stage.get("reader", "/openapi.json").await;
+    let run = |agent: &str, text: &str| {
+        json!({"agentRef": {"name": agent}, "namespace": NAMESPACE, "runtime": {"type": "job"},
+               "implementation": {"text": text}})
+    };
+    let huge = run("coder", &"a".repeat(1024 * 1024));
+    let (runs, one) = ("/v1/agent-runs", "/v1/runs/{id}");
+    let mut seen = BTreeSet::new();
+    for (user, method, route, path, body, expected) in [
+        (
+            "submitter",
+            Method::POST,
+            runs,
+            runs,
+            Some(json!({"agentReff": {}})),
+            400,
+        ),
+        ("reader", Method::GET, runs, "/v1/agent-runs?limit=501", None, 400),
+        ("", Method::GET, runs, runs, None, 401),
+        ("nobody", Method::GET, runs, runs, None, 401),
+        (
+            "reader",
+            Method::POST,
+            runs,
+            runs,
+            Some(run("coder", "do it")),
+            403,
+        ),
+        ("reader", Method::GET, one, "/v1/runs/nowhere", None, 404),
+        (
+            "reader",
+            Method::GET,
+            runs,
+            "/v1/agent-runs?namespace=hidden",
+            None,
+            404,
+        ),
+        (
+            "submitter",
+            Method::POST,
+            "/v1/runs/{id}/cancel",
+            "/v1/runs/uid-fix/cancel",
+            None,
+            409,
+        ),
+        (
+            "submitter",
+            Method::POST,
+            "/v1/runs/{id}/retry",
+            "/v1/runs/uid-fix/retry",
+            None,
+            409,
+        ),
+        ("submitter", Method::POST, runs, runs, Some(huge), 413),
+    ] {
+        let key = (method == Method::POST).then_some(path);
+        let asked = request(method.clone(), user, path, key, body);
+        let (status, answer) = call(&stage.http, asked).await;
+        assert_eq!(status.as_u16(), expected, "{path}: {answer}");
+        check_refusal(&document, route, &method, status, &answer);
+        seen.insert(expected);
+    }
+    assert_eq!(seen, BTreeSet::from([400, 401, 403, 404, 409, 413]));
+
+    let full = Stage::with(|settings| settings.limits.queue.namespace = Some(1)).await;
+    full.create(Kind::Agent, NAMESPACE, agent("coder")).await;
+    let work = run("coder", "do it");
+    let (status, answer) = full.post("submitter", runs, Some("one"), work.clone()).await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+    full.eventually(|| full.plane.world.waiting().len() == 1).await;
+    let (status, answer) = full.post("submitter", runs, Some("two"), work).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{answer}");
+    check_refusal(&document, runs, &Method::POST, status, &answer);
+
+    store.close().await;
+    let (status, answer) = stage.get("reader", "/v1/runs/uid-fix").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+    check_refusal(&document, one, &Method::GET, status, &answer);
 }
 
 #[tokio::test]

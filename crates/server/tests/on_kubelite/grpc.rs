@@ -6,15 +6,16 @@ use jangar_api::{Kind, labels};
 use jangar_proto::v1::{
     ApplyRequest, CancelRequest, CreateObjectRequest, DecideRequest, DeleteRequest, ExplainRequest,
     GetControlPlaneStatusRequest, GetIdentityRequest, GetRequest, GetServerInfoRequest, ListRequest,
-    ListRunPodsRequest, RetryRequest, RuntimeConfigEntry, StreamStatusRequest, SubmitAgentRunRequest,
-    WatchObjectsRequest, agentctl_service_client::AgentctlServiceClient, watch_objects_response::Change,
+    ListRightsRequest, ListRunPodsRequest, RetryRequest, RuntimeConfigEntry, StreamStatusRequest,
+    SubmitAgentRunRequest, WatchObjectsRequest, agentctl_service_client::AgentctlServiceClient,
+    watch_objects_response::Change,
 };
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tonic::{Code, Request};
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-use crate::stage::{NAMESPACE, Stage, agent, agent_run};
+use crate::stage::{HIDDEN, NAMESPACE, Stage, agent, agent_run};
 
 pub(crate) fn asked<T>(user: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
@@ -407,6 +408,41 @@ async fn an_object_of_any_kind_is_made_once_and_says_who_made_it() {
         .await;
     let pods = client.list_run_pods(asked("reader", pods)).await.unwrap();
     assert_eq!(pods.into_inner().json, "[]");
+}
+
+#[tokio::test]
+async fn what_the_caller_may_do_is_what_kubernetes_says_of_them() {
+    let stage = Stage::start().await;
+    let client = AgentctlServiceClient::new(serve(&stage).await);
+    let lacking = async |user: &str, namespace: &str| -> Vec<String> {
+        let request = ListRightsRequest {
+            namespace: namespace.to_owned(),
+        };
+        let rights = client.clone().list_rights(asked(user, request)).await.unwrap();
+        let rights = rights.into_inner().rights.into_iter();
+        let lacking = rights.filter(|right| !right.allowed);
+        lacking
+            .map(|right| format!("{} {}", right.verb, right.resource))
+            .collect()
+    };
+    assert!(lacking("admin", NAMESPACE).await.is_empty());
+    assert_eq!(
+        lacking("submitter", NAMESPACE).await,
+        ["approve orchestrationruns"]
+    );
+    assert_eq!(
+        lacking("approver", NAMESPACE).await,
+        [
+            "create agentruns",
+            "patch agentruns",
+            "create orchestrationruns",
+            "patch orchestrationruns"
+        ]
+    );
+    // Of a namespace that they may not see nothing is told, not even whether it is there.
+    let hidden = lacking("approver", HIDDEN).await;
+    assert_eq!(hidden, lacking("approver", "nowhere").await);
+    assert_eq!(hidden.len(), 10);
 }
 
 #[tokio::test]

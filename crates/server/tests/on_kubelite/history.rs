@@ -161,6 +161,45 @@ async fn an_orchestration_that_is_gone_is_explained_by_the_runs_of_its_steps() {
 }
 
 #[tokio::test]
+async fn of_many_runs_of_steps_those_that_failed_are_looked_at_and_that_there_are_more_is_told() {
+    let (_directory, store) = store();
+    let owner = json!([{"apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+                        "name": "ship", "uid": "uid-ship", "controller": true}]);
+    let child = |second: usize| json!({"/metadata/ownerReferences": owner, "/metadata/creationTimestamp": format!("2026-03-01T10:01:{second:02}Z")});
+    // The one that failed is the oldest of them.
+    remember(&store, &gone("AgentRun", "ship-build-1", "Failed", &child(0))).await;
+    for number in 2..=51 {
+        let run = gone(
+            "AgentRun",
+            &format!("ship-build-{number}"),
+            "Succeeded",
+            &child(number),
+        );
+        remember(&store, &run).await;
+    }
+    let steps = json!({"/status/stepStatuses": [
+        {"name": "build", "kind": "AgentRun", "phase": "Failed", "resourceRef":
+            {"kind": "AgentRun", "name": "ship-build-1", "namespace": NAMESPACE, "uid": "uid-ship-build-1"}}]});
+    remember(&store, &gone("OrchestrationRun", "ship", "Failed", &steps)).await;
+
+    let (children, more) = store.children("uid-ship", 50).await.unwrap();
+    assert_eq!(
+        (children[0].summary.name.as_str(), children.len(), more),
+        ("ship-build-1", 50, true)
+    );
+    assert_eq!(children[1].summary.name, "ship-build-51");
+    let stage = Stage::remembering(&store).await;
+    let (_, body) = stage.get("reader", "/v1/runs/uid-ship/explain").await;
+    let told = body.to_string();
+    assert!(
+        told.contains("only 50 were looked at, those that failed first"),
+        "{body}"
+    );
+    assert!(told.contains("exit code 3"), "{body}");
+    assert!(!store.children("uid-ship", 51).await.unwrap().1);
+}
+
+#[tokio::test]
 async fn the_log_of_a_run_whose_pods_are_gone_comes_from_history_for_who_may_read_logs() {
     let (_directory, store) = store();
     remember(&store, &gone("AgentRun", "fix", "Failed", &json!({}))).await;

@@ -3,8 +3,10 @@
 use axum::{body::Body, response::Response};
 use futures::{StreamExt, future::join_all, stream};
 use http::{Method, StatusCode};
-use jangar_api::Kind;
-use serde_json::Value;
+use jangar_api::{Kind, labels};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::PostParams};
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::stage::{NAMESPACE, Stage, agent, request};
@@ -137,6 +139,38 @@ async fn the_stream_of_everything_begins_with_the_status() {
     );
     stage.create(Kind::Agent, NAMESPACE, agent("one")).await;
     assert_eq!(events.named("one").await.data.unwrap()["kind"], "Agent");
+}
+
+#[tokio::test]
+async fn the_status_is_told_again_when_it_has_become_another_one() {
+    let stage = Stage::start().await;
+    let path = "/api/agents/control-plane/stream?namespace=agents";
+    let mut events = open(&stage, path, None).await;
+    let health = |event: &Event| {
+        event
+            .data
+            .as_ref()
+            .map(|data| data["status"]["namespaces"][0]["status"].clone())
+    };
+    assert_eq!(
+        health(&events.next().await),
+        Some("degraded".into()),
+        "nobody leads"
+    );
+    let leases: Api<Lease> = Api::namespaced(stage.admin.clone(), NAMESPACE);
+    let lease = json!({
+        "metadata": {"name": labels::LEADER_LEASE, "namespace": NAMESPACE},
+        "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 30, "renewTime": "2026-03-01T12:00:00.000000Z"},
+    });
+    let lease: Lease = serde_json::from_value(lease).unwrap();
+    leases.create(&PostParams::default(), &lease).await.unwrap();
+    let again = loop {
+        let event = events.next().await;
+        if event.data.as_ref().is_some_and(|data| data["type"] == "status") {
+            break event;
+        }
+    };
+    assert_eq!(health(&again), Some("healthy".into()));
 }
 
 #[tokio::test]

@@ -91,6 +91,30 @@ pub(crate) async fn a_run_is_read_back_with_all_that_stands_beside_it(place: Pla
     assert_eq!(store.page("nobody").await.unwrap(), None);
 }
 
+pub(crate) async fn what_a_run_waited_for_is_among_its_transitions(place: Place) {
+    let store = place.store().await;
+    let earlier = json!([
+        {"type": "Blocked", "status": "True", "reason": "QueueLimit", "message": "in line, PASSWORD=hunter2",
+         "lastTransitionTime": "2026-02-01T00:00:00Z"},
+        {"type": "Warning", "status": "True", "reason": "NoTime", "message": ""},
+    ]);
+    let run = record(&object("team", 1)).with_earlier(earlier.as_array().unwrap());
+    store.record(&run, now()).await.unwrap();
+    let page = store.page("team-1").await.unwrap().unwrap();
+    let first = &page.transitions[0];
+    assert_eq!(
+        (first.what.as_str(), first.became.as_str(), first.reason.as_str()),
+        ("Blocked", "True", "QueueLimit")
+    );
+    assert!(!first.message.contains("hunter2"), "{}", first.message);
+    assert!(
+        !page
+            .transitions
+            .iter()
+            .any(|transition| transition.what == "Warning")
+    );
+}
+
 pub(crate) async fn an_older_state_never_takes_the_place_of_a_newer_one(place: Place) {
     let store = place.store().await;
     let ended = object("team", 1);

@@ -18,12 +18,12 @@ pub(crate) async fn of_several_that_start_at_once_one_prepares_and_all_come_up(p
         .collect();
     for start in starts {
         let store = start.await.unwrap().expect("each comes up");
-        assert_eq!(store.ready().await.unwrap().schema, 3);
+        assert_eq!(store.ready().await.unwrap().schema, 4);
         store.close().await;
     }
     assert_eq!(
         place.meddle("SELECT COUNT(*) FROM jangar_migrations").await,
-        Some(3)
+        Some(4)
     );
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn a_changed_entry_of_the_ledger_stops_before_anything_is_touch
     );
     assert_eq!(
         place.meddle("SELECT COUNT(*) FROM jangar_migrations").await,
-        Some(3)
+        Some(4)
     );
 }
 
@@ -68,7 +68,7 @@ pub(crate) async fn a_later_version_may_say_that_this_one_can_go_on(place: Place
     place.store().await.close().await;
     place
         .meddle(
-            "INSERT INTO jangar_migrations (number, name, checksum, applied_at, usable_by) VALUES (9, 'wings', 'x', 0, 3)",
+            "INSERT INTO jangar_migrations (number, name, checksum, applied_at, usable_by) VALUES (9, 'wings', 'x', 0, 4)",
         )
         .await;
     let store = place.store().await;
@@ -76,7 +76,7 @@ pub(crate) async fn a_later_version_may_say_that_this_one_can_go_on(place: Place
     store.close().await;
     place
         .meddle(
-            "INSERT INTO jangar_migrations (number, name, checksum, applied_at, usable_by) VALUES (10, 'tail', 'x', 0, 4)",
+            "INSERT INTO jangar_migrations (number, name, checksum, applied_at, usable_by) VALUES (10, 'tail', 'x', 0, 5)",
         )
         .await;
     let said = refusal(&place, &[]).await;
@@ -106,7 +106,14 @@ pub(crate) async fn a_schema_of_the_version_before_is_brought_up_to_date(place: 
             words_of_step_one(),
         ]
     } else {
-        &["DROP INDEX jangar_runs_by_mark", "DROP FUNCTION jangar_run_marks"]
+        &[
+            "DROP TABLE jangar_piece_words",
+            "DROP TABLE jangar_pieces",
+            "DROP FUNCTION jangar_put_in_piece CASCADE",
+            "DROP FUNCTION jangar_words_in_piece",
+            "DROP INDEX jangar_runs_by_mark",
+            "DROP FUNCTION jangar_run_marks",
+        ]
     };
     let lists = [
         "DROP INDEX jangar_runs_of_kind",
@@ -123,7 +130,7 @@ pub(crate) async fn a_schema_of_the_version_before_is_brought_up_to_date(place: 
         place.meddle(back).await;
     }
     let store = place.store().await;
-    assert_eq!(store.ready().await.unwrap().schema, 3);
+    assert_eq!(store.ready().await.unwrap().schema, 4);
     // What was there before is found by what is new.
     let filter = RunFilter {
         text: Some("run".to_owned()),
@@ -151,7 +158,7 @@ pub(crate) async fn skip_takes_a_schema_that_is_there(place: Place) {
     let store = Store::connect(place.config(&[("JANGAR_MIGRATIONS", "skip")]))
         .await
         .unwrap();
-    assert_eq!(store.ready().await.unwrap().schema, 3);
+    assert_eq!(store.ready().await.unwrap().schema, 4);
 }
 
 pub(crate) async fn a_store_that_is_closed_says_so(place: Place) {

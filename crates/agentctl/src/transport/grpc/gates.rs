@@ -8,15 +8,17 @@ use super::{ALL_NAMESPACES, Grpc, LIST_MAX, PAGE};
 use crate::error::Error;
 
 impl Grpc {
-    /// All gates that wait, page by page, and in words the runs that cannot be read.
+    /// All gates that wait, page by page, and in words the runs that cannot be read. Without what they show, if it is only about how many.
     pub async fn approvals(
         &self,
         namespace: Option<&str>,
+        brief: bool,
     ) -> Result<(Vec<PendingApproval>, Vec<String>), Error> {
         let mut request = ListApprovalsRequest {
             namespace: namespace.unwrap_or(ALL_NAMESPACES).to_owned(),
             limit: PAGE,
             cursor: String::new(),
+            brief,
         };
         let (mut gates, mut unreadable) = (Vec::new(), Vec::new());
         loop {

@@ -70,7 +70,7 @@ impl Shelf {
 }
 
 impl Archive for Shelf {
-    fn record(&self, run: Value) -> BoxFuture<'static, Result<(), NotWritten>> {
+    fn record(&self, run: Value, _: Vec<Value>) -> BoxFuture<'static, Result<(), NotWritten>> {
         let this = self.clone();
         Box::pin(async move {
             let bad = this.refuses.is_some() && run["metadata"]["name"].as_str() == this.refuses;
