@@ -209,11 +209,11 @@ mod tests {
             "spec": {"toolRef": {"name": "lint"}},
             "status": {"phase": "Succeeded"},
         });
-        archive(store.clone()).record(run).await.unwrap();
+        archive(store.clone()).record(run, Vec::new()).await.unwrap();
         let kept = store.run("u-1").await.unwrap().expect("it was written");
         assert_eq!(kept.summary.subject, "lint");
         let error = archive(store)
-            .record(serde_json::json!({"kind": "Tool"}))
+            .record(serde_json::json!({"kind": "Tool"}), Vec::new())
             .await
             .unwrap_err();
         assert!(

@@ -63,5 +63,5 @@ async fn a_directory_that_is_not_there_is_told_and_the_store_comes_up_when_it_is
         "{error}"
     );
     fs::create_dir(&missing).unwrap();
-    assert_eq!(store.ready().await.unwrap().schema, 3);
+    assert_eq!(store.ready().await.unwrap().schema, 4);
 }
