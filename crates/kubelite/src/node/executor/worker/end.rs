@@ -280,7 +280,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
 pub(super) fn with_message(files: &Files, container: &Container, exit: Exit) -> Exit {
     let mut message = match exit.cause {
         Cause::Exited => message(files, container, exit.code).unwrap_or_default(),
-        Cause::CannotRun | Cause::StartFailed | Cause::Lost => exit.message,
+        Cause::StartFailed | Cause::Lost => exit.message,
     };
     let mut end = message.len().min(MESSAGE_BYTES_MAX);
     while !message.is_char_boundary(end) {
