@@ -210,7 +210,12 @@ impl Call<'_> {
             accepted.encoding
         };
         Ok((
-            Presenter::new(target.served.clone(), accepted.shape, &self.query)?,
+            Presenter::new(
+                target.served.clone(),
+                accepted.shape,
+                &self.query,
+                self.core.defects,
+            )?,
             encoding,
         ))
     }
@@ -245,7 +250,7 @@ impl Call<'_> {
             target.name.clear();
         }
         let shape = negotiate::watch(&self.parts.headers)?;
-        let presenter = Presenter::new(target.served.clone(), shape, &self.query)?;
+        let presenter = Presenter::new(target.served.clone(), shape, &self.query, self.core.defects)?;
         let stream = self.core.watch(&target, &options, presenter).await?;
         Ok(([(header::CONTENT_TYPE, "application/json")], stream).into_response())
     }
