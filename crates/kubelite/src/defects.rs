@@ -56,6 +56,8 @@ pub enum Defect {
     Deletions,
     /// Where a watch begins.
     Start,
+    /// What a container left as its last words.
+    LastWords,
 }
 
 /// What is planted: nothing, unless a test says so.

@@ -34,6 +34,7 @@ pub const DEFECTS: &[Planted] = &[
     planted("owners", Defect::BlockingDependents),
     planted("owners", Defect::Orphans),
     planted("patch", Defect::Nulls),
+    planted("pods", Defect::LastWords),
     planted("rules", Defect::OldSelf),
     planted("rules", Defect::Ratcheting),
     planted("schema", Defect::Schemas),

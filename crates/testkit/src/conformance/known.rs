@@ -44,6 +44,10 @@ impl Known {
         })
     }
 
+    pub fn area(&self) -> &str {
+        &self.area
+    }
+
     pub fn covers(&self, difference: &Difference) -> bool {
         let title = self.title.as_deref().unwrap_or("*");
         like(&self.area, &difference.area)

@@ -444,6 +444,8 @@ fn collection_of(path: &str) -> Option<(String, Option<&str>)> {
         _ => return None,
     };
     match rest {
+        // What a pod says changes without a change of the pod.
+        ["namespaces", _, "pods", _, "log"] => None,
         ["namespaces", namespace, resource] => {
             Some((format!("{root}/namespaces/{namespace}/{resource}"), None))
         }
@@ -479,6 +481,7 @@ mod tests {
                 "/apis/g.test/v1/things/t",
                 Some(("/apis/g.test/v1/things", Some("t"))),
             ),
+            ("/api/v1/namespaces/n/pods/p/log?tailLines=1", None),
             ("/apis/g.test", None),
             ("/openapi/v3", None),
         ];
