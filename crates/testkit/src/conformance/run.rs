@@ -445,7 +445,7 @@ fn collection_of(path: &str) -> Option<(String, Option<&str>)> {
     };
     match rest {
         // What a pod says changes without a change of the pod.
-        ["namespaces", _, "pods", _, "log"] => None,
+        [] | ["namespaces", _, "pods", _, "log"] => None,
         ["namespaces", namespace, resource] => {
             Some((format!("{root}/namespaces/{namespace}/{resource}"), None))
         }
@@ -454,7 +454,6 @@ fn collection_of(path: &str) -> Option<(String, Option<&str>)> {
         }
         [resource] => Some((format!("{root}/{resource}"), None)),
         [resource, name, ..] => Some((format!("{root}/{resource}"), Some(name))),
-        [] => None,
     }
 }
 
