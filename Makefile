@@ -32,7 +32,7 @@ test: need-cargo ## Run everything that must hold, install what that needs, and 
 test-fast: need-cargo ## Run what needs neither root nor Go nor Linux, and say what that leaves out
 	@reason=$$(scripts/sandbox.sh); \
 	JANGAR_TEST_WITHOUT_SANDBOX="$$reason" scripts/suites.sh $(FAST); status=$$?; \
-	[ -z "$$reason" ] || echo "left out of tests: pods as processes (kubelite: node_executor; jangar: up, demo), because $$reason"; \
+	[ -z "$$reason" ] || echo "left out of tests: pods as processes (kubelite: node_executor; testkit: conformance_pods; jangar: up, demo), because $$reason"; \
 	echo 'left out: $(strip $(foreach suite,$(filter-out $(FAST),$(LINTS) $(TESTS)),$(firstword $(subst @, ,$(suite)))))'; \
 	echo 'make test runs them: they install tools, or need Go, and Linux with root'; \
 	exit $$status

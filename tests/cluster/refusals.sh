@@ -90,7 +90,49 @@ if ((EUID == 0)); then
     obstacle=$(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ bash -c \
         'source "$1/lib/base.sh"; source "$1/lib/real-node.sh"; real_node_obstacle' - "$work/copy/tests/cluster" 2>&1)
     holds 'a user without rights is told to be root' test "$obstacle" = 'a real node needs root: run the same command as root'
+
+    # All but the real node boots for them, with tools that were built before.
+    mkdir -p "$work/theirs/jangar/tools"
+    for tool in kube kwok; do
+        tool=$("$root/scripts/tools.sh" "$tool")
+        cp -r "${tool%/*}" "$work/theirs/jangar/tools"
+    done
+    chown -R 65534:65534 "$work/theirs"
+    nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/ XDG_CACHE_HOME="$work/theirs")
+    if "${nobody[@]}" unshare --user --net --mount --pid --fork -- true 2>/dev/null; then
+        holds 'fake nodes work without root' "${nobody[@]}" "$work/copy/tests/cluster/bench.sh" run \
+            kubectl wait --for=condition=Ready node --all --timeout=60s
+    else
+        fails 'namespaces are refused to a user without rights' '*this machine refuses to make namespaces*' \
+            "${nobody[@]}" "$work/copy/tests/cluster/bench.sh" up
+    fi
+    holds 'nothing is left of it' test ! -e "$work/theirs/jangar/bench/$JANGAR_BENCH"
 fi
+
+# A build that is killed in the middle.
+rm "$work/fakes/df"
+fake go <<SH
+#!/usr/bin/env bash
+[[ "\$1" != env ]] || { echo "$work" && exit; }
+while [[ "\$1" != -o ]]; do shift; done
+echo half >"\$2"
+[[ -e "$work/has-time" ]] || { echo \$\$ >"$work/go" && exec sleep 40; }
+printf '#!/bin/sh\n' >"\$2"
+chmod +x "\$2"
+SH
+build=(env PATH="$work/fakes:$PATH" XDG_CACHE_HOME="$work/interrupted" "$root/scripts/tools.sh" kwok)
+"${build[@]}" >/dev/null 2>&1 </dev/null &
+pid_of_build=$!
+for ((try = 0; try < 600; try++)); do
+    [[ ! -s "$work/go" ]] || break
+    sleep 0.05
+done
+{ kill -KILL "$pid_of_build" && wait "$pid_of_build"; } 2>/dev/null
+kill "$(<"$work/go")"
+holds 'a killed build leaves nothing that looks finished' test -z "$(find "$work/interrupted/jangar/tools" -name 'kwok-*')"
+touch "$work/has-time"
+holds 'the next build does not mind' "${build[@]}"
+holds 'and is finished' test -x "$work"/interrupted/jangar/tools/kwok-*/kwok
 
 # Suites that fail, and budgets that cannot be kept.
 fake make <<'SH'

@@ -12,6 +12,8 @@ pub mod apply;
 pub mod body;
 pub mod builtin;
 pub mod clock;
+#[doc(hidden)]
+pub mod defects;
 pub mod discovery;
 pub mod error;
 pub mod field;

@@ -2,14 +2,14 @@
 
 use jangar_api::{labels, phase::RunPhase};
 use jangar_testkit::cluster::{Failure, until, until_list};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::api::ListParams;
 use serde_json::json;
 
 use crate::{
     cable::Cable,
     fake_nodes::Nodes,
-    replica::{Replica, Settings},
+    replica::{LEASE, Replica, Settings, holder},
     rights,
     runs::phase,
     stage::{Stage, beside_others},
@@ -24,13 +24,12 @@ pub(crate) fn patient(settings: Settings) -> Settings {
         .with("JANGAR_LEADER_ELECTION_RETRY_PERIOD_SECONDS", "2")
 }
 
-/// Controllers at the end of a cable.
-pub(crate) async fn at_a_cable(stage: &Stage<'_>, nodes: &Nodes) -> Result<(Cable, Replica), Failure> {
+/// Controllers that lead, at the end of a cable.
+pub(crate) async fn at_a_cable(stage: &Stage<'_>, settings: &Settings) -> Result<(Cable, Replica), Failure> {
     let cable = Cable::lay(stage.scene).await?;
-    let settings = patient(nodes.settings(stage.settings()));
     let server = cable.server();
     let replica = stage
-        .start("one", rights::ACCOUNT, Some(&server), &settings)
+        .start("one", rights::ACCOUNT, Some(&server), settings)
         .await?;
     replica.until_leading(stage.scene).await?;
     Ok((cable, replica))
@@ -76,7 +75,8 @@ async fn go_on_after(scene: &str, break_it: fn(&Cable)) -> Result<(), Failure> {
     beside_others(scene, async |stage| {
         let mut nodes = Nodes::of(stage, "1s");
         nodes.add("zone-a").await?;
-        let (cable, mut controllers) = at_a_cable(stage, &nodes).await?;
+        let settings = patient(nodes.settings(stage.settings()));
+        let (cable, mut controllers) = at_a_cable(stage, &settings).await?;
         stage.agent("worker", "true").await?;
         stage.run("worker", "one", &json!({})).await?;
         until(&stage.scene.api::<Job>(), "one-job", "to be there", |_| true).await?;
@@ -102,4 +102,34 @@ async fn runs_go_on_after_the_connection_is_cut() -> Result<(), Failure> {
 #[tokio::test]
 async fn runs_go_on_after_the_connection_falls_silent() -> Result<(), Failure> {
     go_on_after("connection-silent", Cable::silence).await
+}
+
+/// With the lease that is shipped (30/20/5 s). The renewal that goes out into the silence is given up while there is time for
+/// another, so nobody has to take over.
+#[tokio::test]
+async fn the_shipped_lease_outlasts_eight_seconds_of_silence() -> Result<(), Failure> {
+    beside_others("connection-lease", async |stage| {
+        let mut nodes = Nodes::of(stage, "8s");
+        nodes.add("zone-a").await?;
+        let (cable, mut controllers) = at_a_cable(stage, &nodes.settings(stage.settings())).await?;
+        stage.agent("worker", "true").await?;
+        stage.run("worker", "one", &json!({})).await?;
+        until(&stage.scene.api::<Job>(), "one-job", "to be there", |_| true).await?;
+
+        cable.silence();
+        // The pod knows nothing of it, and its end tells the time.
+        all_pods_ended(stage, 1).await?;
+        let leases = stage.scene.api::<Lease>();
+        let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
+        let before = renewed(&leases.get(LEASE).await?);
+        cable.mend();
+
+        let lease = until(&leases, LEASE, "to be renewed", |lease| renewed(lease) > before).await?;
+        assert_eq!(holder(&lease), Some(&controllers.identity));
+        assert!(controllers.is_alive()?);
+        let log = controllers.log()?;
+        assert!(!log.contains("no longer leading"), "{log}");
+        nodes.remove_all().await
+    })
+    .await
 }

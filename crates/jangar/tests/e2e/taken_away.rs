@@ -25,7 +25,8 @@ async fn runs_go_on_after_etcd_forgot_what_the_watches_were_at() -> Result<(), F
     alone("compacted", async |stage| {
         let mut nodes = Nodes::of(stage, "1s");
         nodes.add("zone-a").await?;
-        let (cable, mut controllers) = at_a_cable(stage, &nodes).await?;
+        let settings = patient(nodes.settings(stage.settings()));
+        let (cable, mut controllers) = at_a_cable(stage, &settings).await?;
         stage.agent("worker", "true").await?;
         stage.run("worker", "one", &json!({})).await?;
         until(&stage.scene.api::<Job>(), "one-job", "to be there", |_| true).await?;

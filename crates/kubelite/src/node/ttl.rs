@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::{AT_ONCE, collection, timers::Timers};
 use crate::{
     builtin::Builtin,
+    defects::Defect,
     request::Propagation,
     server::Client,
     store::{Collection, Event, EventKind, Key, Object},
@@ -79,7 +80,10 @@ impl Ttl {
     fn note_job(&mut self, key: &Key, job: Option<&Object>) {
         // The time may have been moved either way.
         self.timers.remove(key);
-        if let Some(at) = job.and_then(expires_at) {
+        if let Some(at) = job
+            .and_then(expires_at)
+            .filter(|_| !self.client.has(Defect::TimeToLive))
+        {
             self.timers.add(key.clone(), at);
         }
     }

@@ -21,6 +21,13 @@ pub fn apply(mut live: Value, body: &[u8]) -> Result<Value, PatchError> {
     }
 }
 
+/// As `apply`, but for what the patch takes away.
+pub(crate) fn apply_without_nulls(live: Value, body: &[u8]) -> Result<Value, PatchError> {
+    let mut patch = object_from(body, "error decoding patch: ")?;
+    discard_nulls(&mut patch);
+    apply(live, patch.to_string().as_bytes())
+}
+
 fn merge(live: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (name, value) in patch {
         if value.is_null() {

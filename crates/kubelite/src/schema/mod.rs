@@ -24,6 +24,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use crate::{
+    defects::{Defect, Defects},
     field::{FieldError, FieldPath, Problem},
     schema::rules::Rules,
 };
@@ -204,8 +205,17 @@ pub fn check_custom_resource(
     schema: &Schema,
     rules: &Rules,
     mut errors: Vec<FieldError>,
+    defects: Defects,
 ) -> Vec<FieldError> {
-    errors.extend(validate::validate_update(new, old, schema, &FieldPath::root()));
+    if !defects.has(Defect::Schemas) {
+        let forgiving = old.filter(|_| !defects.has(Defect::Ratcheting));
+        errors.extend(validate::validate_update(
+            new,
+            forgiving,
+            schema,
+            &FieldPath::root(),
+        ));
+    }
     if rules.is_empty() {
         return errors;
     }
@@ -218,7 +228,7 @@ pub fn check_custom_resource(
         ));
         return errors;
     }
-    errors.extend(rules.validate(new, old));
+    errors.extend(rules.validate(new, old.filter(|_| !defects.has(Defect::OldSelf))));
     errors
 }
 

@@ -4,6 +4,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use serde_json::{Map, Value, json};
 
 use crate::{
+    defects::Defects,
     field::FieldPath,
     schema::{
         check_custom_resource, default::default_in_place, meta, parse::parse, prune::prune, rules,
@@ -161,8 +162,8 @@ proptest! {
         let unchanged = validate::validate_update(&new, Some(&new), &schema, &path);
         assert!(unchanged.len() <= validate::validate(&new, &schema, &path).len());
         let rules = rules::compile(&schema).unwrap_or_default();
-        check_custom_resource(&new, Some(&old), &schema, &rules, Vec::new());
-        check_custom_resource(&new, None, &schema, &rules, Vec::new());
+        check_custom_resource(&new, Some(&old), &schema, &rules, Vec::new(), Defects::default());
+        check_custom_resource(&new, None, &schema, &rules, Vec::new(), Defects::default());
         rules.validate(&new, Some(&old));
     }
 

@@ -10,6 +10,7 @@ use crate::{
     body::Decoded,
     builtin::{Builtin, Endpoint},
     clock,
+    defects::Defect,
     error::{ApiError, Reason},
     request::{DeleteOptions, Preconditions, Propagation, WriteOptions},
     server::{
@@ -57,6 +58,11 @@ impl Client {
     /// For reading and following.
     pub(crate) fn store(&self) -> &Store {
         &self.core.store
+    }
+
+    /// Whether the server is wrong on purpose.
+    pub(crate) fn has(&self, defect: Defect) -> bool {
+        self.core.defects.has(defect)
     }
 
     /// Resolves when the server is told to stop.

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::{
+    defects::Defect,
     error::ApiError,
     request::{Preconditions, Propagation, WriteOptions},
     resource::Scope,
@@ -80,6 +81,9 @@ impl Core {
     }
 
     async fn delete_if_ownerless(&self, target: &Target, object: &Object) -> Result<(), ApiError> {
+        if self.defects.has(Defect::Orphans) {
+            return Ok(());
+        }
         let mut kept = false;
         let mut awaited = false;
         let mut not_keeping = Vec::new();
@@ -154,7 +158,7 @@ impl Core {
                 .owners
                 .iter()
                 .any(|reference| reference.uid == owner.meta.uid && reference.block_owner_deletion);
-            if !blocks {
+            if !blocks || self.defects.has(Defect::BlockingDependents) {
                 continue;
             }
             blocked = true;

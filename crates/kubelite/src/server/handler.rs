@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::{
     body,
     builtin::{Builtin, Endpoint, User, protobuf},
-    error::{ApiError, Reason},
+    error::{ApiError, Reason, Subject},
+    field::{FieldError, FieldPath},
     negotiate::{self, BodyFormat, Encoding},
     request::{
         self, DeleteOptions, ListOptions, Query, ResourceRequest, Route, Verb, WatchOptions, WriteOptions,
@@ -209,7 +210,12 @@ impl Call<'_> {
             accepted.encoding
         };
         Ok((
-            Presenter::new(target.served.clone(), accepted.shape, &self.query)?,
+            Presenter::new(
+                target.served.clone(),
+                accepted.shape,
+                &self.query,
+                self.core.defects,
+            )?,
             encoding,
         ))
     }
@@ -244,7 +250,7 @@ impl Call<'_> {
             target.name.clear();
         }
         let shape = negotiate::watch(&self.parts.headers)?;
-        let presenter = Presenter::new(target.served.clone(), shape, &self.query)?;
+        let presenter = Presenter::new(target.served.clone(), shape, &self.query, self.core.defects)?;
         let stream = self.core.watch(&target, &options, presenter).await?;
         Ok(([(header::CONTENT_TYPE, "application/json")], stream).into_response())
     }
@@ -403,6 +409,7 @@ impl Call<'_> {
         if self.parts.method != http::Method::GET {
             return Err(request::method_not_allowed());
         }
+        let request = self.log_request(target)?;
         self.core.get(target)?;
         let Some(logs) = &self.core.logs else {
             return Err(ApiError::new(
@@ -410,12 +417,19 @@ impl Call<'_> {
                 "nothing runs pods here, so there are no logs",
             ));
         };
+        let body = logs.read(request).await?;
+        Ok(([(header::CONTENT_TYPE, "text/plain")], body).into_response())
+    }
+
+    fn log_request(&self, target: &Target) -> Result<LogRequest, ApiError> {
         let flag = |name: &str| self.query.flag(name).unwrap_or(false);
-        let count = |name: &str| -> Result<Option<u64>, ApiError> {
-            Ok(self
-                .query
-                .integer(name)?
-                .map(|value| u64::try_from(value).unwrap_or(0)))
+        let mut errors = Vec::new();
+        let mut count = |name: &str, least: i64, why: &str| -> Result<Option<u64>, ApiError> {
+            let given = self.query.integer(name)?;
+            if let Some(value) = given.filter(|value| *value < least) {
+                errors.push(FieldError::invalid(FieldPath::new(name), value, why));
+            }
+            Ok(given.and_then(|value| u64::try_from(value).ok()))
         };
         let request = LogRequest {
             namespace: target.namespace.clone(),
@@ -424,12 +438,20 @@ impl Call<'_> {
             follow: flag("follow"),
             previous: flag("previous"),
             timestamps: flag("timestamps"),
-            tail_lines: count("tailLines")?,
-            since_seconds: count("sinceSeconds")?,
-            limit_bytes: count("limitBytes")?,
+            tail_lines: count("tailLines", 0, "must be greater than or equal to 0")?,
+            limit_bytes: count("limitBytes", 1, "must be greater than 0")?,
+            since_seconds: count("sinceSeconds", 1, "must be greater than 0")?,
         };
-        let body = logs.read(request).await?;
-        Ok(([(header::CONTENT_TYPE, "text/plain")], body).into_response())
+        if errors.is_empty() {
+            return Ok(request);
+        }
+        let options = Subject {
+            group: "",
+            resource: "",
+            kind: "PodLogOptions",
+            name: &target.name,
+        };
+        Err(ApiError::invalid(options, &errors))
     }
 
     fn context<'c>(

@@ -43,6 +43,7 @@ use self::{metrics::Metrics, registry::Registry};
 pub use crate::builtin::User;
 use crate::{
     clock::{Clock, Ids, SystemClock},
+    defects::{Defect, Defects},
     error::ApiError,
     resource::Resource,
     store::{Collection, Store},
@@ -58,6 +59,8 @@ pub struct Config {
     pub tokens: Vec<Token>,
     /// Where pod logs come from; without it the `log` subresource answers that nothing runs pods here.
     pub logs: Option<Arc<dyn PodLogs>>,
+    #[doc(hidden)]
+    pub defects: Defects,
 }
 
 impl Config {
@@ -69,6 +72,7 @@ impl Config {
             ids: Ids::random(),
             tokens: Vec::new(),
             logs: None,
+            defects: Defects::default(),
         }
     }
 }
@@ -81,6 +85,7 @@ pub(crate) struct Core {
     ids: Ids,
     tokens: Vec<Token>,
     logs: Option<Arc<dyn PodLogs>>,
+    defects: Defects,
     registry: RwLock<Arc<Registry>>,
     /// The kinds of the established definitions, by the name of the definition.
     custom: Mutex<BTreeMap<String, Arc<Resource>>>,
@@ -103,7 +108,10 @@ impl Core {
         let _ = stop.wait_for(|stopping| *stopping).await;
     }
 
-    fn serve_custom(&self, definition: &str, resource: Resource) {
+    fn serve_custom(&self, definition: &str, mut resource: Resource) {
+        if self.defects.has(Defect::ShortNames) {
+            resource.short_names.clear();
+        }
         let mut custom = self.custom.lock().unwrap_or_else(PoisonError::into_inner);
         custom.insert(definition.to_owned(), Arc::new(resource));
         self.replace_registry(&custom);
@@ -147,6 +155,7 @@ impl Server {
             ids: config.ids,
             tokens: config.tokens,
             logs: config.logs,
+            defects: config.defects,
             registry: RwLock::new(Arc::new(Registry::new([]))),
             custom: Mutex::default(),
             metrics: Metrics::default(),

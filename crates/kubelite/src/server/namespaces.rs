@@ -6,6 +6,7 @@ use crate::{
     body::Decoded,
     builtin::Endpoint,
     clock,
+    defects::Defect,
     error::{ApiError, Cause, Reason},
     request::WriteOptions,
     resource::Scope,
@@ -222,7 +223,7 @@ impl Core {
                 ));
             }
         }
-        if remaining.is_empty() {
+        if remaining.is_empty() || self.defects.has(Defect::Content) {
             self.finish_namespace(name).await
         } else {
             self.explain_namespace(name, &remaining, &finalizers).await

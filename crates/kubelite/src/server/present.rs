@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    defects::{Defect, Defects},
     error::ApiError,
     negotiate::{Encoding, MetaVersion, Shape},
     request::Query,
@@ -50,8 +51,16 @@ impl Form {
 }
 
 impl Presenter {
-    pub(crate) fn new(served: Served, shape: Shape, query: &Query) -> Result<Self, ApiError> {
-        let include = IncludeObject::parse(query.first("includeObject").unwrap_or(""))?;
+    pub(crate) fn new(
+        served: Served,
+        shape: Shape,
+        query: &Query,
+        defects: Defects,
+    ) -> Result<Self, ApiError> {
+        let wanted = query
+            .first("includeObject")
+            .filter(|_| !defects.has(Defect::IncludeObject));
+        let include = IncludeObject::parse(wanted.unwrap_or(""))?;
         let form = Form::new(shape, &served);
         Ok(Self {
             served,

@@ -3,6 +3,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use crate::{
+    defects::Defect,
     error::{ApiError, Cause, Reason},
     request::{ContinueToken, ListFrom, ListOptions},
     server::{Core, select::Selection, target::Target},
@@ -28,7 +29,7 @@ impl Core {
     }
 
     pub(crate) async fn list(&self, target: &Target, options: &ListOptions) -> Result<Page, ApiError> {
-        let selection = Selection::new(target, &options.label_selector, &options.field_selector)?;
+        let selection = self.selection(target, &options.label_selector, &options.field_selector)?;
         let collection = &target.served.resource.collection;
         let mut after = None;
         let mut requested = None;
@@ -55,12 +56,28 @@ impl Core {
                 SnapshotError::Expired { .. } => expired_list(&options.from),
                 error @ SnapshotError::Future { .. } => snapshot_error(error, requested.unwrap_or(0)),
             })?;
+        let limit = options.limit.filter(|_| !self.defects.has(Defect::Limit));
         Ok(page(
             &snapshot,
             &selection,
             after.as_ref(),
-            options.limit.map_or(0, NonZeroUsize::get),
+            limit.map_or(0, NonZeroUsize::get),
         ))
+    }
+
+    /// Which objects a request is about.
+    pub(crate) fn selection(
+        &self,
+        target: &Target,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Selection, ApiError> {
+        let labels = if self.defects.has(Defect::Labels) {
+            ""
+        } else {
+            labels
+        };
+        Selection::new(target, labels, fields)
     }
 
     /// Waits until the store has reached a version that a client has seen elsewhere.

@@ -7,6 +7,7 @@ use crate::{
     body::{self, Decoded},
     builtin::{Builtin, Endpoint},
     clock,
+    defects::Defect,
     error::{ApiError, Reason, Subject},
     field::{FieldError, FieldPath},
     patch::{self, PatchKind},
@@ -93,7 +94,7 @@ impl WriteContext<'_> {
             };
             return Err(ApiError::invalid(subject, &[missing]));
         }
-        if version == metadata::text(live, "resourceVersion") {
+        if version == metadata::text(live, "resourceVersion") || self.has(Defect::Versions) {
             return Ok(());
         }
         if version.parse::<u64>().is_err() {
@@ -116,6 +117,9 @@ impl WriteContext<'_> {
         self.until_stored(Ownership::Track, |live| {
             let patched = match kind {
                 PatchKind::Json => patch::json::apply(live.clone(), body)?,
+                PatchKind::Merge if self.has(Defect::Nulls) => {
+                    patch::merge::apply_without_nulls(live.clone(), body)?
+                }
                 PatchKind::Merge => patch::merge::apply(live.clone(), body)?,
                 PatchKind::Strategic | PatchKind::Apply => {
                     patch::strategic::apply(live.clone(), body, &self.target.served.version().schema)?
@@ -255,7 +259,7 @@ impl WriteContext<'_> {
             &version.schema,
             self.writer(&api_version, &time),
             Reset::of(self.target.endpoint.subresource(), version.has_status),
-            self.options.force,
+            self.options.force || self.has(Defect::Conflicts),
         )?;
         self.check_address(&mut merged)?;
         // What is unknown in the result was there before, so nobody needs to hear of it.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    defects::Defect,
     error::ApiError,
     request::{WatchFrom, WatchOptions},
     server::{Core, present::Presenter, read::snapshot_error, select::Selection, target::Target},
@@ -50,7 +51,7 @@ impl Core {
         options: &WatchOptions,
         presenter: Presenter,
     ) -> Result<Body, ApiError> {
-        let selection = Selection::new(target, &options.label_selector, &options.field_selector)?;
+        let selection = self.selection(target, &options.label_selector, &options.field_selector)?;
         let collection = &target.served.resource.collection;
         let mut initial = VecDeque::new();
         let mut marks_initial_end = None;
@@ -69,6 +70,7 @@ impl Core {
                 marks_initial_end = options.allow_bookmarks.then_some(snapshot.revision);
                 snapshot.revision
             }
+            WatchFrom::After(_) if self.defects.has(Defect::Start) => self.store.revision(),
             WatchFrom::After(version) => {
                 self.reach(version).await?;
                 version
@@ -177,6 +179,7 @@ impl Stream {
             let after = event.kind != EventKind::Deleted && self.selects(&event.key, &event.object);
             match (before, after) {
                 (false, false) => {}
+                (true, false) if self.core.defects.has(Defect::Deletions) => {}
                 (false, true) => self.write_event(&mut chunk, "ADDED", &event.object),
                 (true, true) => self.write_event(&mut chunk, "MODIFIED", &event.object),
                 (true, false) if event.kind == EventKind::Deleted => {

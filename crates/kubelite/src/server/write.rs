@@ -10,6 +10,7 @@ use crate::{
     body::Decoded,
     builtin::{self, Builtin, Endpoint},
     clock,
+    defects::Defect,
     error::{ApiError, Cause, Reason},
     field::{FieldError, FieldPath},
     names::NameRule,
@@ -51,6 +52,11 @@ pub(crate) enum Final {
 }
 
 impl WriteContext<'_> {
+    /// Whether this server is wrong on purpose.
+    pub(crate) fn has(&self, defect: Defect) -> bool {
+        self.core.defects.has(defect)
+    }
+
     /// Turns a body into a clean object of the target's kind, defaults filled in.
     pub(crate) fn take_in(&self, body: Decoded, warnings: &mut Vec<String>) -> Result<Value, ApiError> {
         let mut object = self.inspect(body, warnings)?;
@@ -88,7 +94,7 @@ impl WriteContext<'_> {
             value: mut object,
             duplicates,
         } = body;
-        if self.options.field_validation == FieldValidation::Ignore {
+        if self.options.field_validation == FieldValidation::Ignore || self.has(Defect::FieldValidation) {
             self.coerce(&mut object, None)?;
         } else {
             let mut unknown = Vec::new();
@@ -107,9 +113,14 @@ impl WriteContext<'_> {
     /// wrong type cannot even be decoded in metadata and in built-in kinds; elsewhere it is invalid later.
     fn coerce(&self, object: &mut Value, mut unknown: Option<&mut Vec<String>>) -> Result<(), ApiError> {
         let served = &self.target.served;
-        schema::prune::prune(object, &served.version().schema, true, unknown.as_deref_mut());
+        if served.resource.builtin.is_some() || !self.has(Defect::Pruning) {
+            schema::prune::prune(object, &served.version().schema, true, unknown.as_deref_mut());
+        }
         if let Some(kind) = served.resource.builtin {
             builtin::decode(kind, object).map_err(|error| ApiError::bad_request(error.to_string()))?;
+        }
+        if self.has(Defect::Annotations) {
+            metadata::of(object).remove("annotations");
         }
         let metadata = metadata::root(object).entry("metadata").or_insert(Value::Null);
         schema::meta::coerce_object_meta(metadata, unknown)
@@ -141,6 +152,7 @@ impl WriteContext<'_> {
     pub(crate) fn fill_defaults(&self, object: &mut Value) {
         match self.target.served.resource.builtin {
             Some(kind) => builtin::default(kind, object),
+            None if self.has(Defect::Defaults) => {}
             None => schema::default::default_in_place(object, &self.target.served.version().schema),
         }
     }
@@ -186,7 +198,7 @@ impl WriteContext<'_> {
     pub(crate) fn prepare_new(&self, object: &mut Value) -> Result<(), ApiError> {
         let now = clock::seconds(self.core.clock.now());
         let resource = &self.target.served.resource;
-        if !metadata::text(object, "resourceVersion").is_empty() {
+        if !metadata::text(object, "resourceVersion").is_empty() && !self.has(Defect::VersionOfNew) {
             return Err(ApiError::new(
                 Reason::Unknown,
                 "resourceVersion should not be set on objects to be created",
@@ -226,6 +238,7 @@ impl WriteContext<'_> {
         let path = FieldPath::new("metadata");
         let namespaced = !self.target.namespace.is_empty();
         match self.target.served.resource.builtin {
+            Some(Builtin::CustomResourceDefinition) if self.has(Defect::Definitions) => Vec::new(),
             Some(kind) => {
                 // Each built-in kind has a rule of its own for names, and asks it itself.
                 let mut errors =
@@ -239,7 +252,8 @@ impl WriteContext<'_> {
             None => {
                 let errors =
                     schema::meta::check_object_meta(metadata, NameRule::Subdomain, namespaced, &path);
-                schema::check_custom_resource(object, None, &version.schema, &version.rules, errors)
+                let defects = self.core.defects;
+                schema::check_custom_resource(object, None, &version.schema, &version.rules, errors, defects)
             }
         }
     }
@@ -293,6 +307,7 @@ impl WriteContext<'_> {
         let update = schema::meta::check_object_meta_update(metadata, old_metadata, &path);
         errors.extend(update.iter().cloned());
         match self.target.served.resource.builtin {
+            Some(Builtin::ConfigMap) if self.has(Defect::Immutability) => errors,
             Some(kind) => {
                 let changes_spec =
                     self.target.endpoint == Endpoint::Main && new.get("spec") != old.get("spec");
@@ -308,7 +323,15 @@ impl WriteContext<'_> {
             None => {
                 // Kubernetes asks about the metadata twice, for all kinds and for this one, and lists the causes twice too.
                 errors.extend(update);
-                schema::check_custom_resource(new, Some(old), &version.schema, &version.rules, errors)
+                let defects = self.core.defects;
+                schema::check_custom_resource(
+                    new,
+                    Some(old),
+                    &version.schema,
+                    &version.rules,
+                    errors,
+                    defects,
+                )
             }
         }
     }
@@ -363,7 +386,7 @@ impl WriteContext<'_> {
         let name = metadata::text(&object, "name").to_owned();
         let mut target = self.target.clone();
         target.name = name;
-        if self.options.dry_run {
+        if self.options.dry_run && !self.has(Defect::DryRun) {
             if self
                 .core
                 .store
@@ -409,7 +432,7 @@ impl WriteContext<'_> {
             && metadata::finalizers(&new).is_empty()
             && metadata::number(&new, "deletionGracePeriodSeconds").unwrap_or(0) == 0
             && removable(self.target, &new);
-        if self.options.dry_run {
+        if self.options.dry_run && !self.has(Defect::DryRun) {
             return Ok(Some(Written {
                 object: Final::Unsaved(new),
                 created: false,

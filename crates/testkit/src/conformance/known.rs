@@ -4,6 +4,8 @@
 //! more of them. `*` stands for any text, but not for another status: where kubelite answers with one, the place is `status` and
 //! the status it answers with.
 
+use std::fmt;
+
 use super::Difference;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kubelite-differences.md");
@@ -42,6 +44,10 @@ impl Known {
         })
     }
 
+    pub fn area(&self) -> &str {
+        &self.area
+    }
+
     pub fn covers(&self, difference: &Difference) -> bool {
         let title = self.title.as_deref().unwrap_or("*");
         like(&self.area, &difference.area)
@@ -66,6 +72,19 @@ pub struct Disagreement<'a> {
     pub unlisted: Vec<&'a Difference>,
     /// Entries of the list that nothing shows any more.
     pub outlived: Vec<&'a Known>,
+}
+
+/// A sentence for each, and nothing if they agree.
+impl fmt::Display for Disagreement<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for difference in &self.unlisted {
+            writeln!(formatter, "not listed: {difference}")?;
+        }
+        for known in &self.outlived {
+            writeln!(formatter, "listed, and no longer so: {known:?}")?;
+        }
+        Ok(())
+    }
 }
 
 pub fn disagreement<'a>(listed: &'a [Known], found: &'a [Difference]) -> Disagreement<'a> {

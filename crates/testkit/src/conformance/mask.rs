@@ -12,6 +12,7 @@ const UID: &str = "uid";
 const VERSION: &str = "version";
 const NAME: &str = "name";
 const TOKEN: &str = "continue";
+const CONTAINER: &str = "container";
 
 #[expect(clippy::expect_used, reason = "the patterns are written here")]
 static PATTERNS: LazyLock<Regex> = LazyLock::new(|| {
@@ -133,6 +134,10 @@ impl Mask {
                 }
                 // It is a digest of the group's name, which differs from run to run.
                 ("storageVersionHash", Value::String(hash)) => "{hash}".clone_into(hash),
+                ("containerID", Value::String(id)) if !id.is_empty() => *id = self.number(CONTAINER, id),
+                // What an image is known as to those who run it, and where in a network a pod and its node are.
+                ("imageID", Value::String(id)) if !id.is_empty() => "{image}".clone_into(id),
+                ("hostIP" | "podIP" | "ip", Value::String(address)) => "{address}".clone_into(address),
                 ("continue", Value::String(token)) if !token.is_empty() => *token = self.number(TOKEN, token),
                 ("metadata", Value::Object(metadata)) if is_list => {
                     if let Some(version) = metadata.get_mut("resourceVersion") {
@@ -263,6 +268,24 @@ mod tests {
             value,
             json!({"metadata": {"resourceVersion": "{version}"}, "items": [item]})
         );
+    }
+
+    #[test]
+    fn where_a_container_runs_is_hidden_and_whether_it_is_the_same_is_not() {
+        let mut value = json!([
+            {"containerID": "containerd://0a", "imageID": "sha256:1f", "image": "i:1"},
+            {"containerID": "containerd://0b", "imageID": "", "podIPs": [{"ip": "10.88.0.2"}]},
+            {"containerID": "containerd://0a", "podIP": "10.88.0.2", "hostIP": "10.0.0.1"},
+        ]);
+
+        Mask::default().value(&mut value);
+
+        let expected = json!([
+            {"containerID": "{container-0.1}", "imageID": "{image}", "image": "i:1"},
+            {"containerID": "{container-0.2}", "imageID": "", "podIPs": [{"ip": "{address}"}]},
+            {"containerID": "{container-0.1}", "podIP": "{address}", "hostIP": "{address}"},
+        ]);
+        assert_eq!(value, expected);
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! `docs/kubelite-differences.md` lists; and a real cluster must still give them, so that what is kept stays true.
 //!
 //! [`script`] reads a file, [`run`] plays it against a server, [`mask`] hides what no two servers have in common, [`compare`]
-//! finds what differs, [`known`] reads the list of differences, and [`defect`] breaks a server on purpose, to show that the
-//! corpus would notice.
+//! finds what differs, [`known`] reads the list of differences, and [`defect`] lists what is broken on purpose, to show that
+//! the corpus would notice.
 
 pub mod compare;
 pub mod defect;

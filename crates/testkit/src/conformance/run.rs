@@ -37,59 +37,9 @@ pub struct RunError {
     pub answers: Vec<Answer>,
 }
 
-/// An answer as it has come, unless it is that of a watch.
-#[derive(Clone, Debug)]
-pub struct Incoming {
-    /// Of the request.
-    pub method: String,
-    /// Of the request, with the query.
-    pub path: String,
-    pub status: u16,
-    /// A document, or null.
-    pub body: Value,
-}
-
-/// Somebody between the corpus and the server.
-pub trait Between: Sync {
-    /// Changes a request on its way.
-    fn request(&self, _request: &mut Outgoing) {}
-    /// Changes an answer on its way back.
-    fn answer(&self, _answer: &mut Incoming) {}
-    /// After how many events a watch is cut off.
-    fn events_max(&self) -> usize {
-        usize::MAX
-    }
-}
-
-/// Nobody is between them.
-#[derive(Clone, Copy, Debug)]
-pub struct Nobody;
-
-impl Between for Nobody {}
-
-/// A request as it is about to be sent.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    pub method: String,
-    /// With the query.
-    pub path: String,
-    pub headers: Vec<(String, String)>,
-    pub body: String,
-}
-
 /// Plays the script in a namespace and a group of its own, made from `run`, and returns the answers, hidden behind a mask.
 pub async fn play(client: &Client, script: &Script, run: &str) -> Result<Vec<Answer>, RunError> {
-    play_through(client, script, run, &Nobody).await
-}
-
-/// The same, while somebody is in between.
-pub async fn play_through(
-    client: &Client,
-    script: &Script,
-    run: &str,
-    between: &dyn Between,
-) -> Result<Vec<Answer>, RunError> {
-    let mut player = Player::new(client, script, run, between);
+    let mut player = Player::new(client, script, run);
     let mut answers = Vec::new();
     let mut outcome = player
         .prepare(script.needs_kind)
@@ -122,16 +72,15 @@ pub async fn play_through(
 
 struct Player<'a> {
     client: &'a Client,
-    between: &'a dyn Between,
     variables: BTreeMap<String, String>,
     mask: Mask,
     watches: BTreeMap<String, BoxStream<'static, Result<Bytes, String>>>,
-    /// The last answer to a request that waited for another one in vain.
+    /// The last answer to a request that waited for another one in vain, or the events of a watch that waited for more.
     unwanted: Option<Answer>,
 }
 
 impl<'a> Player<'a> {
-    fn new(client: &'a Client, script: &Script, run: &str, between: &'a dyn Between) -> Self {
+    fn new(client: &'a Client, script: &Script, run: &str) -> Self {
         let mut variables = script.variables.clone();
         let mut mask = Mask::default();
         let own = [
@@ -150,7 +99,6 @@ impl<'a> Player<'a> {
         }
         Self {
             client,
-            between,
             variables,
             mask,
             watches: BTreeMap::new(),
@@ -313,10 +261,8 @@ impl<'a> Player<'a> {
     async fn watch(&mut self, name: &str, path: &str) -> Result<Answer, String> {
         let answer = self.send("GET", path, &[], "").await?;
         let said = head(&answer);
-        self.watches.insert(
-            name.to_owned(),
-            lines(answer.into_body()).take(self.between.events_max()).boxed(),
-        );
+        self.watches
+            .insert(name.to_owned(), lines(answer.into_body()).boxed());
         Ok(said)
     }
 
@@ -327,20 +273,16 @@ impl<'a> Player<'a> {
             .ok_or_else(|| format!("no watch is called {name}"))?;
         let mut events = Vec::new();
         while events.len() < count {
-            let line = tokio::time::timeout(LIMIT, watch.next()).await;
-            let line =
-                line.map_err(|_elapsed| format!("only {} of {count} events came: {events:?}", events.len()))?;
+            let Ok(line) = tokio::time::timeout(LIMIT, watch.next()).await else {
+                let what = format!("only {} of {count} events came", events.len());
+                self.unwanted = Some(of_events(events));
+                return Err(what);
+            };
             let Some(line) = line else { break };
             let event = serde_json::from_slice(&line?).map_err(|error| error.to_string())?;
             events.extend(kept(event));
         }
-        Ok(Answer {
-            title: String::new(),
-            status: 200,
-            content_type: String::new(),
-            warnings: Vec::new(),
-            body: events.into(),
-        })
+        Ok(of_events(events))
     }
 
     /// Asks, and waits for the whole of the answer.
@@ -351,16 +293,7 @@ impl<'a> Player<'a> {
         headers: &[(String, String)],
         body: &str,
     ) -> Result<Answer, String> {
-        let mut answer = whole(self.send(method, path, headers, body).await?).await?;
-        let mut incoming = Incoming {
-            method: method.to_owned(),
-            path: self.filled(path),
-            status: answer.status,
-            body: answer.body,
-        };
-        self.between.answer(&mut incoming);
-        (answer.status, answer.body) = (incoming.status, incoming.body);
-        Ok(answer)
+        whole(self.send(method, path, headers, body).await?).await
     }
 
     async fn send(
@@ -370,17 +303,8 @@ impl<'a> Player<'a> {
         headers: &[(String, String)],
         body: &str,
     ) -> Result<Response<Body>, String> {
-        let mut outgoing = Outgoing {
-            method: method.to_owned(),
-            path: self.filled(path),
-            headers: headers.to_vec(),
-            body: self.filled(body),
-        };
-        self.between.request(&mut outgoing);
-        self.client
-            .send(outgoing.into_request()?)
-            .await
-            .map_err(|error| error.to_string())
+        let request = request_of(method, self.filled(path), headers, self.filled(body))?;
+        self.client.send(request).await.map_err(|error| error.to_string())
     }
 
     /// The text with values in place of `{{variables}}`.
@@ -395,29 +319,29 @@ impl<'a> Player<'a> {
     }
 }
 
-impl Outgoing {
-    fn into_request(self) -> Result<HttpRequest<Body>, String> {
-        let mut request = HttpRequest::builder()
-            .method(self.method.as_str())
-            .uri(self.path)
-            .header(header::USER_AGENT, AGENT);
-        let has = |wanted: &str| {
-            self.headers
-                .iter()
-                .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
-        };
-        if !has("Accept") {
-            request = request.header(header::ACCEPT, "application/json");
-        }
-        if !has("Content-Type") && !self.body.is_empty() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
-        let body = Body::from(self.body.into_bytes());
-        request.body(body).map_err(|error| error.to_string())
+fn request_of(
+    method: &str,
+    path: String,
+    headers: &[(String, String)],
+    body: String,
+) -> Result<HttpRequest<Body>, String> {
+    let mut request = HttpRequest::builder()
+        .method(method)
+        .uri(path)
+        .header(header::USER_AGENT, AGENT);
+    let has = |wanted: &str| headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    if !has("Accept") {
+        request = request.header(header::ACCEPT, "application/json");
     }
+    if !has("Content-Type") && !body.is_empty() {
+        request = request.header(header::CONTENT_TYPE, "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    request
+        .body(Body::from(body.into_bytes()))
+        .map_err(|error| error.to_string())
 }
 
 fn holds(condition: &Condition, answer: &Answer) -> bool {
@@ -427,6 +351,16 @@ fn holds(condition: &Condition, answer: &Answer) -> bool {
             let found = answer.body.pointer(pointer);
             found.unwrap_or(&Value::Null) == value
         }
+    }
+}
+
+fn of_events(events: Vec<Value>) -> Answer {
+    Answer {
+        title: String::new(),
+        status: 200,
+        content_type: String::new(),
+        warnings: Vec::new(),
+        body: events.into(),
     }
 }
 
@@ -510,6 +444,8 @@ fn collection_of(path: &str) -> Option<(String, Option<&str>)> {
         _ => return None,
     };
     match rest {
+        // What a pod says changes without a change of the pod.
+        [] | ["namespaces", _, "pods", _, "log"] => None,
         ["namespaces", namespace, resource] => {
             Some((format!("{root}/namespaces/{namespace}/{resource}"), None))
         }
@@ -518,7 +454,6 @@ fn collection_of(path: &str) -> Option<(String, Option<&str>)> {
         }
         [resource] => Some((format!("{root}/{resource}"), None)),
         [resource, name, ..] => Some((format!("{root}/{resource}"), Some(name))),
-        [] => None,
     }
 }
 
@@ -545,6 +480,7 @@ mod tests {
                 "/apis/g.test/v1/things/t",
                 Some(("/apis/g.test/v1/things", Some("t"))),
             ),
+            ("/api/v1/namespaces/n/pods/p/log?tailLines=1", None),
             ("/apis/g.test", None),
             ("/openapi/v3", None),
         ];

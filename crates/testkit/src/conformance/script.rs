@@ -25,6 +25,9 @@ use std::{collections::BTreeMap, str::FromStr};
 use http::Method;
 use serde_json::Value;
 
+/// The label, with the value `real`, of a node on which pods really run. A script whose pods ask for it needs one.
+pub const NODE_LABEL: &str = "jangar.test/node";
+
 /// One file of the corpus.
 #[derive(Clone, Debug)]
 pub struct Script {
@@ -32,6 +35,8 @@ pub struct Script {
     pub area: String,
     /// Whether it is about a kind that has to be defined first.
     pub needs_kind: bool,
+    /// Whether its pods have to run.
+    pub needs_node: bool,
     pub variables: BTreeMap<String, String>,
     pub steps: Vec<Step>,
 }
@@ -109,6 +114,7 @@ impl Script {
         let mut script = Self {
             area: area.to_owned(),
             needs_kind: text.contains("{{group}}"),
+            needs_node: text.contains(NODE_LABEL),
             variables: BTreeMap::new(),
             steps: Vec::new(),
         };

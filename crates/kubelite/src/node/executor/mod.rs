@@ -41,7 +41,10 @@ use self::{field::Facts, objects::Reference};
 pub use self::{
     lifecycle::Backoff, logs::PodLogStore, sandbox::Isolation, shim::shim_main, status::SANDBOXED_CONDITION,
 };
-use crate::clock::{Clock, SystemClock};
+use crate::{
+    clock::{Clock, SystemClock},
+    defects::Defects,
+};
 
 /// How many pods a node runs unless told otherwise: the kubelet's number.
 pub const PODS_MAX: usize = 110;
@@ -92,6 +95,8 @@ pub struct Config {
     /// `PATH` of containers that do not set it.
     pub path: String,
     pub clock: Arc<dyn Clock>,
+    #[doc(hidden)]
+    pub defects: Defects,
 }
 
 impl Config {
@@ -113,6 +118,7 @@ impl Config {
             service_account_token: None,
             path: DEFAULT_PATH.to_owned(),
             clock: Arc::new(SystemClock),
+            defects: Defects::default(),
         }
     }
 }

@@ -52,9 +52,8 @@ pub(crate) struct Mount {
 pub(crate) enum Cause {
     /// Its program ended.
     Exited,
-    /// Its program is not there or may not be run.
-    CannotRun,
-    /// Its surroundings could not be made.
+    /// Its surroundings could not be made, or its program is not there or may not be run.
+    #[serde(alias = "CannotRun")] // Earlier releases told these apart.
     StartFailed,
     /// Nobody saw it end.
     Lost,
@@ -74,7 +73,7 @@ pub(crate) struct Exit {
 /// What a shell and every container runtime add to the number of the signal that ended a process.
 const SIGNAL_EXIT_BASE: i32 = 128;
 const SIGKILL: i32 = 9;
-/// What container runtimes report for a container whose surroundings could not be made.
+/// What container runtimes report for a container that could not be started.
 pub(crate) const START_FAILED_CODE: i32 = 128;
 
 impl Exit {

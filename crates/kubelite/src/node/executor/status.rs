@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
         Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-        ContainerStateWaiting, ContainerStatus, Pod,
+        ContainerStateWaiting, ContainerStatus, Pod, ResourceRequirements, VolumeMountStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
@@ -314,11 +314,27 @@ fn container_status(view: &View<'_>, container: &Container, record: &Record) -> 
         ready: record.is_ready(),
         started: Some(record.is_running()),
         restart_count: i32::try_from(current.unwrap_or(0)).unwrap_or(i32::MAX),
-        image_id: image.clone(),
+        // What only a container has that was made.
+        image_id: current.map(|_| image.clone()).unwrap_or_default(),
         image,
         container_id: current.map(id),
+        resources: current.map(|_| ResourceRequirements::default()),
+        volume_mounts: current.and_then(|_| mounts(container)),
         ..ContainerStatus::default()
     }
+}
+
+fn mounts(container: &Container) -> Option<Vec<VolumeMountStatus>> {
+    let mounts = container.volume_mounts.as_ref()?.iter().map(|mount| {
+        let read_only = mount.read_only.filter(|read_only| *read_only);
+        VolumeMountStatus {
+            mount_path: mount.mount_path.clone(),
+            name: mount.name.clone(),
+            read_only,
+            recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+        }
+    });
+    Some(mounts.collect())
 }
 
 fn container_id(pod: &Pod, name: &str, attempt: u32) -> String {
@@ -377,7 +393,8 @@ fn ended(exit: &Exit, id: String) -> ApiState {
         terminated: Some(ContainerStateTerminated {
             container_id: Some(id),
             exit_code: exit.code,
-            signal: exit.signal,
+            // The code tells of a signal, and container runtimes leave it at that.
+            signal: None,
             reason: Some(exit_reason(exit).to_owned()),
             message: Some(exit.message.clone()).filter(|message| !message.is_empty()),
             started_at: Some(Time(exit.started_at.unwrap_or(exit.finished_at))),
@@ -391,7 +408,6 @@ fn exit_reason(exit: &Exit) -> &'static str {
     match (exit.cause, exit.code) {
         (Cause::Exited, 0) => "Completed",
         (Cause::Exited, _) => "Error",
-        (Cause::CannotRun, _) => "ContainerCannotRun",
         (Cause::StartFailed, _) => "StartError",
         (Cause::Lost, _) => "ContainerStatusUnknown",
     }

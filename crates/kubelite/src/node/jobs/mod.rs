@@ -29,6 +29,7 @@ use self::{
 use super::{AT_ONCE, collection, timers::Timers, warnings};
 use crate::{
     builtin::{Builtin, Endpoint},
+    defects::Defect,
     error::{ApiError, Reason},
     server::{Client, Expected},
     store::{Collection, Event, EventKind, Key, Object},
@@ -308,7 +309,12 @@ impl Jobs {
 
     /// A Job and the pods that it controls.
     fn observe(&self, key: &Key, object: &Object) -> Option<(Job, Vec<Pod>)> {
-        let job: Job = parse(object)?;
+        let mut job: Job = parse(object)?;
+        if self.client.has(Defect::FailurePolicy)
+            && let Some(spec) = &mut job.spec
+        {
+            spec.pod_failure_policy = None;
+        }
         let owned = self.client.store().dependents(&object.meta.uid).into_iter();
         let pods = owned.filter(|(collection, pod_key, pod)| {
             *collection == self.pods

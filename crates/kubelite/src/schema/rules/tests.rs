@@ -1,7 +1,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::schema::{check_custom_resource, parse::parse};
+use crate::{
+    defects::Defects,
+    schema::{check_custom_resource, parse::parse},
+};
 
 pub(super) fn rules_of(schema: &Value) -> Rules {
     let schema = parse(schema).expect("schema");
@@ -249,6 +252,7 @@ fn rules_do_not_run_on_values_of_the_wrong_shape() {
             &parsed,
             &rules,
             Vec::new(),
+            Defects::default(),
         )),
         [
             "spec.n: Invalid value: \"string\": spec.n in body must be of type integer: \"string\"",
@@ -263,6 +267,7 @@ fn rules_do_not_run_on_values_of_the_wrong_shape() {
             &parsed,
             &rules,
             Vec::new(),
+            Defects::default(),
         )),
         ["spec: Invalid value: failed rule: self.n > 0"]
     );

@@ -14,10 +14,6 @@ use super::Doing;
 use super::ShimError;
 use crate::node::executor::run::{Cause, Files, Run, START_FAILED_CODE};
 
-/// What a shell reports for a program that is not there, and for one that may not be run.
-const NOT_FOUND_CODE: i32 = 127;
-const NOT_EXECUTABLE_CODE: i32 = 126;
-
 /// Why a container's program did not begin.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -91,29 +87,15 @@ pub(super) fn start(run: &Run) -> Result<Program, Refusal> {
 fn cannot_run(program: &str, error: &io::Error) -> Refusal {
     const HINT: &str =
         "images are not pulled here, so the program must be installed on this machine or be in a volume";
-    let (cause, code, why) = match error.kind() {
-        io::ErrorKind::NotFound if program.contains('/') => (
-            Cause::CannotRun,
-            NOT_FOUND_CODE,
-            format!("no such file or directory; {HINT}"),
-        ),
-        io::ErrorKind::NotFound => (
-            Cause::CannotRun,
-            NOT_FOUND_CODE,
-            format!("executable file not found in $PATH; {HINT}"),
-        ),
-        io::ErrorKind::PermissionDenied => (
-            Cause::CannotRun,
-            NOT_EXECUTABLE_CODE,
-            "permission denied".to_owned(),
-        ),
-        _ => (Cause::StartFailed, START_FAILED_CODE, error.to_string()),
+    let why = match error.kind() {
+        io::ErrorKind::NotFound if program.contains('/') => format!("no such file or directory; {HINT}"),
+        io::ErrorKind::NotFound => format!("executable file not found in $PATH; {HINT}"),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
     };
-    Refusal {
-        cause,
-        code,
-        message: format!("unable to start container process: exec: {program:?}: {why}"),
-    }
+    Refusal::start_failed(format!(
+        "unable to start container process: exec: {program:?}: {why}"
+    ))
 }
 
 #[cfg(test)]
@@ -121,39 +103,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_cannot_run_says_why_with_the_code_of_a_shell() {
-        for (program, kind, cause, code, text) in [
-            (
-                "nope",
-                io::ErrorKind::NotFound,
-                Cause::CannotRun,
-                127,
-                "not found in $PATH",
-            ),
-            (
-                "/nope",
-                io::ErrorKind::NotFound,
-                Cause::CannotRun,
-                127,
-                "images are not pulled",
-            ),
-            (
-                "/x",
-                io::ErrorKind::PermissionDenied,
-                Cause::CannotRun,
-                126,
-                "permission denied",
-            ),
-            (
-                "/x",
-                io::ErrorKind::OutOfMemory,
-                Cause::StartFailed,
-                128,
-                "memory",
-            ),
+    fn a_program_that_cannot_run_says_why() {
+        for (program, kind, text) in [
+            ("nope", io::ErrorKind::NotFound, "not found in $PATH"),
+            ("/nope", io::ErrorKind::NotFound, "images are not pulled"),
+            ("/x", io::ErrorKind::PermissionDenied, "permission denied"),
+            ("/x", io::ErrorKind::OutOfMemory, "memory"),
         ] {
             let refusal = cannot_run(program, &io::Error::from(kind));
-            assert_eq!((refusal.cause, refusal.code), (cause, code), "{program}");
+            assert_eq!(
+                (refusal.cause, refusal.code),
+                (Cause::StartFailed, START_FAILED_CODE)
+            );
             assert!(refusal.message.contains(text), "{}", refusal.message);
         }
     }

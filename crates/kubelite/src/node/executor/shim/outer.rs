@@ -98,7 +98,7 @@ fn record(files: &Files, cause: Cause, number: i32, message: &str) -> Result<(),
     let (started_at, now) = (started.map(|started| started.at), SystemClock.now());
     let exit = match cause {
         Cause::Exited | Cause::Lost => Exit::signalled(number, started_at, now),
-        Cause::CannotRun | Cause::StartFailed => Exit {
+        Cause::StartFailed => Exit {
             cause,
             code: number,
             signal: None,

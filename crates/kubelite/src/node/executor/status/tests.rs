@@ -296,7 +296,6 @@ fn ends_are_named_by_their_cause() {
     for (cause, code, reason) in [
         (Cause::Exited, 0, "Completed"),
         (Cause::Exited, 143, "Error"),
-        (Cause::CannotRun, 127, "ContainerCannotRun"),
         (Cause::StartFailed, 128, "StartError"),
         (Cause::Lost, 137, "ContainerStatusUnknown"),
     ] {

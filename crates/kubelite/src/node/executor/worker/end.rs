@@ -16,13 +16,16 @@ use kube::{
 use rustix::process::Signal;
 
 use super::{Worker, earliest, recover::PLACES, report::RETRY};
-use crate::node::executor::{
-    Control,
-    attempt::{self, remove_tree},
-    lifecycle::{ContainerState, Record, after},
-    logs, manager,
-    run::{self, Cause, Exit, Files},
-    status::{Course, Verdict},
+use crate::{
+    defects::Defect,
+    node::executor::{
+        Control,
+        attempt::{self, remove_tree},
+        lifecycle::{ContainerState, Record, after},
+        logs, manager,
+        run::{self, Cause, Exit, Files},
+        status::{Course, Verdict},
+    },
 };
 
 /// How long a process has to end once it is killed, before the process that holds it is killed too.
@@ -166,7 +169,8 @@ impl Worker {
             exit = Exit::signalled(Signal::KILL.as_raw(), exit.started_at, exit.finished_at);
             self.note(run::write_durably(&files.exit(), &exit));
         }
-        if let Some(container) = self.container(index) {
+        let is_deaf = self.shared.settings.config.defects.has(Defect::LastWords);
+        if let Some(container) = self.container(index).filter(|_| !is_deaf) {
             exit = with_message(&files, container, exit);
         }
         self.spent.push((files, live));
@@ -280,7 +284,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
 pub(super) fn with_message(files: &Files, container: &Container, exit: Exit) -> Exit {
     let mut message = match exit.cause {
         Cause::Exited => message(files, container, exit.code).unwrap_or_default(),
-        Cause::CannotRun | Cause::StartFailed | Cause::Lost => exit.message,
+        Cause::StartFailed | Cause::Lost => exit.message,
     };
     let mut end = message.len().min(MESSAGE_BYTES_MAX);
     while !message.is_char_boundary(end) {

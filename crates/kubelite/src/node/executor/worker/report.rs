@@ -96,10 +96,12 @@ impl Worker {
 
     /// Lets the logs be found.
     pub(super) fn show_logs(&self) {
+        let has_init = self.records.iter().any(|record| record.role == Role::Init);
         let containers = self.records.iter().zip(&self.current).enumerate();
         let logs = containers.map(|(index, (record, current))| {
             let waiting: &str = match &record.state {
                 ContainerState::Blocked { reason, .. } => (*reason).into(),
+                _ if has_init => "PodInitializing",
                 _ => "ContainerCreating",
             };
             let previous = record.attempts.checked_sub(2);
