@@ -204,7 +204,8 @@ impl ControlPlane {
                     if !std::mem::take(&mut first) {
                         tokio::time::sleep(STATUS_PERIOD).await;
                     }
-                    let Ok(status) = plane.status(&caller, Some(&namespace)).await else {
+                    // Apart, so that a stream is small while it waits.
+                    let Ok(status) = Box::pin(plane.status(&caller, Some(&namespace))).await else {
                         // Nobody begins with one who may not have it.
                         told.as_ref()?;
                         continue;

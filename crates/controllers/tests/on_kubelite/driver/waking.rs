@@ -123,7 +123,7 @@ where
 async fn a_run_that_is_being_cancelled_wakes_the_children_that_it_has_not_told() {
     let stage = Stage::start(
         async |props| {
-            family(&props).await;
+            family(props).await;
             props.run("elsewhere", "coder").await;
         },
         |_| idle(),
