@@ -2,7 +2,7 @@
 
 use futures::{FutureExt, future::BoxFuture};
 use jangar_controllers::forges::{Credential, Failure, Forges, Minted};
-use jangar_engine::decision::{DeliveryAnswer, DeliveryQuery, NewToken};
+use jangar_engine::decision::{DeliveryAnswer, DeliveryQuery, Found, NewToken};
 use jiff::{SignedDuration, Timestamp};
 
 /// A forge that has whatever agent-runner said it pushed, and gives tokens for an hour.
@@ -16,11 +16,12 @@ impl Forges for Obliging {
         _: Credential,
         _: Timestamp,
     ) -> BoxFuture<'a, DeliveryAnswer> {
-        let found = DeliveryAnswer::Found {
+        let found = DeliveryAnswer::Found(Found {
             commit: Some("3f1c2a9d".to_owned()),
             commits_ahead: Some(1),
             pull_request: Some((7, "https://forge.example/pull/7".to_owned())),
-        };
+            merged: None,
+        });
         async move { found }.boxed()
     }
 
