@@ -11,8 +11,8 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
-use jangar_engine::decision::{ApiCredentials, DeliveryAnswer, DeliveryQuery, NewToken};
-use jangar_forge::{App, Forge, ForgeError, Kind, Patience, Token};
+use jangar_engine::decision::{ApiCredentials, DeliveryAnswer, DeliveryQuery, Found, NewToken};
+use jangar_forge::{App, Forge, ForgeError, Kind, MergedWork, Patience, PullRequest, Token};
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use sha2::{Digest, Sha256};
 
@@ -261,25 +261,27 @@ async fn ask(
 
 async fn look(kind: Kind, query: &DeliveryQuery, token: Token) -> Result<DeliveryAnswer, ForgeError> {
     let forge = Forge::new(kind, &query.api, &query.repository, token, Patience::none())?;
-    let Some(branch) = forge.branch(&query.head).await? else {
-        return Ok(DeliveryAnswer::Found {
-            commit: None,
-            commits_ahead: None,
-            pull_request: None,
-        });
+    let branch = forge.branch(&query.head).await?;
+    let mut found = Found {
+        commit: branch.map(|branch| branch.commit),
+        ..Found::default()
     };
-    let (commits_ahead, pull_request) = match &query.base {
-        None => (None, None),
-        Some(base) => (
-            Some(forge.commits_ahead(base, &query.head).await?),
-            forge.find_pull_request(base, &query.head).await?,
-        ),
-    };
-    Ok(DeliveryAnswer::Found {
-        commit: Some(branch.commit),
-        commits_ahead,
-        pull_request: pull_request.map(|open| (open.number, open.url)),
-    })
+    let named = |request: PullRequest| (request.number, request.url);
+    if let Some(base) = &query.base {
+        if found.commit.is_some() {
+            found.commits_ahead = Some(forge.commits_ahead(base, &query.head).await?);
+            found.pull_request = forge.find_pull_request(base, &query.head).await?.map(named);
+        }
+        // What is merged has no open pull request, and often no branch any more.
+        if found.pull_request.is_none() {
+            let work = MergedWork {
+                commit: &query.commit,
+                number: query.pull_request,
+            };
+            found.merged = forge.find_merged(base, &query.head, &work).await?.map(named);
+        }
+    }
+    Ok(DeliveryAnswer::Found(found))
 }
 
 #[cfg(test)]

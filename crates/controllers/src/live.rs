@@ -283,8 +283,8 @@ async fn delivery(
         Err(error) => return Err(error),
     };
     let counted = match &answer {
-        DeliveryAnswer::Found { commit: Some(_), .. } => Answer::Found,
-        DeliveryAnswer::Found { commit: None, .. } => Answer::Absent,
+        DeliveryAnswer::Found(found) if found.commit.is_some() || found.merged.is_some() => Answer::Found,
+        DeliveryAnswer::Found(_) => Answer::Absent,
         DeliveryAnswer::Failed { .. } => Answer::Failed,
     };
     learned.deliveries.insert(query.clone(), answer);

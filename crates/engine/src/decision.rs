@@ -144,6 +144,10 @@ pub struct DeliveryQuery {
     /// The branch that the work started from; absent, how far it is ahead cannot be asked.
     pub base: Option<String>,
     pub head: String,
+    /// The last commit that agent-runner pushed there.
+    pub commit: String,
+    /// The pull request that agent-runner opened for it.
+    pub pull_request: Option<u64>,
     /// With what to ask.
     pub credentials: ApiCredentials,
 }
@@ -167,15 +171,7 @@ pub enum ApiCredentials {
 /// What a forge said about the work of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryAnswer {
-    /// What is there.
-    Found {
-        /// The last commit of the branch; absent if there is no such branch.
-        commit: Option<String>,
-        /// How many commits it is ahead, if that was asked.
-        commits_ahead: Option<u32>,
-        /// The open pull request for it, by number and address.
-        pull_request: Option<(u64, String)>,
-    },
+    Found(Found),
     /// It could not be asked.
     Failed {
         /// The words of the forge, or about it.
@@ -185,6 +181,19 @@ pub enum DeliveryAnswer {
         /// Until when the forge asks to be left alone.
         not_before: Option<Timestamp>,
     },
+}
+
+/// What a forge has of the work of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The last commit of the branch; absent if there is no such branch.
+    pub commit: Option<String>,
+    /// How many commits it is ahead, if that was asked.
+    pub commits_ahead: Option<u32>,
+    /// The open pull request for it, by number and address.
+    pub pull_request: Option<(u64, String)>,
+    /// The pull request with which the work was merged; asked only where none is open.
+    pub merged: Option<(u64, String)>,
 }
 
 /// What holds values by key. These kinds are not watched: a cache would hold every Secret of the namespace.

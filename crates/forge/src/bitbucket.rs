@@ -4,10 +4,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    Branch, NewPullRequest, PullRequest,
+    Branch, Merged, NewPullRequest, PullRequest,
     error::ForgeError,
     http::Http,
-    read::{Answer, part, query},
+    read::{Answer, part, query, text_or_none},
 };
 
 /// How many pages of commits are counted, of a hundred each. What is ahead by more is ahead by many.
@@ -51,16 +51,39 @@ pub(crate) async fn find(
     base: &str,
     head: &str,
 ) -> Result<Option<PullRequest>, ForgeError> {
-    // Names of branches hold no quotes: git does not take them, and Jangar refuses them before.
-    let filter =
-        format!("source.branch.name=\"{head}\" AND destination.branch.name=\"{base}\" AND state=\"OPEN\"");
-    let path = format!("/repositories/{repository}/pullrequests?q={}", query(&filter));
+    let path = list(repository, "OPEN", base, head);
     let answer = Answer::new("GET", &path, http.get(&path).await?);
     answer
         .list("/values")?
         .first()
         .map(|found| pull_request(&path, found))
         .transpose()
+}
+
+pub(crate) async fn merged(
+    http: &Http,
+    repository: &str,
+    base: &str,
+    head: &str,
+) -> Result<Vec<Merged>, ForgeError> {
+    let path = list(repository, "MERGED", base, head);
+    let answer = Answer::new("GET", &path, http.get(&path).await?);
+    let merged = answer.list("/values")?.iter();
+    merged
+        .map(|found| {
+            Ok(Merged {
+                pull_request: pull_request(&path, found)?,
+                commit: text_or_none(found, "/source/commit/hash"),
+            })
+        })
+        .collect()
+}
+
+fn list(repository: &str, state: &str, base: &str, head: &str) -> String {
+    // Names of branches hold no quotes: git does not take them, and Jangar refuses them before.
+    let filter =
+        format!("source.branch.name=\"{head}\" AND destination.branch.name=\"{base}\" AND state=\"{state}\"");
+    format!("/repositories/{repository}/pullrequests?q={}", query(&filter))
 }
 
 pub(crate) async fn open(

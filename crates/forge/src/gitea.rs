@@ -4,10 +4,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    Branch, NewPullRequest, PullRequest, absent_is_none,
+    Branch, Merged, NewPullRequest, PullRequest, absent_is_none,
     error::ForgeError,
     http::Http,
-    read::{Answer, part},
+    read::{Answer, part, text_or_none},
 };
 
 pub(crate) async fn branch(http: &Http, repository: &str, name: &str) -> Result<Branch, ForgeError> {
@@ -35,12 +35,35 @@ pub(crate) async fn find(
     base: &str,
     head: &str,
 ) -> Result<Option<PullRequest>, ForgeError> {
-    let path = format!("/repos/{repository}/pulls/{}/{}", part(base), part(head));
+    let path = one(repository, base, head);
     let Some(found) = absent_is_none(http.get(&path).await)? else {
         return Ok(None);
     };
     let is_open = found.get("state").and_then(Value::as_str) == Some("open");
     is_open.then(|| pull_request(&path, &found)).transpose()
+}
+
+pub(crate) async fn merged(
+    http: &Http,
+    repository: &str,
+    base: &str,
+    head: &str,
+) -> Result<Vec<Merged>, ForgeError> {
+    let path = one(repository, base, head);
+    let Some(found) = absent_is_none(http.get(&path).await)? else {
+        return Ok(Vec::new());
+    };
+    if found["merged"] != true {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Merged {
+        pull_request: pull_request(&path, &found)?,
+        commit: text_or_none(&found, "/head/sha"),
+    }])
+}
+
+fn one(repository: &str, base: &str, head: &str) -> String {
+    format!("/repos/{repository}/pulls/{}/{}", part(base), part(head))
 }
 
 pub(crate) async fn open(

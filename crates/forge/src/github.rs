@@ -4,10 +4,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    Branch, NewPullRequest, PullRequest,
+    Branch, Merged, NewPullRequest, PullRequest,
     error::ForgeError,
     http::Http,
-    read::{Answer, part, query},
+    read::{Answer, part, query, text_or_none},
 };
 
 pub(crate) async fn branch(http: &Http, repository: &str, name: &str) -> Result<Branch, ForgeError> {
@@ -34,18 +34,45 @@ pub(crate) async fn find(
     base: &str,
     head: &str,
 ) -> Result<Option<PullRequest>, ForgeError> {
-    let owner = repository.split('/').next().unwrap_or_default();
-    let path = format!(
-        "/repos/{repository}/pulls?state=open&head={}&base={}",
-        query(&format!("{owner}:{head}")),
-        query(base)
-    );
+    let path = list(repository, "open", base, head);
     let answer = Answer::new("GET", &path, http.get(&path).await?);
     answer
         .list("")?
         .first()
         .map(|found| pull_request(&path, found))
         .transpose()
+}
+
+/// GitHub has no state for those that were merged: they are closed, and say when they were merged.
+pub(crate) async fn merged(
+    http: &Http,
+    repository: &str,
+    base: &str,
+    head: &str,
+) -> Result<Vec<Merged>, ForgeError> {
+    let path = list(repository, "closed", base, head);
+    let answer = Answer::new("GET", &path, http.get(&path).await?);
+    let merged = answer
+        .list("")?
+        .iter()
+        .filter(|found| found["merged_at"].is_string());
+    merged
+        .map(|found| {
+            Ok(Merged {
+                pull_request: pull_request(&path, found)?,
+                commit: text_or_none(found, "/head/sha"),
+            })
+        })
+        .collect()
+}
+
+fn list(repository: &str, state: &str, base: &str, head: &str) -> String {
+    let owner = repository.split('/').next().unwrap_or_default();
+    format!(
+        "/repos/{repository}/pulls?state={state}&head={}&base={}",
+        query(&format!("{owner}:{head}")),
+        query(base)
+    )
 }
 
 pub(crate) async fn open(

@@ -4,10 +4,10 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    Branch, NewPullRequest, PullRequest,
+    Branch, Merged, NewPullRequest, PullRequest,
     error::ForgeError,
     http::Http,
-    read::{Answer, part, query},
+    read::{Answer, part, query, text_or_none},
 };
 
 fn project(repository: &str) -> String {
@@ -44,18 +44,41 @@ pub(crate) async fn find(
     base: &str,
     head: &str,
 ) -> Result<Option<PullRequest>, ForgeError> {
-    let path = format!(
-        "{}/merge_requests?state=opened&source_branch={}&target_branch={}",
-        project(repository),
-        query(head),
-        query(base)
-    );
+    let path = list(repository, "opened", base, head);
     let answer = Answer::new("GET", &path, http.get(&path).await?);
     answer
         .list("")?
         .first()
         .map(|found| merge_request(&path, found))
         .transpose()
+}
+
+pub(crate) async fn merged(
+    http: &Http,
+    repository: &str,
+    base: &str,
+    head: &str,
+) -> Result<Vec<Merged>, ForgeError> {
+    let path = list(repository, "merged", base, head);
+    let answer = Answer::new("GET", &path, http.get(&path).await?);
+    let merged = answer.list("")?.iter();
+    merged
+        .map(|found| {
+            Ok(Merged {
+                pull_request: merge_request(&path, found)?,
+                commit: text_or_none(found, "/sha"),
+            })
+        })
+        .collect()
+}
+
+fn list(repository: &str, state: &str, base: &str, head: &str) -> String {
+    format!(
+        "{}/merge_requests?state={state}&source_branch={}&target_branch={}",
+        project(repository),
+        query(head),
+        query(base)
+    )
 }
 
 pub(crate) async fn open(

@@ -1,12 +1,12 @@
-//! What Jangar asks of forges: whether a branch is there, how far it is ahead, and the pull request for it; and the tokens of
-//! a GitHub App.
+//! What Jangar asks of forges: whether a branch is there, how far it is ahead, and the pull request for it, open or merged; and
+//! the tokens of a GitHub App.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `http` | one request, with bounds on time, size, redirects and retries |
 //! | `error` | what can go wrong, and what to do about it |
 //! | `token` | a credential that nobody can print |
-//! | `github`, `gitlab`, `bitbucket`, `gitea` | the same four questions in each forge's words |
+//! | `github`, `gitlab`, `bitbucket`, `gitea` | the same five questions in each forge's words |
 //! | `app` | tokens of a GitHub App: made for one repository, and revoked |
 //!
 //! It knows nothing of Kubernetes or of runs. agent-runner opens pull requests with it, and the controllers look whether what
@@ -64,6 +64,35 @@ pub struct PullRequest {
     pub number: u64,
     /// Where people find it.
     pub url: String,
+}
+
+/// A pull request that was merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Merged {
+    pull_request: PullRequest,
+    /// The last commit of the branch that it came from, or the beginning of it.
+    commit: String,
+}
+
+/// By what the pull request of some work is known once it is merged: a branch of the same name may have had others before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergedWork<'a> {
+    /// The last commit that was pushed.
+    pub commit: &'a str,
+    /// The number of the pull request, where it was opened with the work.
+    pub number: Option<u64>,
+}
+
+/// Forges that shorten the name of a commit leave at least this much of it.
+const COMMIT_MIN: usize = 7;
+
+impl MergedWork<'_> {
+    fn is_in(&self, merged: &Merged) -> bool {
+        let (pushed, found) = (self.commit, merged.commit.as_str());
+        let comparable = pushed.len().min(found.len()) >= COMMIT_MIN;
+        let same = comparable && (pushed.starts_with(found) || found.starts_with(pushed));
+        same || self.number == Some(merged.pull_request.number)
+    }
 }
 
 /// A pull request that is to be opened.
@@ -134,6 +163,23 @@ impl Forge {
             Kind::Bitbucket => bitbucket::find(&self.http, &self.repository, base, head).await,
             Kind::Gitea => gitea::find(&self.http, &self.repository, base, head).await,
         }
+    }
+
+    /// The pull request from `head` to `base` with which this work was merged, if there is one.
+    pub async fn find_merged(
+        &self,
+        base: &str,
+        head: &str,
+        work: &MergedWork<'_>,
+    ) -> Result<Option<PullRequest>, ForgeError> {
+        let merged = match self.kind {
+            Kind::Github => github::merged(&self.http, &self.repository, base, head).await?,
+            Kind::Gitlab => gitlab::merged(&self.http, &self.repository, base, head).await?,
+            Kind::Bitbucket => bitbucket::merged(&self.http, &self.repository, base, head).await?,
+            Kind::Gitea => gitea::merged(&self.http, &self.repository, base, head).await?,
+        };
+        let found = merged.into_iter().find(|merged| work.is_in(merged));
+        Ok(found.map(|merged| merged.pull_request))
     }
 
     /// Opens a pull request, or returns the one that is open already.

@@ -22,6 +22,12 @@ pub(crate) fn query(text: &str) -> String {
     part(text)
 }
 
+/// The text at a place, or none: of what may be gone by the time somebody asks.
+pub(crate) fn text_or_none(value: &Value, pointer: &str) -> String {
+    let text = value.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
 /// An answer, and what was asked.
 pub(crate) struct Answer<'a> {
     method: &'static str,

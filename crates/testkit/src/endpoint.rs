@@ -18,7 +18,10 @@ use jangar_controllers::{
 };
 use jangar_engine::{custom::call::Answer, decision::Key};
 use serde_json::{Value, json};
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use crate::{
     clock::WallClock,
@@ -43,9 +46,14 @@ const STOPS_WITHIN: Duration = Duration::from_secs(2);
 pub enum Deed {
     /// Works this long, and reports this.
     Reports(Duration, Value),
+    /// Asks to be called later for this long, from the beginning of the play, and reports then.
+    Busy(Duration, Value),
     /// Will not have it.
     Refuses,
 }
+
+/// How long the work takes that somebody does who was busy before.
+pub(crate) const AFTER_BUSY: Duration = Duration::from_secs(10);
 
 /// What it does, by the name of the run.
 pub type Deeds = BTreeMap<&'static str, Deed>;
@@ -57,6 +65,7 @@ pub struct SimEndpoint {
     record: Record,
     trace: Arc<Trace>,
     wall: Arc<WallClock>,
+    born: Instant,
     /// The work that it has, by idempotency key, with a word to stop.
     jobs: Mutex<BTreeMap<String, watch::Sender<bool>>>,
     /// The processes that may take reports, in the order of their start.
@@ -79,6 +88,7 @@ impl SimEndpoint {
             record: record.clone(),
             trace: Arc::clone(trace),
             wall: Arc::clone(wall),
+            born: Instant::now(),
             jobs: Mutex::default(),
             desks: Mutex::default(),
         })
@@ -130,6 +140,13 @@ impl SimEndpoint {
     fn submit(self: &Arc<Self>, read: Read) -> Answer {
         let (time, end) = match self.deeds.get(read.run.name.as_str()) {
             Some(Deed::Reports(time, end)) => (*time, end.clone()),
+            Some(Deed::Busy(until, _)) if self.born.elapsed() < *until => {
+                return Answer::NotTaken {
+                    words: "HTTP 503: come again".to_owned(),
+                    retry_after: None,
+                };
+            }
+            Some(Deed::Busy(_, end)) => (AFTER_BUSY, end.clone()),
             Some(Deed::Refuses) | None => {
                 return Answer::Refused {
                     words: "HTTP 422: this endpoint has no use for it".to_owned(),

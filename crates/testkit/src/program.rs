@@ -2,12 +2,12 @@
 
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
-use jangar_controllers::{Setup, lease::Identity, outside::Outside};
+use jangar_controllers::{Setup, forges::Forges, lease::Identity, outside::Outside};
 use jangar_engine::settings::{LimitSettings, Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
-use crate::{clock::WallClock, endpoint, forges::Obliging, temporal};
+use crate::{clock::WallClock, endpoint, temporal};
 
 /// How many runs are deleted in a minute: few, so that a scenario with three of them shows it.
 pub const DELETIONS_PER_MINUTE: u32 = 2;
@@ -22,6 +22,7 @@ pub struct Surroundings {
     pub limits: LimitSettings,
     /// Its way to the endpoint, and to the Temporal server.
     pub outside: Arc<Outside>,
+    pub forges: Arc<dyn Forges>,
 }
 
 impl fmt::Debug for Surroundings {
@@ -93,6 +94,6 @@ impl Program for Shipped {
             registry: &mut Registry::default(),
             outside: surroundings.outside,
         };
-        Box::new(jangar_controllers::start_with(setup, Arc::new(Obliging)))
+        Box::new(jangar_controllers::start_with(setup, surroundings.forges))
     }
 }

@@ -1,6 +1,7 @@
 //! Looks for trouble: at every write of a scenario, and in simulations that are drawn from seeds.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -33,6 +34,8 @@ pub struct Clean {
     pub scenario: Scenario,
     pub writes: u32,
     pub end: EndState,
+    /// What AgentRuns said that they waited for.
+    pub waits: BTreeSet<String>,
 }
 
 /// What went wrong, and how to see it again.
@@ -103,6 +106,7 @@ pub fn clean(program: &dyn Program, scenario: &Scenario) -> Result<Clean, Box<Fa
         scenario: scenario.clone(),
         writes: report.writes,
         end: report.end,
+        waits: report.waits,
     })
 }
 

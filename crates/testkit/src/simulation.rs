@@ -1,6 +1,11 @@
 //! One simulation, from its beginning to its end.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jangar_api::phase::RunPhase;
 use jangar_controllers::outside::Outside;
@@ -17,6 +22,7 @@ use crate::{
     check::{Checks, end::EndState, rest, runs::RunView},
     endpoint::SimEndpoint,
     faults::{Embassy, Line, Order, Outpost, Plan, Process, Wire},
+    forges::SimForge,
     history::{Desk, SimHistory},
     node::{Kubelet, Record, Work},
     program::{Program, Running, Surroundings},
@@ -82,6 +88,8 @@ pub struct Report {
     pub writes: u32,
     pub end: EndState,
     pub works: Vec<Work>,
+    /// What AgentRuns said that they waited for.
+    pub waits: BTreeSet<String>,
     pub trace: Vec<String>,
 }
 
@@ -122,6 +130,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
             wire: Arc::clone(&story.wire),
             endpoint,
             temporal,
+            forge: SimForge::new(scenario.forge.clone()),
             history,
             sender,
             processes: Vec::new(),
@@ -146,6 +155,7 @@ struct Stage<'a> {
     wire: Arc<Wire>,
     endpoint: Arc<SimEndpoint>,
     temporal: Arc<SimTemporal>,
+    forge: SimForge,
     history: Option<Arc<SimHistory>>,
     sender: mpsc::UnboundedSender<Order>,
     processes: Vec<(Arc<Process>, Running)>,
@@ -206,6 +216,7 @@ impl Stage<'_> {
             identity: process.name.clone(),
             limits: self.limits.clone(),
             outside,
+            forges: Arc::new(self.forge.clone()),
         });
         self.processes.push((process, running));
     }
@@ -271,6 +282,10 @@ impl Story<'_> {
             Step::AwaitAccepted(run) => {
                 self.until(|| self.run(run).is_some_and(|run| run.accepted)).await;
             }
+            Step::AwaitRunning(run) => {
+                let running = |run: RunView| run.phase.is_terminal() || run.phase == RunPhase::Running;
+                self.until(|| self.run(run).is_some_and(running)).await;
+            }
             Step::AwaitStopping(run) => {
                 let stops = |run: RunView| run.phase.is_terminal() || run.phase == RunPhase::Cancelling;
                 self.until(|| self.run(run).is_none_or(stops)).await;
@@ -284,6 +299,8 @@ impl Story<'_> {
                 let patch = json!({"spec": {"cancel": true}});
                 self.person.merge(&self.run_path(run), &patch).await;
             }
+            Step::Change(run, patch) => self.person.merge(&self.run_path(run), patch).await,
+            Step::TakeJob(run) => self.take_job(run).await,
             Step::Approve(run, gate) => {
                 self.until(|| self.digest(run, gate).is_some()).await;
                 let digest = self.digest(run, gate).unwrap_or_default();
@@ -300,6 +317,23 @@ impl Story<'_> {
                 self.person.delete(&self.run_path(run), &background).await;
             }
         }
+    }
+
+    /// Takes the Job away that a run has made last, so that nothing tells how it ended.
+    async fn take_job(&self, run: &str) {
+        let Some((_, run)) = self.find(run) else { return };
+        let all = objects(&self.store, &jobs());
+        let own = |job: &&Object| job.meta.owners.iter().any(|owner| owner.uid == run.meta.uid);
+        let Some(job) = all.iter().filter(own).max_by_key(|job| job.revision) else {
+            return;
+        };
+        let path = format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{}", name(job));
+        self.person
+            .merge(&path, &json!({"metadata": {"finalizers": null}}))
+            .await;
+        self.person
+            .delete(&path, &json!({"propagationPolicy": "Background"}))
+            .await;
     }
 
     /// Waits until something is so. What never comes is missed at the end.
@@ -419,6 +453,7 @@ impl Story<'_> {
             writes: self.wire.writes(),
             end: self.checks.end_state(&self.store),
             works,
+            waits: self.checks.waits(),
             trace: world.trace().take(),
         }
     }

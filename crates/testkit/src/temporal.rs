@@ -15,10 +15,13 @@ use jangar_engine::{
     decision::{Key, Uid},
     temporal::call::{Closed, Means, Returned, StartAnswer, StopAnswer, Workflow},
 };
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use crate::{
-    endpoint::{Deed, Deeds},
+    endpoint::{AFTER_BUSY, Deed, Deeds},
     node::{Ending, Record},
     trace::Trace,
 };
@@ -37,6 +40,7 @@ pub struct SimTemporal {
     deeds: Deeds,
     record: Record,
     trace: Arc<Trace>,
+    born: Instant,
     workflows: Mutex<BTreeMap<String, Arc<Execution>>>,
 }
 
@@ -57,6 +61,7 @@ impl SimTemporal {
             deeds,
             record: record.clone(),
             trace: Arc::clone(trace),
+            born: Instant::now(),
             workflows: Mutex::default(),
         })
     }
@@ -84,6 +89,12 @@ impl SimTemporal {
         }
         let (time, good) = match self.deeds.get(run.name.as_str()) {
             Some(Deed::Reports(time, end)) => (*time, end["status"] == "Succeeded"),
+            Some(Deed::Busy(until, _)) if self.born.elapsed() < *until => {
+                return StartAnswer::NotTaken {
+                    words: "the server is not there".to_owned(),
+                };
+            }
+            Some(Deed::Busy(_, end)) => (AFTER_BUSY, end["status"] == "Succeeded"),
             Some(Deed::Refuses) | None => {
                 return StartAnswer::Refused {
                     words: "no such namespace".to_owned(),

@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::{
     Situation, admission,
     cancel::because,
-    hold::{hold, is_held},
-    leftovers::after,
+    hold::{go, hold, is_held},
+    leftovers::{after, sooner},
     spec_hash,
 };
 use crate::{
@@ -156,6 +156,32 @@ pub(super) fn removed(situation: &Situation<'_>, record: AnyMap, notice: Notice)
         notices: vec![notice],
         ..Plan::nothing()
     })
+}
+
+/// A run that is over was deleted while its work is still being made to end: it goes when that has ended, and when the time of a cancel has
+/// passed since. Its end stays what it is.
+pub(super) fn leave(
+    situation: &Situation<'_>,
+    removal: Option<Decision<AgentRunStatus>>,
+    unsure: impl FnOnce() -> String,
+) -> Decision<AgentRunStatus> {
+    let Some(removal) = removal else {
+        return go(situation, None);
+    };
+    let deleted = situation.run.metadata.deletion_timestamp.as_ref();
+    let since = deleted.map_or(situation.now, |at| at.0);
+    let patience = after(since, situation.settings.runs.cancel_timeout);
+    if situation.now >= patience {
+        let notice = situation.warning(Reason::CancelTimedOut, unsure());
+        return go(situation, Some(notice));
+    }
+    match removal {
+        Decision::Act(plan) => Decision::Act(Plan {
+            wake_at: sooner(plan.wake_at, Some(patience)),
+            ..plan
+        }),
+        look @ Decision::Look(_) => look,
+    }
 }
 
 /// Until when a cancel is waited for.

@@ -27,7 +27,8 @@ use super::{
 use crate::{
     conditions::{Conditions, touched},
     decision::{
-        ApiCredentials, Decision, DeliveryAnswer, DeliveryQuery, KeyHolder, Plan, Question, Rejection, Sight,
+        ApiCredentials, Decision, DeliveryAnswer, DeliveryQuery, Found, KeyHolder, Plan, Question, Rejection,
+        Sight,
     },
     settings::Settings,
 };
@@ -191,19 +192,9 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
             let why = format!("the forge could not be asked whether the work arrived: {message}");
             written(observed, before, None, &unknown(why), again, now)
         }
-        Some(DeliveryAnswer::Found {
-            commit,
-            commits_ahead,
-            pull_request: open,
-        }) => {
-            let wanted = pull_requests(&provider.spec);
-            let found = Found {
-                commit: commit.as_deref(),
-                ahead: *commits_ahead,
-                pull_request: open.as_ref(),
-            };
-            let verdict = found.verdict(&query, wanted);
-            let vcs = found.recorded(vcs);
+        Some(DeliveryAnswer::Found(found)) => {
+            let verdict = verdict(found, &query, pull_requests(&provider.spec));
+            let vcs = recorded(found, vcs);
             written(observed, before, Some(vcs), &verdict, None, now)
         }
     }
@@ -227,72 +218,78 @@ fn unknown(message: String) -> Verdict {
     )
 }
 
-/// What a forge has.
-struct Found<'a> {
-    commit: Option<&'a str>,
-    ahead: Option<u32>,
-    pull_request: Option<&'a (u64, String)>,
+fn verdict(found: &Found, query: &DeliveryQuery, wants_pull_request: bool) -> Verdict {
+    let DeliveryQuery { repository, head, .. } = query;
+    let base = query
+        .base
+        .as_deref()
+        .unwrap_or("the branch that the work started from");
+    let no = |reason, message: String| (ConditionStatus::False, Rejection::new(reason, message));
+    let yes = |message: String| (ConditionStatus::True, Rejection::new(Reason::Delivered, message));
+    if let Some((number, url)) = &found.merged {
+        return yes(format!(
+            "the work on branch {head} of {repository} was merged into {base} with pull request {number} ({url})"
+        ));
+    }
+    let Some(commit) = &found.commit else {
+        return no(
+            Reason::BranchMissing,
+            format!(
+                "{repository} has no branch {head}, and no pull request with the work was merged: somebody deleted it after \
+                 agent-runner had pushed it"
+            ),
+        );
+    };
+    if found.commits_ahead == Some(0) {
+        return no(
+            Reason::NothingChanged,
+            format!("branch {head} of {repository} has no commit that {base} has not"),
+        );
+    }
+    if found.pull_request.is_none() && wants_pull_request {
+        return no(
+            Reason::PullRequestMissing,
+            format!(
+                "branch {head} of {repository} is there, and no pull request from it to {base} is open: open one, or set \
+                 spec.defaults.pullRequest.enabled of the VersionControlProvider to false"
+            ),
+        );
+    }
+    let request = found.pull_request.as_ref();
+    let request = request
+        .map(|(number, url)| format!(", pull request {number} ({url})"))
+        .unwrap_or_default();
+    let ahead = found
+        .commits_ahead
+        .map(|ahead| format!(", {ahead} commits ahead of {base}"))
+        .unwrap_or_default();
+    let short: String = commit.chars().take(12).collect();
+    yes(format!(
+        "branch {head} of {repository} is at {short}{ahead}{request}"
+    ))
 }
 
-impl Found<'_> {
-    fn verdict(&self, query: &DeliveryQuery, wants_pull_request: bool) -> Verdict {
-        let DeliveryQuery { repository, head, .. } = query;
-        let base = query
-            .base
-            .as_deref()
-            .unwrap_or("the branch that the work started from");
-        let no = |reason, message: String| (ConditionStatus::False, Rejection::new(reason, message));
-        let Some(commit) = self.commit else {
-            return no(
-                Reason::BranchMissing,
-                format!(
-                    "{repository} has no branch {head}: somebody deleted it after agent-runner had pushed it"
-                ),
-            );
-        };
-        if self.ahead == Some(0) {
-            return no(
-                Reason::NothingChanged,
-                format!("branch {head} of {repository} has no commit that {base} has not"),
-            );
-        }
-        match self.pull_request {
-            None if wants_pull_request => no(
-                Reason::PullRequestMissing,
-                format!(
-                    "branch {head} of {repository} is there, and no pull request from it to {base} is open: open one, or set \
-                     spec.defaults.pullRequest.enabled of the VersionControlProvider to false"
-                ),
-            ),
-            open => {
-                let request = open
-                    .map(|(number, url)| format!(", pull request {number} ({url})"))
-                    .unwrap_or_default();
-                let ahead = self
-                    .ahead
-                    .map(|ahead| format!(", {ahead} commits ahead of {base}"))
-                    .unwrap_or_default();
-                let short: String = commit.chars().take(12).collect();
-                let message = format!("branch {head} of {repository} is at {short}{ahead}{request}");
-                (ConditionStatus::True, Rejection::new(Reason::Delivered, message))
-            }
-        }
-    }
-
-    /// The status with what the forge has in the place of what was reported.
-    fn recorded(&self, vcs: VcsStatus) -> VcsStatus {
-        VcsStatus {
-            commit: self.commit.map(str::to_owned).or(vcs.commit),
-            commits_ahead: self
-                .ahead
-                .map(|ahead| Int32::from(i32::try_from(ahead).unwrap_or(i32::MAX)))
-                .or(vcs.commits_ahead),
-            pull_request: self
-                .pull_request
-                .map(|(number, url)| pull_request(*number, Some(url.clone())))
-                .or(vcs.pull_request),
+/// The status with what the forge has in the place of what was reported. Of what was merged the report tells more: the branch
+/// may have gone on, or be gone, and is not ahead any more.
+fn recorded(found: &Found, vcs: VcsStatus) -> VcsStatus {
+    if let Some((number, url)) = &found.merged {
+        return VcsStatus {
+            pull_request: Some(pull_request(*number, Some(url.clone()))),
             ..vcs
-        }
+        };
+    }
+    VcsStatus {
+        commit: found.commit.clone().or(vcs.commit),
+        commits_ahead: found
+            .commits_ahead
+            .map(|ahead| Int32::from(i32::try_from(ahead).unwrap_or(i32::MAX)))
+            .or(vcs.commits_ahead),
+        pull_request: found
+            .pull_request
+            .as_ref()
+            .map(|(number, url)| pull_request(*number, Some(url.clone())))
+            .or(vcs.pull_request),
+        ..vcs
     }
 }
 
@@ -345,6 +342,12 @@ fn query(
             repository: repository.clone(),
             base: vcs.base_branch.clone(),
             head: head.clone(),
+            commit: vcs.commit.clone().unwrap_or_default(),
+            pull_request: vcs
+                .pull_request
+                .as_ref()
+                .and_then(|open| open.number)
+                .and_then(|number| u64::try_from(number.get()).ok()),
             credentials,
         }),
         _ => Err(of(format!(

@@ -4,7 +4,7 @@ use jangar_forge::{App, ForgeError, InstallationToken, Patience, Token};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::played::{Played, say};
+use crate::played::{Played, say, say_unpublished};
 
 const KEY: &[u8] = include_bytes!("app-key.pem");
 
@@ -55,8 +55,8 @@ async fn a_token_is_made_for_one_repository_with_the_rights_that_the_run_needs()
 
 #[tokio::test]
 async fn a_token_for_a_repository_of_another_owner_is_taken_back_and_given_to_nobody() {
-    let namesake = json!({"name": "adder", "full_name": "corp/adder"});
-    let own = json!({"name": "adder", "full_name": "example/adder"});
+    let namesake = json!({"id": 1, "name": "adder", "full_name": "corp/adder"});
+    let own = json!({"id": 2, "name": "adder", "full_name": "example/adder"});
     for (repositories, told) in [
         (json!([namesake]), "corp/adder"),
         (json!([own, namesake]), "example/adder, corp/adder"),
@@ -65,7 +65,8 @@ async fn a_token_for_a_repository_of_another_owner_is_taken_back_and_given_to_no
         // Without the list nobody knows what the token is for.
         (json!(null), "/repositories is not a list"),
     ] {
-        let played = Played::new(vec![say(201, &minted(&repositories)), say(204, &json!(null))]).await;
+        let made = say_unpublished(201, &minted(&repositories).to_string());
+        let played = Played::new(vec![made, say(204, &json!(null))]).await;
 
         let error = app(&played)
             .mint("42", "example/adder", true, Timestamp::UNIX_EPOCH)

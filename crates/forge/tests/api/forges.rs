@@ -1,9 +1,12 @@
-//! The four questions, in the words of each forge.
+//! The five questions, in the words of each forge.
 
-use jangar_forge::{Branch, Kind, NewPullRequest, PullRequest};
+use jangar_forge::{Branch, Kind, MergedWork, NewPullRequest, PullRequest};
 use serde_json::{Value, json};
 
-use crate::played::{Played, TOKEN, say};
+use crate::{
+    played::{Played, TOKEN, say},
+    said::{self, COMMIT, Stands},
+};
 
 pub(crate) const NEW: NewPullRequest<'_> = NewPullRequest {
     base: "main",
@@ -13,8 +16,6 @@ pub(crate) const NEW: NewPullRequest<'_> = NewPullRequest {
     draft: true,
 };
 
-const COMMIT: &str = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d";
-
 /// What one forge is asked, and what it answers.
 pub(crate) struct Words {
     pub(crate) kind: Kind,
@@ -22,6 +23,8 @@ pub(crate) struct Words {
     branch: (&'static str, Value),
     compare: (&'static str, Value),
     find: (&'static str, Value),
+    /// What is asked for those that were merged.
+    merged: &'static str,
     /// What is found where there is no pull request.
     pub(crate) none: (u16, Value),
     open: (&'static str, Value, Value),
@@ -40,23 +43,23 @@ pub(crate) fn all() -> [Words; 4] {
 }
 
 fn github() -> Words {
-    let found = json!({"number": 7, "html_url": "https://forge.example/pull/7", "state": "open", "draft": true,
-                       "head": {"ref": "fix/adder"}, "base": {"ref": "main"}});
+    let found = said::pull_request(Kind::Github, Stands::Open);
     Words {
         kind: Kind::Github,
         authorization: "Bearer",
         branch: (
             "GET /api/repos/example/adder/branches/fix%2Fadder",
-            json!({"name": "fix/adder", "commit": {"sha": COMMIT, "url": "x"}, "protected": false}),
+            said::branch(Kind::Github),
         ),
         compare: (
             "GET /api/repos/example/adder/compare/main...fix%2Fadder",
-            json!({"status": "ahead", "ahead_by": 2, "behind_by": 0, "total_commits": 2, "commits": []}),
+            said::github_comparison(2),
         ),
         find: (
             "GET /api/repos/example/adder/pulls?state=open&head=example%3Afix%2Fadder&base=main",
             json!([found]),
         ),
+        merged: "GET /api/repos/example/adder/pulls?state=closed&head=example%3Afix%2Fadder&base=main",
         none: (200, json!([])),
         open: (
             "POST /api/repos/example/adder/pulls",
@@ -68,14 +71,13 @@ fn github() -> Words {
 }
 
 fn gitlab() -> Words {
-    let found = json!({"id": 900, "iid": 7, "web_url": "https://forge.example/merge_requests/7", "state": "opened",
-                       "source_branch": "fix/adder", "target_branch": "main", "draft": true});
+    let found = said::pull_request(Kind::Gitlab, Stands::Open);
     Words {
         kind: Kind::Gitlab,
         authorization: "Bearer",
         branch: (
             "GET /api/projects/example%2Fadder/repository/branches/fix%2Fadder",
-            json!({"name": "fix/adder", "merged": false, "commit": {"id": COMMIT, "short_id": "7fd1a60b"}}),
+            said::branch(Kind::Gitlab),
         ),
         compare: (
             "GET /api/projects/example%2Fadder/repository/compare?from=main&to=fix%2Fadder",
@@ -85,6 +87,7 @@ fn gitlab() -> Words {
             "GET /api/projects/example%2Fadder/merge_requests?state=opened&source_branch=fix%2Fadder&target_branch=main",
             json!([found]),
         ),
+        merged: "GET /api/projects/example%2Fadder/merge_requests?state=merged&source_branch=fix%2Fadder&target_branch=main",
         none: (200, json!([])),
         open: (
             "POST /api/projects/example%2Fadder/merge_requests",
@@ -97,24 +100,25 @@ fn gitlab() -> Words {
 }
 
 fn bitbucket() -> Words {
-    let found = json!({"type": "pullrequest", "id": 7, "state": "OPEN",
-                       "links": {"html": {"href": "https://forge.example/pull-requests/7"}}});
+    let found = said::pull_request(Kind::Bitbucket, Stands::Open);
     Words {
         kind: Kind::Bitbucket,
         authorization: "Bearer",
         branch: (
             "GET /api/repositories/example/adder/refs/branches/fix%2Fadder",
-            json!({"type": "branch", "name": "fix/adder", "target": {"type": "commit", "hash": COMMIT}}),
+            said::branch(Kind::Bitbucket),
         ),
         compare: (
             "GET /api/repositories/example/adder/commits/fix%2Fadder?exclude=main&pagelen=100&page=1",
-            json!({"pagelen": 100, "values": [{"hash": "1"}, {"hash": "2"}]}),
+            said::bitbucket_page(2, false),
         ),
         find: (
             "GET /api/repositories/example/adder/pullrequests?q=source.branch.name%3D%22fix%2Fadder%22%20AND%20\
              destination.branch.name%3D%22main%22%20AND%20state%3D%22OPEN%22",
             json!({"size": 1, "values": [found]}),
         ),
+        merged: "GET /api/repositories/example/adder/pullrequests?q=source.branch.name%3D%22fix%2Fadder%22%20AND%20\
+                 destination.branch.name%3D%22main%22%20AND%20state%3D%22MERGED%22",
         none: (200, json!({"size": 0, "values": []})),
         open: (
             "POST /api/repositories/example/adder/pullrequests",
@@ -127,13 +131,13 @@ fn bitbucket() -> Words {
 }
 
 fn gitea() -> Words {
-    let found = json!({"id": 900, "number": 7, "html_url": "https://forge.example/pulls/7", "state": "open"});
+    let found = said::pull_request(Kind::Gitea, Stands::Open);
     Words {
         kind: Kind::Gitea,
         authorization: "token",
         branch: (
             "GET /api/repos/example/adder/branches/fix%2Fadder",
-            json!({"name": "fix/adder", "commit": {"id": COMMIT}, "protected": false}),
+            said::branch(Kind::Gitea),
         ),
         compare: (
             "GET /api/repos/example/adder/compare/main...fix%2Fadder",
@@ -143,6 +147,7 @@ fn gitea() -> Words {
             "GET /api/repos/example/adder/pulls/main/fix%2Fadder",
             found.clone(),
         ),
+        merged: "GET /api/repos/example/adder/pulls/main/fix%2Fadder",
         none: (404, json!({"message": "The target couldn't be found."})),
         open: (
             "POST /api/repos/example/adder/pulls",
@@ -238,8 +243,8 @@ async fn somebody_who_was_quicker_has_opened_it_for_us() {
 
 #[tokio::test]
 async fn commits_are_counted_over_pages_up_to_a_bound() {
-    let page = json!({"values": vec![json!({"hash": "x"}); 100], "next": "https://forge.example/next"});
-    let last = json!({"values": [{"hash": "x"}]});
+    let page = said::bitbucket_page(100, true);
+    let last = said::bitbucket_page(1, false);
     let played = Played::new(vec![say(200, &page), say(200, &last)]).await;
     assert_eq!(
         played.forge(Kind::Bitbucket).commits_ahead("main", "fix").await,
@@ -256,10 +261,64 @@ async fn commits_are_counted_over_pages_up_to_a_bound() {
 
 #[tokio::test]
 async fn a_pull_request_that_was_closed_is_none() {
-    let closed = json!({"number": 7, "html_url": "x", "state": "closed"});
+    let closed = said::pull_request(Kind::Gitea, Stands::Closed);
     let played = Played::new(vec![say(200, &closed)]).await;
     assert_eq!(
         played.forge(Kind::Gitea).find_pull_request("main", "fix").await,
         Ok(None)
     );
+}
+
+#[tokio::test]
+async fn work_that_was_merged_is_found_by_its_commit_or_by_the_number_of_its_pull_request() {
+    for words in all() {
+        let kind = words.kind;
+        let listed = |stands: Stands| {
+            let one = said::pull_request(kind, stands);
+            match kind {
+                Kind::Github | Kind::Gitlab => json!([one]),
+                Kind::Bitbucket => json!({"size": 1, "values": [one]}),
+                Kind::Gitea => one,
+            }
+        };
+        let work = |commit, number| MergedWork { commit, number };
+        let found = Some(words.found.clone());
+        for (commit, number, expected) in [
+            (COMMIT, None, &found),
+            ("0123456789abcdef0123456789abcdef01234567", Some(7), &found),
+            // An earlier branch of that name.
+            ("0123456789abcdef0123456789abcdef01234567", Some(8), &None),
+            ("", None, &None),
+        ] {
+            let played = Played::new(vec![say(200, &listed(Stands::Merged))]).await;
+            let merged = played
+                .forge(kind)
+                .find_merged("main", "fix/adder", &work(commit, number))
+                .await;
+            assert_eq!(merged.as_ref(), Ok(expected), "{kind:?} {commit}");
+            assert_eq!(played.lines(), [words.merged], "{kind:?}");
+        }
+        let none = Played::new(vec![say(words.none.0, &words.none.1)]).await;
+        let merged = none
+            .forge(kind)
+            .find_merged("main", "fix/adder", &work(COMMIT, None))
+            .await;
+        assert_eq!(merged, Ok(None), "{kind:?}");
+    }
+    // Closed without a merge, which these two do not tell by their question.
+    for (kind, closed) in [
+        (
+            Kind::Github,
+            json!([said::pull_request(Kind::Github, Stands::Closed)]),
+        ),
+        (Kind::Gitea, said::pull_request(Kind::Gitea, Stands::Closed)),
+    ] {
+        let played = Played::new(vec![say(200, &closed)]).await;
+        let work = MergedWork {
+            commit: COMMIT,
+            number: Some(7),
+        };
+        let merged = played.forge(kind).find_merged("main", "fix/adder", &work).await;
+        assert_eq!(merged, Ok(None), "{kind:?}");
+    }
 }

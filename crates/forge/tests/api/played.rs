@@ -15,6 +15,8 @@ use axum::{
 use jangar_forge::{Forge, Kind, Patience, Token};
 use serde_json::Value;
 
+use crate::schemas::misfit;
+
 pub(crate) const TOKEN: &str = "a-token-of-the-forge";
 
 /// What was asked.
@@ -31,6 +33,8 @@ pub(crate) struct Say {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: String,
+    /// Whether it may be what no forge publishes.
+    pub(crate) unpublished: bool,
 }
 
 pub(crate) fn say(status: u16, body: &Value) -> Say {
@@ -38,6 +42,17 @@ pub(crate) fn say(status: u16, body: &Value) -> Say {
         status,
         headers: Vec::new(),
         body: body.to_string(),
+        unpublished: false,
+    }
+}
+
+/// Says what no forge publishes: what becomes of that is tested as well.
+pub(crate) fn say_unpublished(status: u16, body: &str) -> Say {
+    Say {
+        status,
+        headers: Vec::new(),
+        body: body.to_owned(),
+        unpublished: true,
     }
 }
 
@@ -52,6 +67,8 @@ impl Say {
 struct Script {
     answers: Arc<Mutex<VecDeque<Say>>>,
     asked: Arc<Mutex<Vec<Asked>>>,
+    /// What it plays; the App is GitHub's.
+    kind: Arc<Mutex<Option<Kind>>>,
 }
 
 /// The forge. Its answers are given in order, one for each request.
@@ -78,6 +95,7 @@ impl Played {
     }
 
     pub(crate) fn forge(&self, kind: Kind) -> Forge {
+        *self.script.kind.lock().unwrap() = Some(kind);
         // Pauses of no length: what is tested is whether there is another try, and not how long it takes.
         let patience = Patience {
             pauses: vec![Duration::ZERO; 2],
@@ -109,6 +127,15 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
             .body(Body::from("the test has no more answers"))
             .unwrap();
     };
+    if (200..300).contains(&next.status) && !next.unpublished {
+        let kind = script.kind.lock().unwrap().unwrap_or(Kind::Github);
+        let path = parts.uri.path().trim_start_matches("/api");
+        let said: Value = serde_json::from_str(&next.body).unwrap();
+        if let Some(misfit) = misfit(kind, parts.method.as_str(), path, next.status, &said) {
+            let words = format!("the test would say what no forge does: {misfit}");
+            return Response::builder().status(418).body(Body::from(words)).unwrap();
+        }
+    }
     let mut response = Response::builder().status(next.status);
     for (name, value) in next.headers {
         response = response.header(name, value);

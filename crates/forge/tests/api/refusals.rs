@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{
     forges::{NEW, Words, all},
-    played::{Played, Say, TOKEN, say},
+    played::{Played, Say, TOKEN, say, say_unpublished},
+    said::bitbucket_page,
 };
 
 /// What a forge answers instead.
@@ -20,14 +21,6 @@ struct Refusals {
     missing: Value,
     /// What its proxies say when the forge is away.
     broken: Say,
-}
-
-fn text(status: u16, body: &str) -> Say {
-    Say {
-        status,
-        headers: Vec::new(),
-        body: body.to_owned(),
-    }
 }
 
 fn refusals(kind: Kind) -> Refusals {
@@ -57,7 +50,7 @@ fn refusals(kind: Kind) -> Refusals {
                     .with("x-ratelimit-reset", in_a_minute),
             ],
             missing: json!({"message": "Not Found", "documentation_url": "https://docs.github.com/rest", "status": "404"}),
-            broken: text(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
+            broken: say_unpublished(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
         },
         Kind::Gitlab => Refusals {
             expired: (
@@ -65,7 +58,7 @@ fn refusals(kind: Kind) -> Refusals {
                 "Token is expired",
             ),
             limited: vec![
-                text(429, "Retry later\n")
+                say_unpublished(429, "Retry later\n")
                     .with("retry-after", "60")
                     .with("ratelimit-limit", "600")
                     .with("ratelimit-remaining", "0")
@@ -86,17 +79,17 @@ fn refusals(kind: Kind) -> Refusals {
                 )
                 .with("retry-after", "60"),
                 // It need not say when it will answer.
-                text(429, ""),
+                say_unpublished(429, ""),
             ],
             missing: json!({"type": "error", "error": {"message": "Repository example/adder not found"}}),
-            broken: text(503, ""),
+            broken: say_unpublished(503, ""),
         },
         Kind::Gitea => Refusals {
             expired: (
                 json!({"message": "token has expired", "url": "https://forge.example/api/swagger"}),
                 "token has expired",
             ),
-            limited: vec![text(429, "").with("retry-after", "60")],
+            limited: vec![say_unpublished(429, "").with("retry-after", "60")],
             missing: json!({"message": "The target couldn't be found.", "url": "https://forge.example/api/swagger", "errors": []}),
             broken: say(500, &json!({"message": "", "url": "https://forge.example/api/swagger"})),
         },
@@ -262,7 +255,7 @@ async fn an_answer_that_is_none_is_told_and_never_taken_for_one() {
     for table in tables().await {
         for question in QUESTIONS {
             for body in bodies {
-                let (result, _) = table.asked(question, vec![text(200, body)]).await;
+                let (result, _) = table.asked(question, vec![say_unpublished(200, body)]).await;
                 let place = format!("{:?} {question:?} {body:?}: {result:?}", table.kind());
                 match result {
                     Err(ForgeError::Unexpected { .. }) => {}
@@ -285,7 +278,7 @@ async fn an_answer_that_is_none_is_told_and_never_taken_for_one() {
 
 #[tokio::test]
 async fn a_token_that_expires_between_two_pages_leaves_no_half_a_count() {
-    let page = json!({"values": vec![json!({"hash": "x"}); 100], "next": "https://forge.example/next"});
+    let page = bitbucket_page(100, true);
     let (body, _) = refusals(Kind::Bitbucket).expired;
     let played = Played::new(vec![say(200, &page), say(401, &body)]).await;
     let counted = played.forge(Kind::Bitbucket).commits_ahead("main", "fix").await;

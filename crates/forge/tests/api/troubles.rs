@@ -5,7 +5,10 @@ use std::time::Duration;
 use jangar_forge::{Forge, ForgeError, Kind, Patience, Token};
 use serde_json::json;
 
-use crate::played::{Played, Say, TOKEN, say};
+use crate::{
+    played::{Played, Say, TOKEN, say, say_unpublished},
+    said::github_comparison,
+};
 
 async fn asked(answers: Vec<Say>) -> (Result<u32, ForgeError>, Vec<String>) {
     let played = Played::new(answers).await;
@@ -14,7 +17,7 @@ async fn asked(answers: Vec<Say>) -> (Result<u32, ForgeError>, Vec<String>) {
 }
 
 fn fine() -> Say {
-    say(200, &json!({"ahead_by": 3}))
+    say(200, &github_comparison(3))
 }
 
 #[tokio::test]
@@ -120,25 +123,17 @@ async fn a_redirect_is_followed_within_the_server_and_never_takes_the_token_else
 
 #[tokio::test]
 async fn answers_that_nobody_promised_are_told_with_their_place() {
-    let (lacking, _) = asked(vec![say(200, &json!({"ahead": 3}))]).await;
+    let (lacking, _) = asked(vec![say_unpublished(200, "{\"ahead\": 3}")]).await;
     assert_eq!(
         lacking.unwrap_err().to_string(),
         "GET /repos/example/adder/compare/main...fix: the answer is not what the API promises: /ahead_by is not a number"
     );
-    let page = Say {
-        status: 200,
-        headers: Vec::new(),
-        body: "<html>sign in</html>".to_owned(),
-    };
+    let page = say_unpublished(200, "<html>sign in</html>");
     assert!(matches!(
         asked(vec![page]).await.0,
         Err(ForgeError::Unexpected { .. })
     ));
-    let large = Say {
-        status: 200,
-        headers: Vec::new(),
-        body: "x".repeat(5 * 1024 * 1024),
-    };
+    let large = say_unpublished(200, &"x".repeat(5 * 1024 * 1024));
     assert!(matches!(
         asked(vec![large]).await.0,
         Err(ForgeError::TooLarge { .. })

@@ -6,7 +6,6 @@ use std::{env, fs, path::Path, process::Stdio, sync::Arc};
 use jangar_forge::{Forge, Kind, Patience, Token};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::{RootCertStore, ServerConfig, pki_types::PrivateKeyDer};
-use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -14,7 +13,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::played::{Played, TOKEN, say};
+use crate::{
+    played::{Played, TOKEN, say},
+    said::github_comparison,
+};
 
 const ADDRESS: &str = "JANGAR_TEST_FORGE";
 
@@ -106,7 +108,7 @@ fn every_authority_of_the_images_can_be_used() {
 
 #[tokio::test]
 async fn plain_http_needs_no_authority_and_https_says_that_there_is_none() {
-    let played = Played::new(vec![say(200, &json!({"ahead_by": 3}))]).await;
+    let played = Played::new(vec![say(200, &github_comparison(3))]).await;
     let nothing = tempfile::NamedTempFile::new().unwrap();
 
     assert_eq!(heard(&played.url, "SSL_CERT_FILE", nothing.path()).await, "Ok(3)");

@@ -13,6 +13,7 @@ mod connection;
 mod control_plane;
 mod ends;
 mod fake_nodes;
+mod limits;
 mod orchestrations;
 mod rbac;
 mod replica;

@@ -47,7 +47,7 @@ const MOMENTS: [&str; 5] = [
 ];
 
 /// As quick a lease as makes sense.
-fn hasty(settings: Settings) -> Settings {
+pub(crate) fn hasty(settings: Settings) -> Settings {
     settings
         .with("JANGAR_LEADER_ELECTION_LEASE_DURATION_SECONDS", "3")
         .with("JANGAR_LEADER_ELECTION_RENEW_DEADLINE_SECONDS", "2")
@@ -105,7 +105,7 @@ impl Census {
 
 /// Waits until the lease changes hands, and says how long that took.
 /// With "nobody" it is who holds it now.
-async fn handed_over(stage: &Stage<'_>, from: &str) -> Result<(String, Duration), Failure> {
+pub(crate) async fn handed_over(stage: &Stage<'_>, from: &str) -> Result<(String, Duration), Failure> {
     let start = Instant::now();
     let what = format!("to be held by another one than {from}");
     let lease = until(&stage.scene.api::<Lease>(), LEASE, &what, |lease| {

@@ -12,6 +12,8 @@ use crate::world::{NAMESPACE, all_runs, config_maps, jobs, objects, orchestratio
 const DIFFERENCES_MAX: usize = 20;
 /// A UUID in its usual form.
 const UUID_LENGTH: usize = 36;
+/// A time up to its seconds, as in `2026-03-01T12:00:00`.
+const SECONDS_LENGTH: usize = 19;
 
 /// What stands for the generated names of pods: that of their Job, and a number.
 #[derive(Clone, Debug, Default)]
@@ -147,12 +149,13 @@ fn is_condition(item: &Value) -> bool {
     item["type"].is_string() && item["status"].is_string()
 }
 
-/// Conditions by their type: their order says when each was first needed. A run that waited for something says for ever that
-/// it does not any more, which is no different from one that never had to.
+/// Conditions by their type: their order says when each was first needed. A run that waited for something, or had to warn of it, says
+/// for ever that it does not any more, which is no different from one that never had to.
 fn conditions(items: &[Value], names: &BTreeMap<String, String>) -> Value {
+    let passing = |item: &Value| item["type"] == "Blocked" || item["type"] == "Warning";
     let lasting = items
         .iter()
-        .filter(|item| item["type"] != "Blocked" || item["status"] != "False");
+        .filter(|item| !passing(item) || item["status"] != "False");
     let by_type = lasting.map(|item| {
         let key = item["type"].as_str().unwrap_or_default();
         (key.to_owned(), mask(item, names))
@@ -171,14 +174,28 @@ fn mask_text(text: &str, names: &BTreeMap<String, String>) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text.as_str();
     while let Some(first) = rest.chars().next() {
-        let (piece, step) = match rest.get(..UUID_LENGTH) {
-            Some(head) if is_uuid(head) => ("<uid>", UUID_LENGTH),
+        let (piece, step) = match (rest.get(..UUID_LENGTH), time_length(rest)) {
+            (Some(head), _) if is_uuid(head) => ("<uid>", UUID_LENGTH),
+            (_, Some(length)) => ("<time>", length),
             _ => (&rest[..first.len_utf8()], first.len_utf8()),
         };
         masked.push_str(piece);
         rest = &rest[step..];
     }
     masked
+}
+
+/// How long the time is that a text begins with, if it does: messages tell of deadlines.
+fn time_length(text: &str) -> Option<usize> {
+    let seconds = text.get(..SECONDS_LENGTH)?;
+    let is_time = seconds.char_indices().all(|(index, sign)| match index {
+        4 | 7 => sign == '-',
+        10 => sign == 'T',
+        13 | 16 => sign == ':',
+        _ => sign.is_ascii_digit(),
+    });
+    let end = text.find('Z').filter(|_| is_time)?;
+    text[..=end].parse::<Timestamp>().is_ok().then_some(end + 1)
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -200,10 +217,10 @@ mod tests {
         let object = json!({
             "metadata": {"uid": "u", "resourceVersion": "7", "name": "one"},
             "at": "2026-03-01T12:00:00Z",
-            "message": "pod one-1-x7k2p of job 6b4a1f0e-1a2b-4c3d-8e9f-0123456789ab ended",
+            "message": "pod one-1-x7k2p of job 6b4a1f0e-1a2b-4c3d-8e9f-0123456789ab ended at 2026-03-01T12:00:00.25Z, not before",
         });
         let expected = json!({
-            "metadata": {"name": "one"}, "at": "<time>", "message": "pod one-1<pod 0> of job <uid> ended",
+            "metadata": {"name": "one"}, "at": "<time>", "message": "pod one-1<pod 0> of job <uid> ended at <time>, not before",
         });
         assert_eq!(mask(&object, &names), expected);
     }

@@ -76,6 +76,7 @@ pub struct Checks {
     pub violations: Violations,
     last_change: Arc<Mutex<Instant>>,
     pods: Arc<Mutex<GeneratedNames>>,
+    waits: Arc<Mutex<BTreeSet<String>>>,
     _following: JoinSet<()>,
 }
 
@@ -89,12 +90,14 @@ impl Checks {
         let violations = Violations::default();
         let last_change = Arc::new(Mutex::new(Instant::now()));
         let pods = Arc::default();
+        let waits = Arc::default();
         let mut look = Look {
             trace: Arc::clone(world.trace()),
             record: record.clone(),
             violations: violations.clone(),
             last_change: Arc::clone(&last_change),
             pods: Arc::clone(&pods),
+            waits: Arc::clone(&waits),
             runs: BTreeMap::new(),
             deletions: Deletions::default(),
             slots: Slots::new(limits),
@@ -115,6 +118,7 @@ impl Checks {
             violations,
             last_change,
             pods,
+            waits,
             _following: following,
         }
     }
@@ -123,6 +127,11 @@ impl Checks {
     pub fn end_state(&self, store: &Store) -> EndState {
         let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
         EndState::of(store, &pods)
+    }
+
+    /// What AgentRuns have said so far that they waited for.
+    pub fn waits(&self) -> BTreeSet<String> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// When anything but a Lease or an Event changed last.
@@ -138,6 +147,7 @@ struct Look {
     violations: Violations,
     last_change: Arc<Mutex<Instant>>,
     pods: Arc<Mutex<GeneratedNames>>,
+    waits: Arc<Mutex<BTreeSet<String>>>,
     /// The runs as they are, by name.
     runs: BTreeMap<String, RunView>,
     deletions: Deletions,
@@ -184,6 +194,12 @@ impl Look {
         let after = RunView::of(&event.object);
         self.violations
             .add(&self.trace, runs::broken(before.as_ref(), &after, works));
+        self.violations
+            .add(&self.trace, runs::on_one_branch(self.runs.values(), &after));
+        if event.collection == world::runs() {
+            let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+            waits.extend(after.blocked.clone());
+        }
         self.runs.insert(event.key.name.to_string(), after);
     }
 

@@ -18,9 +18,14 @@ use crate::{
     world::{self, objects},
 };
 
-/// That it began, and how it ended. That a Job was gone is told beside it.
+/// That it began, and how it ended. That a Job was gone, or a token could not be renewed, is told beside it.
 const EVENTS_MAX: usize = 2;
-const OF_LOST_JOBS: [&str; 3] = ["JobMissing", "WorkflowJobMissing", "WorkflowJobDeleted"];
+const BESIDE: [&str; 4] = [
+    "JobMissing",
+    "WorkflowJobMissing",
+    "WorkflowJobDeleted",
+    "VcsAuthUnavailable",
+];
 
 /// The rules that the world breaks at rest. If somebody set the clock, an endpoint may have had no time to report.
 pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String> {
@@ -114,7 +119,7 @@ fn too_many_events(store: &Store) -> Vec<String> {
         let event = event.value();
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let of_run = matches!(event["regarding"]["kind"].as_str(), Some("AgentRun" | "ToolRun"));
-        if of_run && !OF_LOST_JOBS.contains(&word(&event["reason"]).as_str()) {
+        if of_run && !BESIDE.contains(&word(&event["reason"]).as_str()) {
             let of_run = told.entry(word(&event["regarding"]["uid"])).or_default();
             of_run.push(format!(
                 "{} {}",

@@ -19,6 +19,10 @@ pub struct RunView {
     pub accepted: bool,
     /// Its cancel was given up with pods still alive.
     pub cancel_timed_out: bool,
+    /// What it says that it waits for.
+    pub blocked: Option<String>,
+    /// The repository and the branch that it writes to.
+    pub branch: Option<(String, String)>,
     pub deleting: bool,
 }
 
@@ -29,6 +33,12 @@ impl RunView {
         let status = &value["status"];
         let conditions = || status["conditions"].as_array().into_iter().flatten();
         let steps = value["spec"]["workflow"]["steps"].as_array();
+        let vcs = &status["vcs"];
+        let writes = vcs["mode"] == "read-write";
+        let branch = text(&vcs["repository"]).zip(text(&vcs["headBranch"]));
+        let blocked = conditions()
+            .find(|condition| condition["type"] == "Blocked" && condition["status"] == "True")
+            .and_then(|condition| text(&condition["reason"]));
         let cancelled = conditions().find(|condition| condition["type"] == "Cancelled");
         Self {
             name: text(&value["metadata"]["name"]).unwrap_or_default(),
@@ -40,6 +50,8 @@ impl RunView {
                 .any(|condition| condition["type"] == "Accepted" && condition["status"] == "True"),
             cancel_timed_out: cancelled
                 .is_some_and(|condition| condition["reason"] == Reason::CancelTimedOut.as_str()),
+            blocked,
+            branch: branch.filter(|_| writes),
             deleting: object.meta.deleting,
         }
     }
@@ -60,12 +72,30 @@ pub fn broken(before: Option<&RunView>, after: &RunView, works: &[Work]) -> Vec<
     if after.phase.is_terminal() && after.finished_at.is_none() {
         found.push(format!("run {name} has ended, and does not say when"));
     }
+    if let Some(wait) = after.blocked.as_ref().filter(|_| after.phase.is_terminal()) {
+        found.push(format!("run {name} has ended, and still waits for {wait}"));
+    }
     if after.phase == RunPhase::Succeeded && !has_done_its_work(after, works) {
         found.push(format!(
             "run {name} says that it succeeded, but no work of its own has"
         ));
     }
     found
+}
+
+/// Another run that writes to the branch of this one while both are under way.
+pub(super) fn on_one_branch<'a>(
+    others: impl IntoIterator<Item = &'a RunView>,
+    run: &RunView,
+) -> Option<String> {
+    let (repository, head) = run.branch.as_ref().filter(|_| !run.phase.is_terminal())?;
+    let rival = others
+        .into_iter()
+        .find(|other| other.uid != run.uid && !other.phase.is_terminal() && other.branch == run.branch)?;
+    let (one, two) = (&rival.name, &run.name);
+    Some(format!(
+        "runs {one} and {two} both write to {head} of {repository}"
+    ))
 }
 
 /// Whether work that was started for this very run ended well, and for each of its steps.
@@ -99,6 +129,8 @@ mod tests {
             finished_at: finished_at.map(str::to_owned),
             accepted: true,
             cancel_timed_out: false,
+            blocked: None,
+            branch: None,
             deleting: false,
         }
     }
@@ -132,6 +164,33 @@ mod tests {
             1
         );
         assert_eq!(broken(None, &view(RunPhase::Failed, None), &[]).len(), 1);
+    }
+
+    #[test]
+    fn an_end_leaves_no_wait_behind() {
+        let waiting = |phase| RunView {
+            blocked: Some("RateLimit".to_owned()),
+            ..view(phase, Some("1"))
+        };
+        assert!(broken(None, &waiting(RunPhase::Pending), &[]).is_empty());
+        assert!(broken(None, &waiting(RunPhase::Failed), &[])[0].contains("still waits for RateLimit"));
+    }
+
+    #[test]
+    fn a_branch_has_one_run_at_a_time() {
+        let on = |uid: &str, phase, head: &str| RunView {
+            uid: uid.to_owned(),
+            branch: Some(("example/adder".to_owned(), head.to_owned())),
+            ..view(phase, None)
+        };
+        let one = on("u1", RunPhase::Running, "fix");
+        assert_eq!(on_one_branch([&one], &one), None);
+        assert_eq!(
+            on_one_branch([&one], &on("u2", RunPhase::Running, "fix-two")),
+            None
+        );
+        assert_eq!(on_one_branch([&one], &on("u2", RunPhase::Failed, "fix")), None);
+        assert!(on_one_branch([&one], &on("u2", RunPhase::Running, "fix")).is_some());
     }
 
     #[test]

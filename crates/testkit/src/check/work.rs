@@ -102,6 +102,8 @@ mod tests {
             finished_at: Some(String::new()),
             accepted: true,
             cancel_timed_out: false,
+            blocked: None,
+            branch: None,
             deleting: false,
         }
     }

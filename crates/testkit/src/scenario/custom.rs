@@ -14,6 +14,8 @@ use crate::endpoint::{Deed, ENDPOINT};
 
 /// Longer than two leaders take to be replaced, and shorter than a simulation waits for the end of a run.
 const TIMEOUT_SECONDS: u32 = 300;
+/// For how long the endpoint takes nothing.
+const BUSY: Duration = Duration::from_secs(40);
 /// Work that is cancelled long before it is done.
 const LONG: Duration = Duration::from_mins(20);
 /// Longer than that, so that it is the cancel that ends it.
@@ -35,6 +37,7 @@ pub(super) fn all() -> Vec<Scenario> {
         cancelled(),
         deleted(),
         one_slot(),
+        busy(),
     ]
 }
 
@@ -52,6 +55,16 @@ fn one_slot() -> Scenario {
             vec![("one", succeeded()), ("two", succeeded())],
         )
     }
+}
+
+/// The endpoint asks to be called later.
+fn busy() -> Scenario {
+    told(
+        "custom-busy",
+        Deed::Busy(BUSY, json!({"status": "Succeeded"})),
+        vec![create(custom(TIMEOUT_SECONDS))],
+        succeeded(),
+    )
 }
 
 fn reports(name: &'static str, report: Value, end: End) -> Scenario {

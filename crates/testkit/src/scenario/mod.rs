@@ -1,6 +1,7 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
 mod custom;
+mod misfortunes;
 pub mod orchestrations;
 mod queue;
 mod retention;
@@ -16,7 +17,7 @@ use jangar_api::phase::RunPhase;
 use jangar_engine::settings::LimitSettings;
 use serde_json::Value;
 
-use crate::{endpoint::Deeds, node::Scripts};
+use crate::{endpoint::Deeds, forges::ForgeScript, node::Scripts};
 
 /// Those of an AgentRun that one Job after another executes, and of nothing else.
 pub fn of_plain_runs() -> Vec<Scenario> {
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Scenario> {
     [
         runs::all(),
         workflows::all(),
+        misfortunes::all(),
         retention::all(),
         queue::all(),
         custom::all(),
@@ -49,6 +51,7 @@ pub struct Scenario {
     pub scripts: Scripts,
     /// What the endpoint does, and the worker of the Temporal server.
     pub deeds: Deeds,
+    pub forge: ForgeScript,
     /// For how long history is away; absent, there is none.
     pub history_away: Option<Duration>,
     /// What may have been done is not done again, so that trouble leaves its mark on the end.
@@ -99,6 +102,8 @@ pub enum Step {
     AwaitStepWork(&'static str, u32),
     /// Waits until the controllers say that they have taken a run on.
     AwaitAccepted(&'static str),
+    /// Waits until the controllers say that a run is executed, and by which Job.
+    AwaitRunning(&'static str),
     /// Waits until the controllers say that a run is being stopped, or has ended.
     AwaitStopping(&'static str),
     /// Waits until a run has ended.
@@ -106,6 +111,10 @@ pub enum Step {
     /// Waits until there is no run of that name.
     AwaitGone(&'static str),
     Cancel(&'static str),
+    /// Changes a run, as a merge patch says.
+    Change(&'static str, Value),
+    /// Takes the Job of a run away, and our hold on it first.
+    TakeJob(&'static str),
     /// Waits until a gate of an OrchestrationRun is open for decisions, and approves what it shows.
     Approve(&'static str, &'static str),
     Delete(&'static str),

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jangar_api::labels;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    End, Scenario,
-    runs::{create, run, story, succeeded},
+    End, Scenario, Step,
+    runs::{at_work, create, run, story, succeeded},
 };
 
 /// Until after the runs are due.
@@ -19,6 +19,7 @@ pub(super) fn all() -> Vec<Scenario> {
         forgotten_together(),
         retained("retained", "true"),
         retained("retained-in-doubt", "yes"),
+        retained_late(),
     ]
 }
 
@@ -38,6 +39,14 @@ fn retained(name: &'static str, value: &str) -> Scenario {
     let mut run = forgotten("one");
     run["metadata"]["annotations"][labels::RETAIN] = value.into();
     story(name, vec![create(run)], vec![("one", succeeded())])
+}
+
+/// Somebody says while the run works that it is to be kept. Whoever looks at the run as it was before does not see that.
+fn retained_late() -> Scenario {
+    let retain = json!({"metadata": {"annotations": {labels::RETAIN: "true"}}});
+    let mut steps = at_work(create(forgotten("one")));
+    steps.push(Step::Change("one", retain));
+    story("retained-late", steps, vec![("one", succeeded())])
 }
 
 /// A run that is deleted a minute after its end.

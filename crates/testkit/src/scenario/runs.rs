@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{End, Place, Scenario, Step};
 use crate::endpoint::Deeds;
+use crate::forges::ForgeScript;
 use crate::node::{Eviction, OnTerm, Script, Scripts};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -338,6 +339,7 @@ pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static st
         limits: LimitSettings::default(),
         scripts: Scripts::default(),
         deeds: Deeds::new(),
+        forge: ForgeScript::default(),
         history_away: None,
         at_most_once: false,
         steps: all,

@@ -33,6 +33,12 @@ pub(super) fn all() -> Vec<Scenario> {
         stopped("temporal-deleted", Step::Delete("one"), End::Gone),
         cancelled_at_once(),
         one_start_at_a_time(),
+        told(
+            "temporal-away",
+            Deed::Busy(Duration::from_secs(40), json!({"status": "Succeeded"})),
+            vec![create(temporal())],
+            succeeded(),
+        ),
     ]
 }
 

@@ -1,12 +1,19 @@
 //! Runs that work on a repository, or wait for what they need to do so.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{
     End, Scenario, Step,
     runs::{OBEYS, SECOND, create, exits, failed, object, run, story, succeeded},
 };
-use crate::node::{Script, Scripts};
+use crate::{
+    forges::ForgeScript,
+    node::{Script, Scripts},
+};
+
+const MINUTE: Duration = Duration::from_mins(1);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -17,6 +24,12 @@ pub(super) fn all() -> Vec<Scenario> {
         app_retried(),
         app_deleted(),
         app_in_steps(),
+        app_refused(),
+        app_refused_at_first(),
+        app_refused_meanwhile(),
+        forge_silent(),
+        forge_answers_late(),
+        branch_taken(),
     ]
 }
 
@@ -95,6 +108,110 @@ fn app_in_steps() -> Scenario {
     }
 }
 
+/// No token is ever given.
+fn app_refused() -> Scenario {
+    Scenario {
+        forge: ForgeScript {
+            no_tokens: Duration::ZERO..Duration::MAX,
+            ..ForgeScript::default()
+        },
+        ..story("app-refused", writing_with_app(), vec![("one", failed())])
+    }
+}
+
+/// The first token is given after a while.
+fn app_refused_at_first() -> Scenario {
+    Scenario {
+        forge: ForgeScript {
+            no_tokens: Duration::ZERO..MINUTE,
+            ..ForgeScript::default()
+        },
+        ..story(
+            "app-refused-at-first",
+            writing_with_app(),
+            vec![("one", succeeded())],
+        )
+    }
+}
+
+/// The token has to be renewed twice, and for some time it cannot be.
+fn app_refused_meanwhile() -> Scenario {
+    let long = Script::Exits {
+        after: 16 * MINUTE,
+        code: 0,
+        on_term: OBEYS,
+    };
+    Scenario {
+        forge: ForgeScript {
+            tokens_last: 10 * MINUTE,
+            no_tokens: 4 * MINUTE..7 * MINUTE,
+            ..ForgeScript::default()
+        },
+        scripts: Scripts::default().with("one", 1, long),
+        ..story(
+            "app-refused-meanwhile",
+            writing_with_app(),
+            vec![("one", succeeded())],
+        )
+    }
+}
+
+/// Nobody ever says whether the work arrived, which is no fault of the run.
+fn forge_silent() -> Scenario {
+    Scenario {
+        forge: ForgeScript {
+            no_answers: Duration::ZERO..Duration::MAX,
+            ..ForgeScript::default()
+        },
+        ..story("forge-silent", writing_with_app(), vec![("one", succeeded())])
+    }
+}
+
+fn forge_answers_late() -> Scenario {
+    Scenario {
+        forge: ForgeScript {
+            no_answers: Duration::ZERO..2 * MINUTE,
+            ..ForgeScript::default()
+        },
+        ..story(
+            "forge-answers-late",
+            writing_with_app(),
+            vec![("one", succeeded())],
+        )
+    }
+}
+
+/// Two runs want one branch at the same time: the second gets another one.
+fn branch_taken() -> Scenario {
+    let mut provider = provider_of(&app());
+    provider["spec"]["defaults"]["branchConflictSuffixTemplate"] = "{{ agentRun.name }}".into();
+    let long = Script::Exits {
+        after: 16 * MINUTE,
+        code: 0,
+        on_term: OBEYS,
+    };
+    let steps = vec![
+        app_key(),
+        Step::Create("versioncontrolproviders", provider),
+        create(writing("one")),
+        Step::AwaitRunning("one"),
+        create(writing("two")),
+    ];
+    Scenario {
+        scripts: Scripts::default().with("one", 1, long),
+        ..story(
+            "branch-taken",
+            steps,
+            vec![("one", succeeded()), ("two", succeeded())],
+        )
+    }
+}
+
+/// A run that may write, with a token of the App.
+fn writing_with_app() -> Vec<Step> {
+    vec![app_key(), forge(&app()), create(writing("one"))]
+}
+
 /// A run that may write.
 fn writing(name: &str) -> Value {
     let mut run = on_repository(name, true);
@@ -126,9 +243,10 @@ fn on_repository(name: &str, required: bool) -> Value {
 }
 
 fn forge(auth: &Value) -> Step {
+    Step::Create("versioncontrolproviders", provider_of(auth))
+}
+
+fn provider_of(auth: &Value) -> Value {
     let spec = json!({"provider": "github", "auth": auth, "defaults": {"baseBranch": "main"}});
-    Step::Create(
-        "versioncontrolproviders",
-        object("VersionControlProvider", "forge", &spec),
-    )
+    object("VersionControlProvider", "forge", &spec)
 }

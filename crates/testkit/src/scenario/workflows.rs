@@ -161,7 +161,7 @@ fn deleted() -> Scenario {
 }
 
 /// A run with these steps.
-fn workflow(name: &str, steps: &Value) -> Value {
+pub(super) fn workflow(name: &str, steps: &Value) -> Value {
     let mut run = run(name);
     run["spec"]["runtime"]["type"] = "workflow".into();
     run["spec"]["workflow"] = json!({ "steps": steps });

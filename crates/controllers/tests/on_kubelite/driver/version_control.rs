@@ -18,7 +18,7 @@ use jangar_controllers::{
     start, start_with,
 };
 use jangar_engine::{
-    decision::{DeliveryAnswer, DeliveryQuery, NewToken},
+    decision::{DeliveryAnswer, DeliveryQuery, Found, NewToken},
     settings::{Settings, VcsSettings},
 };
 use jiff::Timestamp;
@@ -268,11 +268,12 @@ impl Forges for Told {
 }
 
 fn found(commit: &str) -> DeliveryAnswer {
-    DeliveryAnswer::Found {
+    DeliveryAnswer::Found(Found {
         commit: Some(commit.to_owned()),
         commits_ahead: Some(2),
         pull_request: Some((7, "https://forge.example/7".to_owned())),
-    }
+        merged: None,
+    })
 }
 
 fn down() -> DeliveryAnswer {

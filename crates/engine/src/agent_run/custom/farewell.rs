@@ -3,11 +3,11 @@
 use jangar_api::{agents::agent_run::AgentRunStatus, phase::RunPhase, reason::Reason};
 
 use super::{
-    super::{Situation, hold::go},
+    super::{Situation, elsewhere::leave, hold::go},
     ending,
     record::Record,
     reported_end,
-    stop::{Stopping, confirmed_by, stop},
+    stop::{Stopping, confirmed_by, removal, stop},
 };
 use crate::decision::Decision;
 
@@ -15,10 +15,17 @@ use crate::decision::Decision;
 pub(in super::super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     let over = situation.status.phase.as_ref().is_some_and(RunPhase::is_terminal);
     // A record that cannot be read names nobody who could be told.
-    let record = Record::of(situation.status).ok().flatten().filter(|_| !over);
-    let Some(record) = record else {
+    let Some(record) = Record::of(situation.status).ok().flatten() else {
         return go(situation, None);
     };
+    if over {
+        return leave(situation, removal(situation), || {
+            format!(
+                "the run was deleted, and {} could not be told to stop: it may still be working",
+                record.name
+            )
+        });
+    }
     if let Some(end) = reported_end(situation, &record) {
         return ending::conclude(situation, &record, end);
     }

@@ -9,7 +9,7 @@ use super::{
     super::{
         NextStatus, Situation,
         cancel::because,
-        elsewhere::{cancel_deadline, cancelled, fail, removed, removing_until},
+        elsewhere::{cancel_deadline, cancelled, fail, leave, removed, removing_until},
         hold::go,
         leftovers::{after, sooner},
     },
@@ -194,10 +194,18 @@ pub(super) fn give_up(
 pub(in super::super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     let over = situation.status.phase.as_ref().is_some_and(RunPhase::is_terminal);
     // A record that cannot be read names no workflow.
-    let record = Record::of(situation.status).ok().flatten().filter(|_| !over);
-    let Some(record) = record else {
+    let Some(record) = Record::of(situation.status).ok().flatten() else {
         return go(situation, None);
     };
+    let unsure = || {
+        format!(
+            "the run was deleted, and it is not known whether {} was stopped: look in Temporal",
+            record.words()
+        )
+    };
+    if over {
+        return leave(situation, removal(situation), unsure);
+    }
     if let Some(closed) = closed(situation) {
         let why = given_up(situation, Some(&record));
         return ending::conclude(situation, &record, closed, why.as_ref());
@@ -208,11 +216,7 @@ pub(in super::super) fn farewell(situation: &Situation<'_>) -> Decision<AgentRun
     };
     let deadline = given_up_at(situation, &record);
     if situation.now >= deadline {
-        let message = format!(
-            "the run was deleted, and it is not known whether {} was stopped: look in Temporal",
-            record.words()
-        );
-        let notice = situation.warning(Reason::CancelTimedOut, message);
+        let notice = situation.warning(Reason::CancelTimedOut, unsure());
         return go(situation, Some(notice));
     }
     going.plan(situation.next_status(), Some(deadline))

@@ -140,6 +140,27 @@ fn cases() -> Vec<Case> {
             ],
         },
         Case {
+            name: "an Agent without a provider",
+            play: |world| {
+                world.observed.references.agent = agent(&json!({"providerRef": {"name": " "}}));
+                world.observed.references.provider = None;
+            },
+            reason: Reason::MissingProviderRef,
+            invalid: true,
+            named: &["spec.providerRef.name of Agent fixer", "AgentProvider"],
+        },
+        Case {
+            name: "a missing memory",
+            play: |world| {
+                world.edit(|run| run.spec.memory_ref = Some(object(json!({"name": "notes"}))));
+                world.observed.references.memory = Some(Sight::Absent);
+                wait_for_reference(world);
+            },
+            reason: Reason::MissingMemory,
+            invalid: true,
+            named: &["memoryRef.name", "notes", "no Memory", "create it"],
+        },
+        Case {
             name: "a text that is too long",
             play: |world| {
                 let long = json!({"metadata": {"name": "mend-it"}, "spec": {"text": "x".repeat(131_073)}});
@@ -222,6 +243,37 @@ fn cases() -> Vec<Case> {
             named: &["127", "/no/such/agent", "check spec.binary of the AgentProvider"],
         },
     ]
+}
+
+/// A flaw of what the work is about ends the run as it marks the ImplementationSpec.
+#[test]
+fn a_run_with_a_flaw_in_its_work_ends_with_the_reason_of_the_flaw() {
+    for (field, value, reason) in [
+        ("text", json!(" "), Reason::MissingText),
+        ("summary", json!("x".repeat(257)), Reason::SummaryTooLong),
+        (
+            "description",
+            json!("x".repeat(131_073)),
+            Reason::DescriptionTooLarge,
+        ),
+        (
+            "acceptanceCriteria",
+            json!(vec!["it works"; 51]),
+            Reason::AcceptanceCriteriaTooLong,
+        ),
+    ] {
+        let mut implementation = json!({"metadata": {"name": "mend-it"}, "spec": {"text": "Mend it."}});
+        implementation["spec"][field] = value;
+        let mut world = World::new();
+        world.know_implementation(Sight::Seen(Arc::new(object(implementation))));
+        world.settle();
+
+        assert_eq!(world.phase(), Some(RunPhase::Failed), "{field}");
+        let failed = world.condition(&ConditionType::Failed);
+        assert_eq!(failed.reason, reason, "{field}: {}", failed.message);
+        let place = format!("ImplementationSpec mend-it.{field} ");
+        assert!(failed.message.contains(&place), "{}", failed.message);
+    }
 }
 
 #[test]

@@ -281,6 +281,31 @@ fn a_deleted_run_stays_until_its_endpoint_has_stopped() {
 }
 
 #[test]
+fn a_deleted_run_whose_endpoint_outlived_its_cancel_stays_until_it_was_told_or_its_time_is_up() {
+    for told in [true, false] {
+        let mut world = taken();
+        cancel(&mut world);
+        world.wait(60).settle();
+        assert!(removal::is_under_way(world.run()));
+        delete(&mut world);
+        assert!(world.observed.run.is_some(), "it may still be working");
+
+        let reason = if told {
+            answer(&mut world, Purpose::Cancel, 1, taken_with(None));
+            world.settle();
+            Reason::Stopped
+        } else {
+            world.wait(60).settle();
+            Reason::CancelTimedOut
+        };
+        assert!(world.observed.run.is_none());
+        let notice = world.notices.last().expect("a notice");
+        assert_eq!(notice.reason, reason);
+        assert!(notice.message.contains(ENDPOINT), "{}", notice.message);
+    }
+}
+
+#[test]
 fn a_deleted_run_whose_endpoint_does_not_answer_goes_at_the_deadline() {
     let mut world = taken();
     delete(&mut world);

@@ -317,6 +317,29 @@ fn a_server_that_cannot_be_reached_is_tried_ever_more_rarely_and_then_given_up()
 }
 
 #[test]
+fn a_server_that_can_be_reached_again_ends_the_wait() {
+    let mut world = called();
+    start_answered(&mut world, 1, not_taken());
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(
+        (&blocked.status, &blocked.reason),
+        (&ConditionStatus::True, &Reason::EndpointUnavailable)
+    );
+    let due = world.wake_at.expect("it is tried again");
+    let remedy = format!("it is tried again at {due}: see that it can be reached");
+    assert!(blocked.message.contains(&remedy), "{}", blocked.message);
+
+    world.now = due;
+    world.settle();
+    start_answered(&mut world, 2, started_as("first"));
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).status,
+        ConditionStatus::False
+    );
+}
+
+#[test]
 fn an_id_that_somebody_else_has_and_a_refusal_fail_the_run() {
     for (answer, word) in [
         (

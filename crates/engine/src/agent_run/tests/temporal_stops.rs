@@ -337,6 +337,33 @@ fn a_deleted_run_whose_server_is_away_goes_at_the_deadline_and_says_so() {
 }
 
 #[test]
+fn a_deleted_run_whose_workflow_outlived_its_cancel_stays_until_it_is_closed() {
+    let mut world = cancelled_in_vain();
+    delete(&mut world);
+    assert!(world.observed.run.is_some(), "the workflow is still being ended");
+
+    closed(&mut world, Closed::Terminated { words: None });
+    assert!(world.observed.run.is_none());
+    let notice = world.notices.last().expect("a notice");
+    assert_eq!(notice.reason, Reason::Stopped);
+    assert!(notice.message.contains(ID), "{}", notice.message);
+}
+
+#[test]
+fn a_deleted_run_whose_workflow_outlived_its_cancel_goes_after_the_time_of_another_and_says_so() {
+    let mut world = cancelled_in_vain();
+    delete(&mut world);
+    assert!(world.observed.run.is_some());
+    world.now += 1.minute();
+    world.settle();
+
+    assert!(world.observed.run.is_none());
+    let notice = world.notices.last().expect("a notice");
+    assert_eq!(notice.reason, Reason::CancelTimedOut);
+    assert!(notice.message.contains(ID), "{}", notice.message);
+}
+
+#[test]
 fn a_deleted_run_that_was_not_started_goes_at_once() {
     let mut world = called();
     let words = "connection refused".to_owned();

@@ -76,6 +76,37 @@ fn the_status_shows_the_repository_and_the_branches_of_the_run_until_its_end() {
 }
 
 #[test]
+fn provider_that_cannot_be_read_ends_the_wait_when_it_is_mended() {
+    let mut world = world(&json!({"required": true}));
+    let words = "spec.provider: wrong type".to_owned();
+    world
+        .observed
+        .references
+        .vcs
+        .insert("forge".to_owned(), Sight::Illegible(words));
+    world.settle();
+    let blocked = world.condition(&ConditionType::Blocked);
+    assert_eq!(
+        (&blocked.status, &blocked.reason),
+        (&ConditionStatus::True, &Reason::UnreadableReference)
+    );
+    assert!(
+        blocked.message.contains("VersionControlProvider forge")
+            && blocked.message.contains("mend it before "),
+        "{}",
+        blocked.message
+    );
+
+    know(&mut world, &Forge::github());
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    assert_eq!(
+        world.condition(&ConditionType::Blocked).status,
+        ConditionStatus::False
+    );
+}
+
+#[test]
 fn what_agent_runner_says_of_the_work_stands_in_the_status_at_the_end_of_the_run() {
     let pushed = json!({"state": "Pushed", "branch": "agents/mend", "commit": "c0ffee", "commitsAhead": 2,
                         "pullRequest": {"number": 7, "url": "https://forge.example/7"}});

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Forge, object};
 use crate::{
-    decision::{ApiCredentials, Decision, DeliveryAnswer, DeliveryQuery, Plan, Question, Sight},
+    decision::{ApiCredentials, Decision, DeliveryAnswer, DeliveryQuery, Found, Plan, Question, Sight},
     vcs::delivery::{Observed, is_due, plan},
 };
 
@@ -72,11 +72,23 @@ fn delivered(plan: &Plan<AgentRunStatus>) -> Condition {
 }
 
 fn found(commit: Option<&str>, ahead: u32, pull_request: Option<u64>) -> DeliveryAnswer {
-    DeliveryAnswer::Found {
+    DeliveryAnswer::Found(Found {
         commit: commit.map(str::to_owned),
         commits_ahead: Some(ahead),
         pull_request: pull_request.map(|number| (number, "https://forge.example/7".to_owned())),
-    }
+        merged: None,
+    })
+}
+
+/// The work was merged with this pull request; the branch has this last commit, or is gone.
+fn merged(commit: Option<&str>, ahead: u32, number: u64) -> DeliveryAnswer {
+    let DeliveryAnswer::Found(found) = found(commit, ahead, None) else {
+        panic!("it was found");
+    };
+    DeliveryAnswer::Found(Found {
+        merged: Some((number, "https://forge.example/7".to_owned())),
+        ..found
+    })
 }
 
 #[test]
@@ -89,6 +101,8 @@ fn the_forge_is_asked_with_the_name_of_the_secret_and_not_with_the_token() {
             repository: "example/adder".to_owned(),
             base: Some("main".to_owned()),
             head: "fix".to_owned(),
+            commit: "f00".to_owned(),
+            pull_request: None,
             credentials: ApiCredentials::Token {
                 secret: "forge-token".to_owned(),
                 key: "token".to_owned(),
@@ -131,6 +145,27 @@ fn every_end_of_a_delivery_has_its_reason_and_its_words() {
         ),
         (
             Forge::github(),
+            merged(Some("c0ffee"), 0, 7),
+            "True",
+            Reason::Delivered,
+            ["merged into main", "pull request 7"],
+        ),
+        (
+            Forge::github(),
+            merged(Some("c0ffee"), 2, 7),
+            "True",
+            Reason::Delivered,
+            ["merged into main", "pull request 7"],
+        ),
+        (
+            without(),
+            merged(None, 0, 7),
+            "True",
+            Reason::Delivered,
+            ["merged into main", "fix of example/adder"],
+        ),
+        (
+            Forge::github(),
             found(None, 0, None),
             "False",
             Reason::BranchMissing,
@@ -165,6 +200,14 @@ fn what_the_forge_has_stands_in_the_place_of_what_was_reported() {
             "commit": "c0ffee", "commitsAhead": 2, "pullRequest": {"number": 7, "url": "https://forge.example/7"},
         })
     );
+}
+
+#[test]
+fn of_merged_work_the_report_stays_beside_the_pull_request() {
+    let plan = answered(&Forge::github(), merged(None, 0, 7), at(1));
+    let vcs = json!(plan.status.expect("it changed").vcs);
+    assert_eq!((&vcs["commit"], &vcs["commitsAhead"]), (&json!("f00"), &json!(1)));
+    assert_eq!(vcs["pullRequest"]["number"], 7);
 }
 
 #[test]

@@ -14,6 +14,8 @@
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 
+mod reasons;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::OnceLock,
@@ -21,7 +23,6 @@ use std::{
     time::Duration,
 };
 
-use jangar_api::reason::Reason;
 use jangar_engine::settings::Safeguards;
 use jangar_testkit::{
     faults::{Plan, Trouble, Watched},
@@ -29,7 +30,6 @@ use jangar_testkit::{
     scenario::{self, Scenario},
     search::{self, Clean, Failure},
     simulation::{Simulation, play},
-    world,
 };
 
 /// How many seeds are played for each scenario, unless somebody says how many in all.
@@ -47,11 +47,16 @@ const OTHER_TROUBLES: [Trouble; 6] = [
     Trouble::Busy,
     Trouble::Broken,
     Trouble::NoAnswer,
-    Trouble::Takeover(Duration::from_secs(70)),
+    TAKEOVER,
     Trouble::Freeze(Watched::All, Duration::from_secs(40)),
 ];
 /// Scenarios that have all of that at each of their writes: between them a run starts, ends, is stopped and is let go.
 const CORE: [&str; 3] = ["succeeds", "cancelled", "deleted"];
+/// Scenarios whose limits have to hold although a leader that was cut off wakes up and writes what it was about to, at each of
+/// their writes: of Jobs, of slots that no Job shows, and of a window of time.
+const CONTENDED: [&str; 3] = ["one-at-a-time", "custom-one-slot", "paced"];
+/// Longer than a lease is.
+const TAKEOVER: Trouble = Trouble::Takeover(Duration::from_secs(70));
 /// How many failures are told in full; the others are only named.
 const TOLD_MAX: usize = 3;
 /// With how many seeds a missing safeguard has its chance to show: which rule is broken first is a matter of moments, and every
@@ -174,6 +179,26 @@ fn refusal_silence_takeover_or_stale_watch_at_any_write_of_a_run_changes_nothing
 }
 
 #[test]
+fn takeover_at_any_write_of_runs_that_wait_for_a_slot_exceeds_no_limit() {
+    let contended: Vec<&Clean> = cleans()
+        .iter()
+        .filter(|clean| CONTENDED.contains(&clean.scenario.name))
+        .collect();
+    assert_eq!(contended.len(), CONTENDED.len());
+    let (simulations, failures) = search::at_every_write(&shipped(), &contended, &[TAKEOVER]);
+    assert_none(simulations, &failures);
+}
+
+/// Watches of runs stand still from each write on, until long after the run is due: whoever deletes it must not believe them.
+#[test]
+fn run_that_is_to_be_kept_stays_although_the_word_is_seen_late() {
+    let clean = clean("retained-late");
+    let late = Trouble::Freeze(Watched::Runs, Duration::from_mins(5));
+    let (simulations, failures) = search::at_every_write(&shipped(), &[&clean], &[late]);
+    assert_none(simulations, &failures);
+}
+
+#[test]
 fn seeds() {
     let seed = number("JANGAR_SIM_SEED");
     let taken_away = variable("JANGAR_SIM_WITHOUT");
@@ -204,151 +229,6 @@ fn seeds() {
     let failures = search::seeds(&program, cleans(), range);
     println!("{simulations} seeds played");
     assert_none(simulations, &failures);
-}
-
-/// The reasons with which AgentRuns end in no scenario, by what keeps them out of a simulation, or by what else plays them. Each has a
-/// test beside the code that decides, in `agent_run/tests` or `job/tests` of the engine.
-const ENDS_ELSEWHERE: [(&str, &[&str]); 7] = [
-    (
-        "the controllers of a simulation have no policies and no other settings than limits",
-        &[
-            "CancelDisabled",
-            "ImageBlocked",
-            "ImageNotAllowed",
-            "LabelBlocked",
-            "LabelNotAllowed",
-            "MissingRequiredLabels",
-            "MissingTemporalConfig",
-            "PodSecurityNotAllowed",
-            "PriorityClassNotAllowed",
-            "SecretBlocked",
-            "SecretNotAllowed",
-            "ServiceAccountNotAllowed",
-            "VcsDisabled",
-            "VcsPolicyDenied",
-            "VcsProvidersDisabled",
-        ],
-    ),
-    (
-        "one look at the spec decides, as with MissingRequiredMetadata, which is played",
-        &[
-            "EndpointNotAllowed",
-            "InputsTooLarge",
-            "InvalidBranch",
-            "InvalidContract",
-            "InvalidRuntimeConfig",
-            "InvalidSpec",
-            "InvalidSystemPromptRef",
-            "InvalidTemplate",
-            "InvalidVolume",
-            "MissingEndpoint",
-            "MissingProviderRef",
-            "MissingRepository",
-            "MissingWorkflowSteps",
-            "MissingWorkloadImage",
-            "ParameterValueTooLarge",
-            "ParametersTooLarge",
-            "SystemPromptTooLong",
-            "UnsupportedRuntime",
-            "VcsCapabilityDenied",
-            "VcsUnavailable",
-            "WorkflowStepDuplicate",
-            "WorkflowStepMissingName",
-        ],
-    ),
-    (
-        "it is waited for like the Agent and the Secret that are missing, which are played",
-        &[
-            "ConfigMapKeyMissing",
-            "ConfigMapNotFound",
-            "MissingImplementation",
-            "MissingMemory",
-            "MissingProvider",
-            "MissingSystemPromptRef",
-            "MissingVcsAuth",
-            "SecretKeyMissing",
-            "UnreadableReference",
-            "UnsupportedVcsAuth",
-            "VcsAuthUnavailable",
-        ],
-    ),
-    (
-        "nobody in a simulation changes a spec, takes a name, forbids a Job or takes our finalizer from one",
-        &[
-            "JobMissing",
-            "JobRejected",
-            "NameTaken",
-            "SpecImmutableViolation",
-            "WorkflowJobMissing",
-        ],
-    ),
-    (
-        "another attempt follows, and no node of a simulation goes five times",
-        &["Disrupted", "NodeLost"],
-    ),
-    (
-        "trouble brings it, and no scenario by itself",
-        &["SubmitUnknown", "WorkflowJobDeleted"],
-    ),
-    (
-        "the other side of a simulation does not do it: the suites of Temporal and of endpoints play it",
-        &["CancelTimedOut", "TemporalError", "Terminated", "TimedOut"],
-    ),
-];
-
-/// The reasons with which AgentRuns end where nothing goes wrong.
-const ENDS_PLAYED: [&str; 14] = [
-    "Cancelled",
-    "Completed",
-    "Duplicate",
-    "Failed",
-    "ImageUnavailable",
-    "JobFailed",
-    "MissingAgent",
-    "MissingRequiredMetadata",
-    "MissingVcsProvider",
-    "SecretNotFound",
-    "SubmitFailed",
-    "WorkflowStepFailed",
-    "WorkflowStepRetriesExhausted",
-    "WorkflowStepTimedOut",
-];
-
-#[test]
-fn every_reason_for_the_end_of_a_run_is_played_or_it_is_said_why_not() {
-    let mut played = BTreeSet::new();
-    for clean in cleans() {
-        for (name, object) in clean.end.objects() {
-            if !name.starts_with(world::runs().as_str()) {
-                continue;
-            }
-            let conditions = &object["status"]["conditions"];
-            let ends = ["Failed", "Cancelled", "Succeeded"].map(|type_| &conditions[type_]);
-            let reason = ends
-                .iter()
-                .find(|end| end["status"] == "True")
-                .map(|end| end["reason"].clone());
-            played.extend(reason.and_then(|reason| reason.as_str().map(str::to_owned)));
-        }
-    }
-    let played: BTreeSet<&str> = played.iter().map(String::as_str).collect();
-    let missing: Vec<&str> = ENDS_PLAYED
-        .into_iter()
-        .filter(|reason| !played.contains(reason))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "no scenario ends with {missing:?}, only {played:?}"
-    );
-    for (why, reasons) in ENDS_ELSEWHERE {
-        for reason in reasons {
-            assert!(!played.contains(reason), "{reason} is played, although {why}");
-            assert!(
-                Reason::KNOWN.iter().any(|known| known.as_str() == *reason),
-                "there is no reason {reason}"
-            );
-        }
-    }
 }
 
 /// How many seeds are always played.
