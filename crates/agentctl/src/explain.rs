@@ -68,6 +68,8 @@ async fn asked(grpc: &Grpc, kind: Kind, object: &Object) -> Result<Explanation, 
 #[derive(Default)]
 struct Known {
     agent_runs: Vec<AgentRun>,
+    /// Whether others wait or work that cannot be seen.
+    more_agent_runs: bool,
     tool_runs: Vec<ToolRun>,
     orchestration_runs: Vec<OrchestrationRun>,
     policies: Vec<ApprovalPolicy>,
@@ -86,6 +88,17 @@ impl Known {
             return Ok(known);
         }
         let place = object.namespace();
+        let waiting: Option<AgentRun> = object.typed().ok().filter(why::stands_in_line);
+        if let Some(run) = waiting.filter(|_| kind == Kind::AgentRun) {
+            // Lines go through all namespaces; who sees only one of them is told no place in such a line.
+            match transport.list(Kind::AgentRun, None, None).await {
+                Ok(all) => {
+                    known.agent_runs = all.iter().filter_map(|object| object.typed().ok()).collect();
+                    return Ok(known);
+                }
+                Err(_) => known.more_agent_runs = why::counts_all_namespaces(&run),
+            }
+        }
         known.agent_runs = legible(session, transport, Kind::AgentRun, place).await?;
         if kind == Kind::OrchestrationRun {
             // Only steps of orchestrations have other runs do their work, and wait at gates.
@@ -99,7 +112,7 @@ impl Known {
     fn explain(&self, kind: Kind, object: &Object, now: Timestamp) -> Result<Explanation, Error> {
         let context = Context {
             agent_runs: self.agent_runs.iter().collect(),
-            more_agent_runs: false,
+            more_agent_runs: self.more_agent_runs,
             tool_runs: self.tool_runs.iter().collect(),
             orchestration_runs: self.orchestration_runs.iter().collect(),
             policies: self.policies.iter().collect(),

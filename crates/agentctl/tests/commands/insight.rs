@@ -6,7 +6,7 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::{
     modes::in_both,
-    support::{Cluster, NAMESPACE, begun, orchestration_run, policy, references, runs},
+    support::{Cluster, NAMESPACE, agent_run, begun, condition, orchestration_run, policy, references, runs},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,6 +42,29 @@ async fn a_run_is_explained_in_every_phase() {
     .await;
     played.is_the_same();
     assert_snapshot!(played.kube);
+}
+
+/// The line of a repository goes through all namespaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_is_counted_among_the_runs_of_all_namespaces() {
+    let (here, there) = (Cluster::start("sp0051").await, Cluster::start("sp0052").await);
+    let of = |name: &str, status: Value| {
+        let mut run = agent_run(name, status);
+        run["spec"]["parameters"]["repository"] = json!("example/of-two-namespaces");
+        run
+    };
+    let waiting = || {
+        json!({"phase": "Pending", "conditions": [condition("Blocked", "True", "ConcurrencyLimit", "one is under way")],
+               "waiting": {"scope": "repository", "name": "example/of-two-namespaces", "limit": 1}})
+    };
+    there.have(of("works", json!({"phase": "Running"}))).await;
+    there.have(of("first", waiting())).await;
+    here.have(of("second", waiting())).await;
+
+    let told = here.transcript(&["explain", "run", "second"]).await;
+
+    assert!(told.contains(" of 2 in line"), "{told}");
+    assert!(told.contains("  $ agentctl cancel run works -n sp0052"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

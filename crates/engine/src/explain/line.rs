@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use jangar_api::{
-    agents::agent_run::AgentRun,
+    agents::{agent_run::AgentRun, agent_run_status::LimitScope},
     condition::{ConditionStatus, ConditionType},
     phase::RunPhase,
     reason::Reason,
@@ -31,6 +31,18 @@ pub(super) struct Line<'a> {
     pub holders: Vec<&'a AgentRun>,
     /// Those who wait for it and were created earlier, so that they have the places: first whom to cancel first.
     pub earlier: Vec<&'a AgentRun>,
+}
+
+/// Whether a run waits for its turn: then its place is counted among runs of other namespaces too, since a repository takes turns
+/// wherever its runs are.
+pub fn stands_in_line(run: &AgentRun) -> bool {
+    waits(run)
+}
+
+/// Whether what a run waits for is counted over all namespaces, so that who sees only one of them cannot tell its place.
+pub fn counts_all_namespaces(run: &AgentRun) -> bool {
+    let told = run.status.as_ref().and_then(|status| status.waiting.as_ref());
+    told.is_some_and(|told| matches!(told.scope, LimitScope::Cluster | LimitScope::Repository))
 }
 
 pub(super) fn of<'a>(facts: &Facts<'a>, context: &Context<'a>) -> Line<'a> {

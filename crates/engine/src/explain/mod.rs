@@ -41,7 +41,12 @@ use jangar_api::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::{command::Command, gone::explain_gone, subject::Subject};
+pub use self::{
+    command::Command,
+    gone::explain_gone,
+    line::{counts_all_namespaces, stands_in_line},
+    subject::Subject,
+};
 use self::{
     reasons::{Cause, Row},
     remedy::Remedy,

@@ -5,7 +5,10 @@ use jangar_api::{
     Kind, agents::agent_run::AgentRun, approvals::ApprovalPolicy, labels,
     orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
 };
-use jangar_engine::explain::{Context, Explanation, Subject, explain, explain_gone};
+use jangar_engine::{
+    explain::{Context, Explanation, Subject, counts_all_namespaces, explain, explain_gone, stands_in_line},
+    settings::Namespaces,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -18,6 +21,8 @@ use crate::{
 
 /// Objects of one kind and phase that are looked at. Of a longer line no place is told: those who came first are not among the newest.
 const AROUND_MAX: usize = 2_000;
+/// All namespaces, as a question about rights has them.
+const EVERYWHERE: &str = "";
 /// Where a run stands that has not ended: it may hold a slot, or wait for one.
 const UNDER_WAY: [&str; 3] = ["Pending", "Running", "Cancelling"];
 const ENDED: [&str; 3] = ["Succeeded", "Failed", "Cancelled"];
@@ -83,7 +88,12 @@ impl ControlPlane {
         };
         match run {
             Run::Live(object) => {
-                let around = self.around(caller, object.kind, &object.namespace).await?;
+                let around = match &legible {
+                    Legible::Agent(run) if stands_in_line(run) => {
+                        self.line(caller, run, &object.namespace).await?
+                    }
+                    _ => self.around(caller, object.kind, &object.namespace).await?,
+                };
                 Ok(explain(legible.subject(), &around.context(), self.now()))
             }
             Run::Archived {
@@ -104,6 +114,41 @@ impl ControlPlane {
         }
     }
 
+    /// Who stands in line with a run and who holds slots, in all namespaces that are looked after, as far as the caller may list
+    /// them. Who sees a part of a line that goes through all of them is told no place in it.
+    async fn line(&self, caller: &Caller, run: &AgentRun, namespace: &str) -> Result<Around, Refusal> {
+        let mut around = Around::default();
+        let places = match self.world.namespaces() {
+            Namespaces::All => vec![EVERYWHERE.to_owned()],
+            Namespaces::These(these) => these.iter().cloned().collect(),
+        };
+        let mut seen = Vec::new();
+        for place in &places {
+            if self.may_list(caller, Kind::AgentRun, place).await? {
+                seen.push(place.clone());
+            }
+        }
+        around.more_agent_runs = seen.len() < places.len() && counts_all_namespaces(run);
+        if seen.is_empty() {
+            seen.push(namespace.to_owned());
+        }
+        for place in seen {
+            for phase in UNDER_WAY {
+                let filter = of_phase(phase, Selector::default());
+                let runs = self.listed(caller, Kind::AgentRun, &place, filter).await?;
+                around.more_agent_runs |= runs.more;
+                around.agent_runs.extend(runs.items);
+            }
+            // Whose turn it is next hangs on who had one last, which may be over.
+            for phase in ENDED {
+                let filter = of_phase(phase, Selector::default());
+                let runs = self.listed(caller, Kind::AgentRun, &place, filter).await?;
+                around.agent_runs.extend(runs.items);
+            }
+        }
+        Ok(around)
+    }
+
     /// What is there beside a run of this kind, as far as the caller may list it: the answer names nothing that they may not see.
     async fn around(&self, caller: &Caller, kind: Kind, namespace: &str) -> Result<Around, Refusal> {
         let mut around = Around::default();
@@ -116,21 +161,16 @@ impl ControlPlane {
             around.more_agent_runs |= runs.more;
             around.agent_runs.extend(runs.items);
         }
-        let children = Selector::parse("labelSelector", labels::ORCHESTRATION_RUN)?;
-        // Whose turn it is next hangs on who had one last, which may be over.
-        let of_ended = match kind {
-            Kind::OrchestrationRun => children.clone(),
-            _ => Selector::default(),
-        };
-        for phase in ENDED {
-            let filter = of_phase(phase, of_ended.clone());
-            let runs = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
-            around.agent_runs.extend(runs.items);
-        }
         if kind != Kind::OrchestrationRun {
             return Ok(around);
         }
         // Only steps of orchestrations have other runs do their work, and wait at gates.
+        let children = Selector::parse("labelSelector", labels::ORCHESTRATION_RUN)?;
+        for phase in ENDED {
+            let filter = of_phase(phase, children.clone());
+            let runs = self.listed(caller, Kind::AgentRun, namespace, filter).await?;
+            around.agent_runs.extend(runs.items);
+        }
         let of_steps = || Filter {
             selector: children.clone(),
             ..Filter::default()
@@ -164,7 +204,7 @@ impl ControlPlane {
             });
         }
         let filter = Filter {
-            namespace: Some(namespace.to_owned()),
+            namespace: Some(namespace.to_owned()).filter(|namespace| namespace != EVERYWHERE),
             ..filter
         };
         let objects = self.world.list(kind, &filter, None, AROUND_MAX + 1);

@@ -4,7 +4,7 @@ use http::StatusCode;
 use jangar_api::{Kind, labels};
 use serde_json::{Value, json};
 
-use crate::stage::{NAMESPACE, Stage, agent_run};
+use crate::stage::{HIDDEN, NAMESPACE, Stage, agent_run};
 
 #[tokio::test]
 async fn a_run_is_found_by_its_uid_and_by_its_name() {
@@ -89,6 +89,50 @@ async fn a_repository_that_had_its_turn_stands_behind_one_that_had_none_also_whe
         assert_eq!(status, StatusCode::OK, "{body}");
         assert_eq!(body["explanation"]["position"]["place"], place, "{body}");
     }
+}
+
+#[tokio::test]
+async fn a_line_through_all_namespaces_is_counted_for_who_sees_them_all_and_for_nobody_else() {
+    let stage = Stage::start().await;
+    let of = |name: &str, status: Value| {
+        let mut run = agent_run(name);
+        run["spec"]["parameters"] = json!({"repository": "team/shared"});
+        run["status"] = status;
+        run
+    };
+    let waiting = || {
+        let limit = json!({"scope": "repository", "name": "team/shared", "limit": 1});
+        json!({"phase": "Pending", "waiting": limit, "conditions": [
+            {"type": "Blocked", "status": "True", "reason": "ConcurrencyLimit", "message": "1 of 1 is under way",
+             "lastTransitionTime": "2026-03-01T12:00:00Z"}]})
+    };
+    for (namespace, name, status) in [
+        (
+            HIDDEN,
+            "works",
+            json!({"phase": "Running", "admittedAt": "2026-03-01T11:59:00Z"}),
+        ),
+        (HIDDEN, "a-first", waiting()),
+        (NAMESPACE, "second", waiting()),
+    ] {
+        stage.create(Kind::AgentRun, namespace, of(name, status)).await;
+    }
+    let path = "/v1/runs/second/explain?namespace=agents";
+
+    let (status, body) = stage.get("admin", path).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let explanation = &body["explanation"];
+    assert_eq!(explanation["position"]["of"], 2, "{body}");
+    assert_eq!(
+        explanation["commands"][0]["line"],
+        format!("agentctl cancel run works -n {HIDDEN}"),
+        "{body}"
+    );
+
+    let (status, body) = stage.get("reader", path).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert!(body["explanation"].get("position").is_none(), "{body}");
+    assert!(!body.to_string().contains(HIDDEN), "{body}");
 }
 
 #[tokio::test]

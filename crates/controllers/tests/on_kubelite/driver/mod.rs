@@ -13,5 +13,6 @@ mod refused;
 mod retention;
 pub(crate) mod stage;
 mod tap;
+mod tokens;
 mod version_control;
 mod waking;
