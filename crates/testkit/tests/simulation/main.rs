@@ -10,6 +10,7 @@
 //! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer` or `one-caller` |
 
 #![expect(
+    clippy::expect_used,
     clippy::panic,
     reason = "a helper of a test that cannot go on has failed the test"
 )]

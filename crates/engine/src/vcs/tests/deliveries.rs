@@ -116,63 +116,63 @@ fn every_end_of_a_delivery_has_its_reason_and_its_words() {
     let without = || Forge::github().provider("/defaults/pullRequest/enabled", json!(false));
     for (forge, answer, status, reason, parts) in [
         (
-            Forge::github(),
+            Forge::github as fn() -> Forge,
             found(Some("c0ffee"), 2, Some(7)),
             "True",
             Reason::Delivered,
             ["c0ffee", "pull request 7"],
         ),
         (
-            without(),
+            without,
             found(Some("c0ffee"), 2, None),
             "True",
             Reason::Delivered,
             ["fix of example/adder", "2 commits ahead of main"],
         ),
         (
-            Forge::github(),
+            Forge::github as fn() -> Forge,
             found(Some("c0ffee"), 2, None),
             "False",
             Reason::PullRequestMissing,
             ["fix", "open one, or set"],
         ),
         (
-            Forge::github(),
+            Forge::github as fn() -> Forge,
             found(Some("c0ffee"), 0, None),
             "False",
             Reason::NothingChanged,
             ["fix", "main"],
         ),
         (
-            Forge::github(),
+            Forge::github as fn() -> Forge,
             merged(Some("c0ffee"), 0, 7),
             "True",
             Reason::Delivered,
             ["merged into main", "pull request 7"],
         ),
         (
-            Forge::github(),
+            Forge::github as fn() -> Forge,
             merged(Some("c0ffee"), 2, 7),
             "True",
             Reason::Delivered,
             ["merged into main", "pull request 7"],
         ),
         (
-            without(),
+            without,
             merged(None, 0, 7),
             "True",
             Reason::Delivered,
             ["merged into main", "fix of example/adder"],
         ),
         (
-            Forge::github(),
+            Forge::github as fn() -> Forge,
             found(None, 0, None),
             "False",
             Reason::BranchMissing,
             ["no branch fix", "example/adder"],
         ),
     ] {
-        let condition = delivered(&answered(&forge, answer, at(1)));
+        let condition = delivered(&answered(&forge(), answer, at(1)));
         assert_eq!(
             (condition.status.as_str(), &condition.reason),
             (status, &reason),
