@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::process::{PATIENCE, Setup, Up, eventually};
 
 /// With no configuration of the person who runs the tests.
-fn control_plane(home: &Path) -> Command {
+pub(crate) fn control_plane(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jangar"));
     command
         .args([
@@ -42,14 +42,14 @@ fn control_plane(home: &Path) -> Command {
 }
 
 /// The program, and where it says that it answers.
-struct Running {
+pub(crate) struct Running {
     up: Up,
     address: String,
     token: String,
 }
 
 impl Running {
-    fn start(command: &mut Command, home: &Path) -> Self {
+    pub(crate) fn start(command: &mut Command, home: &Path) -> Self {
         let mut up = Up::begin(command, home);
         up.wait_until_served();
         let line = up.logged("the control plane answers");
@@ -67,12 +67,12 @@ impl Running {
     }
 
     /// The status code and the body of an answer; an empty token is none.
-    fn ask(&self, token: &str, request: &str, body: &Value) -> (u16, String) {
+    pub(crate) fn ask(&self, token: &str, request: &str, body: &Value) -> (u16, String) {
         tried(&self.address, token, request, body).unwrap()
     }
 
     /// The same, for the person of the kubeconfig.
-    fn sent(&self, request: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn sent(&self, request: &str, body: &Value) -> (u16, Value) {
         let (code, text) = self.ask(&self.token, request, body);
         (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }

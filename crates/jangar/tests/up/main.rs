@@ -22,6 +22,7 @@ mod orchestrations;
 mod plain;
 mod pods;
 mod process;
+mod queue;
 mod release_jobs;
 mod start;
 mod tools;

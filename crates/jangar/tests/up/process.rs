@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// Only a broken program takes that long for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks at something that cannot be waited for.
-const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// `jangar` with these arguments, to be run to its end.
 pub(crate) fn jangar(arguments: &[&str]) -> Output {
