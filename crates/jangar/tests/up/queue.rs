@@ -71,12 +71,12 @@ async fn waiting(client: &Client, name: &str, reason: &str) {
     let runs: Api<AgentRun> = Api::default_namespaced(client.clone());
     let is = |run: Option<&AgentRun>| waits_for(run).as_deref() == Some(reason);
     let waited = timeout(PATIENCE, await_condition(runs.clone(), name, is)).await;
-    if waited.is_err() {
-        panic!(
-            "{name} does not wait for {reason}: {:#?}",
-            runs.get(name).await.unwrap().status
-        );
-    }
+    let run = runs.get(name).await.unwrap();
+    assert!(
+        waited.is_ok(),
+        "{name} does not wait for {reason}: {:#?}",
+        run.status
+    );
 }
 
 /// Which of the runs `one` and `two` has a place in the queue, and which has none.
