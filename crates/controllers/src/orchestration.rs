@@ -229,7 +229,10 @@ pub(crate) fn untold_children<K: Cached>(caches: &Caches, parent: &Key) -> BTree
             name: (*name).clone(),
         };
         let child = cache.get(&key);
-        child.is_some_and(|child| !parent::is_stopped_from_above(child.meta()))
+        child.is_some_and(|child| {
+            let over = child.run_facts().is_some_and(|facts| facts.ended);
+            !over && !parent::is_stopped_from_above(child.meta())
+        })
     };
     cache
         .naming(&parent.namespace, term)

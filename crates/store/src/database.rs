@@ -30,6 +30,8 @@ const ROWS_AT_ONCE: usize = 200;
 /// Connections are renewed now and then, so that a database behind an address that moves is found again.
 const CONNECTION_LIFETIME: Duration = Duration::from_mins(30);
 const IDLE_LIFETIME: Duration = Duration::from_mins(5);
+/// How long a transaction may wait for its next statement. Each follows at once where all is well.
+const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(30);
 
 /// How Postgres plans. A filter that is rare in one list is common in another: each gets a plan of its own. Every question has an
 /// index and a short answer: reading whole tables, starting helpers and compiling would take longer than any of them.
@@ -222,7 +224,11 @@ impl Database {
         let pool = match &config.target {
             Target::Postgres(options) => {
                 let millis = config.query_timeout.as_millis();
-                let settings = format!("SET statement_timeout = {millis}; {PLANNING}");
+                // Whoever went away in the middle of a write lets go of what it holds, also if its machine has lost power.
+                let idle = IDLE_IN_TRANSACTION.as_millis();
+                let settings = format!(
+                    "SET statement_timeout = {millis}; SET idle_in_transaction_session_timeout = {idle}; {PLANNING}"
+                );
                 let pool = bounded::<Postgres>(&config).after_connect(move |connection, _| {
                     let settings = assembled(settings.clone());
                     Box::pin(async move { sqlx::raw_sql(settings).execute(connection).await.map(drop) })

@@ -91,13 +91,18 @@ impl Store {
 
     /// The runs that did the work of a run's steps: those that failed first, then those that were cancelled, the latest creation
     /// first among the like. Not more than `most`, and whether there are others.
-    pub async fn children(&self, parent: &str, most: u32) -> Result<(Vec<Run>, bool), Error> {
+    pub async fn children(
+        &self,
+        namespace: &str,
+        parent: &str,
+        most: u32,
+    ) -> Result<(Vec<Run>, bool), Error> {
         // Which ones is told before their documents are read: those are long.
         let sql = format!(
             "SELECT {SUMMARY}, document, cut FROM (SELECT *, {FAILED_FIRST} AS urgency FROM jangar_runs WHERE parent = $1 \
-             ORDER BY urgency, place DESC LIMIT $2) AS runs JOIN jangar_documents ON run_uid = uid ORDER BY urgency, place DESC"
+             AND namespace = $2 ORDER BY urgency, place DESC LIMIT $3) AS runs JOIN jangar_documents ON run_uid = uid ORDER BY urgency, place DESC"
         );
-        let args = args![parent, i64::from(most) + 1];
+        let args = args![parent, namespace, i64::from(most) + 1];
         let database = self.prepared().await?;
         let rows = database
             .rows("reading the runs of steps", TABLE, assembled(sql), args)

@@ -102,18 +102,23 @@ async fn a_node_that_overlooks_something_is_noticed() {
     let pods = ["a pod with last words", "its last words"];
     let mut script = script();
     script.steps.retain(|step| pods.contains(&step.title.as_str()));
-    let mut expected = kept(AREA).expect("what a real cluster said is kept");
-    expected.retain(|answer| pods.contains(&answer.title.as_str()));
-    let listed = known::listed().expect("the list can be read");
+    // What is masked is called by the number of its request, so that a part of the script is compared with itself.
+    let sound = async || {
+        played(&script, Defects::default())
+            .await
+            .expect("the script can be played")
+    };
+    let expected = sound().await;
+    let again = differences(AREA, &expected, &sound().await);
+    assert!(again.is_empty(), "a sound node says the same twice: {again:?}");
     for planted in DEFECTS.iter().filter(|planted| planted.area == AREA) {
         let answers = played(&script, Defects::from(planted.defect))
             .await
             .expect("the script can be played");
 
         let found = differences(AREA, &expected, &answers);
-        let unlisted = known::disagreement(&listed, &found).unlisted;
         assert!(
-            !unlisted.is_empty(),
+            !found.is_empty(),
             "a node that overlooks {:?} passes",
             planted.defect
         );

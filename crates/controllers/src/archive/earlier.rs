@@ -22,15 +22,16 @@ pub(super) struct Earlier(BTreeMap<Uid, Vec<Condition>>);
 impl Earlier {
     /// Keeps what is no longer true; how much of it there was no room for.
     pub(super) fn keep(&mut self, run: &Uid, over: Vec<Condition>) -> usize {
+        let mut lost = 0;
         if self.0.len() >= RUNS_MAX && !self.0.contains_key(run) {
-            return over.len();
+            // Any: what is never written must not keep out what will be.
+            lost += self.0.pop_first().map_or(0, |(_, kept)| kept.len());
         }
         let kept = self.0.entry(run.clone()).or_default();
         let room = CHANGES_MAX.saturating_sub(kept.len());
-        let lost = over.len().saturating_sub(room);
+        lost += over.len().saturating_sub(room);
         kept.extend(over.into_iter().take(room).map(|mut condition| {
-            let end = condition.message.floor_char_boundary(MESSAGE_MAX_BYTES);
-            condition.message.truncate(end);
+            cut(&mut condition.message);
             condition
         }));
         lost
@@ -51,6 +52,16 @@ impl Earlier {
     }
 }
 
+/// Leaves as many whole words as there is room for. Half of a secret could not be told from other words any more, and what is
+/// secret is withheld only when it is written.
+fn cut(message: &mut String) {
+    if message.len() > MESSAGE_MAX_BYTES {
+        let room = message.floor_char_boundary(MESSAGE_MAX_BYTES);
+        let end = message[..room].rfind(char::is_whitespace).unwrap_or_default();
+        message.truncate(end);
+    }
+}
+
 /// What was said before, and is no longer said with the same reason.
 pub(super) fn over(before: &[Condition], now: &[Condition]) -> Vec<Condition> {
     let still = |old: &Condition| {
@@ -68,7 +79,7 @@ mod tests {
 
     fn condition(type_: &str, status: &str, reason: &str) -> Condition {
         serde_json::from_value(json!({
-            "type": type_, "status": status, "reason": reason, "message": "m".repeat(2_000),
+            "type": type_, "status": status, "reason": reason, "message": "word ".repeat(400),
             "lastTransitionTime": "2026-03-01T12:00:00Z",
         }))
         .unwrap()
@@ -101,13 +112,38 @@ mod tests {
         let some = |count: usize| vec![condition("Blocked", "True", "QueueLimit"); count];
         assert_eq!(earlier.keep(&uid(0), some(CHANGES_MAX + 3)), 3);
         assert_eq!(earlier.of(&uid(0)).len(), CHANGES_MAX);
-        assert_eq!(earlier.of(&uid(0))[0].message.len(), MESSAGE_MAX_BYTES);
+        let message = &earlier.of(&uid(0))[0].message;
+        assert!(
+            message.len() < MESSAGE_MAX_BYTES && message.ends_with("word"),
+            "{message}"
+        );
         for number in 1..RUNS_MAX {
             assert_eq!(earlier.keep(&uid(number), some(1)), 0);
         }
-        assert_eq!(earlier.keep(&uid(RUNS_MAX), some(2)), 2);
+        assert_eq!(
+            earlier.keep(&uid(RUNS_MAX), some(2)),
+            CHANGES_MAX,
+            "one of the others goes"
+        );
         earlier.forget(&uid(1), 1);
-        assert_eq!(earlier.keep(&uid(RUNS_MAX), some(2)), 0, "there is room again");
+        assert_eq!(
+            earlier.keep(&uid(RUNS_MAX + 1), some(2)),
+            0,
+            "there is room again"
+        );
+    }
+
+    #[test]
+    fn a_message_is_not_cut_within_a_word() {
+        let mut message = format!(
+            "{} https://user:secret@example",
+            "m".repeat(MESSAGE_MAX_BYTES - 15)
+        );
+        cut(&mut message);
+        assert!(!message.contains("user"), "{message}");
+        let mut one = "m".repeat(2 * MESSAGE_MAX_BYTES);
+        cut(&mut one);
+        assert_eq!(one, "");
     }
 
     #[test]

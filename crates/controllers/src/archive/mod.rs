@@ -340,6 +340,10 @@ impl Archiver {
         let known = books.written.contains_key(&uid)
             || books.waiting.contains_key(&uid)
             || books.refused.contains_key(&uid);
+        let due = books.waiting.contains_key(&uid);
+        if facts.ended && known && !due {
+            books.earlier.forget(&uid, usize::MAX);
+        }
         drop(books);
         if !(facts.ended && known) {
             self.offer(&Arc::new(run.clone()));

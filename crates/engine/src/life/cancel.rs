@@ -71,6 +71,10 @@ pub(crate) fn ahead<R: Run>(situation: &Situation<'_, R>, deadline: Timestamp) -
     if has_ended(situation) {
         return follow::plan(situation);
     }
+    if situation.now >= deadline {
+        // Nobody has come to tell it: it may be that nobody looks after the run above any more.
+        return plan(situation);
+    }
     let effects = match leftovers::stop_run(situation) {
         // Pods with more grace than there is time for are told of it before their Job goes, and that is not decided here.
         Stopping::Going { effects, .. } if shorten_grace(situation, deadline).is_empty() => effects,
@@ -78,6 +82,7 @@ pub(crate) fn ahead<R: Run>(situation: &Situation<'_, R>, deadline: Timestamp) -
     };
     Decision::Act(Plan {
         effects,
+        wake_at: Some(deadline),
         ..Plan::nothing()
     })
 }
@@ -90,7 +95,7 @@ fn has_ended<R: Run>(situation: &Situation<'_, R>) -> bool {
         .any(|job| {
             let pods = situation.seen.pods_of(&jobs::uid(job.as_ref()));
             let by_itself = |pod: &Arc<Pod>| jobs::has_ended(pod) && !follow::was_stopped::<R>(job, pod);
-            pods.pods().iter().any(by_itself) || (pods.pods().is_empty() && jobs::end(job).is_some())
+            pods.pods().iter().any(by_itself) || (pods.pods().is_empty() && follow::own_end(job).is_some())
         })
 }
 

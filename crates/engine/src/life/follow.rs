@@ -92,7 +92,7 @@ fn attend<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Decision<R::Status
 }
 
 /// How a Job ended by itself, as its own conditions tell. A Job that was deleted later still does: our finalizer holds it.
-fn own_end(job: &Job) -> Option<Ending> {
+pub(super) fn own_end(job: &Job) -> Option<Ending> {
     let ending = outcome::of_job(job)?;
     let deleted_at = job.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let before = |deleted_at| ending.at.is_some_and(|ended_at| ended_at < deleted_at);

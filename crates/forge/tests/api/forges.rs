@@ -322,3 +322,22 @@ async fn work_that_was_merged_is_found_by_its_commit_or_by_the_number_of_its_pul
         assert_eq!(merged, Ok(None), "{kind:?}");
     }
 }
+
+#[tokio::test]
+async fn on_gitea_new_work_on_a_branch_that_was_merged_before_is_not_taken_for_merged() {
+    for (ahead, is_merged) in [(2, false), (0, true)] {
+        let mut kept = said::pull_request(Kind::Gitea, Stands::Merged);
+        kept["head"]["ref"] = json!("fix/adder");
+        let compared = json!({"total_commits": ahead, "commits": []});
+        let played = Played::new(vec![say(200, &kept), say(200, &compared)]).await;
+        let work = MergedWork {
+            commit: COMMIT,
+            number: None,
+        };
+        let merged = played
+            .forge(Kind::Gitea)
+            .find_merged("main", "fix/adder", &work)
+            .await;
+        assert_eq!(merged.map(|found| found.is_some()), Ok(is_merged), "{ahead}");
+    }
+}

@@ -76,9 +76,11 @@ pub(crate) fn pull_request(kind: Kind, stands: Stands) -> Value {
         Kind::Gitea => {
             let merged = stands == Stands::Merged;
             let state = if stands == Stands::Open { "open" } else { "closed" };
+            // What was merged has no branch any more, unless somebody wants to keep it.
+            let head = if merged { "refs/pull/7/head" } else { "fix/adder" };
             json!({"id": 900, "number": 7, "html_url": "https://forge.example/pulls/7", "state": state, "merged": merged,
                    "merged_at": merged.then_some(TIME),
-                   "head": {"ref": "fix/adder", "sha": COMMIT}, "base": {"ref": "main", "sha": "c0ffee1"}})
+                   "head": {"ref": head, "sha": COMMIT}, "base": {"ref": "main", "sha": "c0ffee1"}})
         }
     }
 }

@@ -96,8 +96,8 @@ impl History for Counted {
         self.read(self.inner.page(uid))
     }
 
-    fn children<'a>(&'a self, uid: &'a str) -> Answer<'a, Children> {
-        self.read(self.inner.children(uid))
+    fn children<'a>(&'a self, namespace: &'a str, uid: &'a str) -> Answer<'a, Children> {
+        self.read(self.inner.children(namespace, uid))
     }
 
     fn logs<'a>(&'a self, uid: &'a str) -> Answer<'a, Vec<LogTailInfo>> {

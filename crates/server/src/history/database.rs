@@ -131,9 +131,17 @@ impl History for Database {
         Box::pin(async move { self.0.page(uid).await.map_err(failed) })
     }
 
-    fn children<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Children, HistoryError>> {
+    fn children<'a>(
+        &'a self,
+        namespace: &'a str,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<Children, HistoryError>> {
         Box::pin(async move {
-            let (runs, more) = self.0.children(uid, CHILDREN_MAX).await.map_err(failed)?;
+            let (runs, more) = self
+                .0
+                .children(namespace, uid, CHILDREN_MAX)
+                .await
+                .map_err(failed)?;
             Ok(Children {
                 runs: runs.into_iter().map(archived).collect(),
                 more,

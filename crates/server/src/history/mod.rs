@@ -108,7 +108,11 @@ pub trait History: fmt::Debug + Send + Sync {
     /// All that is remembered of a run beside the object: steps, transitions, decisions, receipts, artifacts, logs.
     fn page<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Option<RunPage>, HistoryError>>;
     /// The runs that did the work of the steps of this one, as many as matter.
-    fn children<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Children, HistoryError>>;
+    fn children<'a>(
+        &'a self,
+        namespace: &'a str,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<Children, HistoryError>>;
     /// Which ends of logs are there for a run, those that ended first before the others.
     fn logs<'a>(&'a self, uid: &'a str) -> BoxFuture<'a, Result<Vec<LogTailInfo>, HistoryError>>;
     /// One of them, with its text.

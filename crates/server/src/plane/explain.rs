@@ -21,6 +21,8 @@ use crate::{
 
 /// Objects of one kind and phase that are looked at. Of a longer line no place is told: those who came first are not among the newest.
 const AROUND_MAX: usize = 2_000;
+/// And so many of all namespaces together, about.
+const LINE_MAX: usize = 5 * AROUND_MAX;
 /// All namespaces, as a question about rights has them.
 const EVERYWHERE: &str = "";
 /// Where a run stands that has not ended: it may hold a slot, or wait for one.
@@ -128,11 +130,16 @@ impl ControlPlane {
                 seen.push(place.clone());
             }
         }
-        around.more_agent_runs = seen.len() < places.len() && counts_all_namespaces(run);
+        let sees_own = seen.iter().any(|place| place == EVERYWHERE || place == namespace);
+        around.more_agent_runs = !sees_own || (seen.len() < places.len() && counts_all_namespaces(run));
         if seen.is_empty() {
             seen.push(namespace.to_owned());
         }
         for place in seen {
+            if around.agent_runs.len() > LINE_MAX {
+                around.more_agent_runs = true;
+                break;
+            }
             for phase in UNDER_WAY {
                 let filter = of_phase(phase, Selector::default());
                 let runs = self.listed(caller, Kind::AgentRun, &place, filter).await?;
@@ -233,7 +240,7 @@ impl ControlPlane {
         let Some(history) = &self.history else {
             return Ok(around);
         };
-        let children = history.children(&uid).await;
+        let children = history.children(&namespace, &uid).await;
         let children = children.map_err(|error| error.refusal("the run is gone from the cluster"))?;
         let agents = self.may_list(caller, Kind::AgentRun, &namespace).await?;
         let tools = self.may_list(caller, Kind::ToolRun, &namespace).await?;

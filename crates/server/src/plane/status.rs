@@ -15,7 +15,10 @@ use super::{
     Caller, ControlPlane, live,
     objects::{ListQuery, checked_namespace},
 };
-use crate::{refusal::Refusal, world::Filter};
+use crate::{
+    refusal::{Refusal, Trouble},
+    world::Filter,
+};
 
 pub const SERVICE: &str = "jangar";
 /// How old what is told of the Lease may be: shorter than anybody needs to take the lead.
@@ -205,10 +208,16 @@ impl ControlPlane {
                         tokio::time::sleep(STATUS_PERIOD).await;
                     }
                     // Apart, so that a stream is small while it waits.
-                    let Ok(status) = Box::pin(plane.status(&caller, Some(&namespace))).await else {
-                        // Nobody begins with one who may not have it.
-                        told.as_ref()?;
-                        continue;
+                    let status = match Box::pin(plane.status(&caller, Some(&namespace))).await {
+                        Ok(status) => status,
+                        // Who may not have it at the beginning will not be asked about again and again.
+                        Err(refusal)
+                            if told.is_none()
+                                && matches!(refusal.trouble, Trouble::Forbidden | Trouble::NotFound) =>
+                        {
+                            return None;
+                        }
+                        Err(_) => continue,
                     };
                     if told.as_ref().is_some_and(|told| told.is_as(&status)) {
                         continue;

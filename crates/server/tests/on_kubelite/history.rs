@@ -182,7 +182,7 @@ async fn of_many_runs_of_steps_those_that_failed_are_looked_at_and_that_there_ar
             {"kind": "AgentRun", "name": "ship-build-1", "namespace": NAMESPACE, "uid": "uid-ship-build-1"}}]});
     remember(&store, &gone("OrchestrationRun", "ship", "Failed", &steps)).await;
 
-    let (children, more) = store.children("uid-ship", 50).await.unwrap();
+    let (children, more) = store.children("agents", "uid-ship", 50).await.unwrap();
     assert_eq!(
         (children[0].summary.name.as_str(), children.len(), more),
         ("ship-build-1", 50, true)
@@ -196,7 +196,7 @@ async fn of_many_runs_of_steps_those_that_failed_are_looked_at_and_that_there_ar
         "{body}"
     );
     assert!(told.contains("exit code 3"), "{body}");
-    assert!(!store.children("uid-ship", 51).await.unwrap().1);
+    assert!(!store.children("agents", "uid-ship", 51).await.unwrap().1);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ use crate::{
         call::{Answer, CallId, CallState, Purpose},
         callback::{Callback, End, Progress, Receipt, Report},
     },
-    decision::{Decision, Uid},
+    decision::{Decision, Plan, Uid},
 };
 
 /// Whether the run is one of these.
@@ -71,6 +71,18 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     }
     if let Some(rejection) = abort::reason(situation) {
         return stop::give_up(situation, record.as_ref(), &rejection);
+    }
+    if record.is_none()
+        && let Some(deadline) = situation.seen.cancel_above
+    {
+        // The run above is being cancelled, and will say so: nothing is begun any more. If it does not in time, nobody will.
+        if situation.now >= deadline {
+            return stop::cancel(situation, None);
+        }
+        return Decision::Act(Plan {
+            wake_at: Some(deadline),
+            ..Plan::nothing()
+        });
     }
     match record {
         None => submit::first(situation),

@@ -29,7 +29,7 @@ use self::record::{Beginning, Record};
 pub(super) use self::stop::{farewell, removal};
 use super::{Situation, abort, elsewhere::fail, runtime_of};
 use crate::{
-    decision::{Decision, Effect, Rejection},
+    decision::{Decision, Effect, Plan, Rejection},
     temporal::call::{Call, Closed, What},
 };
 
@@ -61,6 +61,18 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
     }
     if let Some(why) = why {
         return stop::give_up(situation, record.as_ref(), &why);
+    }
+    if record.is_none()
+        && let Some(deadline) = situation.seen.cancel_above
+    {
+        // The run above is being cancelled, and will say so: nothing is begun any more. If it does not in time, nobody will.
+        if situation.now >= deadline {
+            return stop::cancel(situation, None);
+        }
+        return Decision::Act(Plan {
+            wake_at: Some(deadline),
+            ..Plan::nothing()
+        });
     }
     match record {
         None => begin::first(situation),

@@ -98,6 +98,50 @@ fn below_a_run_that_is_being_cancelled_nothing_starts() {
     assert_eq!(world.deeds(), [] as [&str; 0]);
 }
 
+#[test]
+fn a_child_that_nobody_comes_to_tell_is_cancelled_when_the_time_of_its_parent_is_over() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    let deadline = world.now + 58.seconds();
+    world.observed.cancel_above = Some(deadline);
+    world.settle();
+    assert_eq!(world.wake_at, Some(deadline));
+
+    world.now = deadline;
+    world.settle();
+
+    assert_eq!(world.phase(), Some(RunPhase::Cancelling));
+}
+
+/// The Job controller may count the pod as failed that it was told to stop.
+#[test]
+fn a_job_that_failed_because_it_was_deleted_has_not_ended_by_itself() {
+    let mut world = World::new();
+    world
+        .settle()
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle();
+    world.observed.cancel_above = Some(world.now + 58.seconds());
+    world.settle();
+    let ended_at = world.now + 5.seconds();
+    let job = world.observed.jobs.get_mut("mend-job").expect("the Job");
+    let job = std::sync::Arc::make_mut(job);
+    job.metadata.deletion_timestamp.get_or_insert(Time(world.now));
+    job.status = serde_json::from_value(json!({"conditions": [{
+        "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": ended_at.to_string(),
+    }]}))
+    .expect("a status");
+    world.observed.pods.clear();
+    world.now = ended_at;
+
+    world.settle();
+
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
 /// What a pod that has ended by itself did counts, as it does if the run itself is cancelled.
 #[test]
 fn a_child_that_has_ended_when_its_parent_is_cancelled_keeps_its_end() {
