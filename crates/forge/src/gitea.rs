@@ -57,7 +57,7 @@ pub(crate) async fn merged(
         return Ok(Vec::new());
     }
     // As long as there is the branch, Gitea tells its last commit here, also if that came after the merge; the name says when it is gone.
-    let is_gone = text_or_none(&found, "/head/ref").is_some_and(|name| name.starts_with("refs/pull/"));
+    let is_gone = text_or_none(&found, "/head/ref").starts_with("refs/pull/");
     if !is_gone && commits_ahead(http, repository, base, head).await? > 0 {
         return Ok(Vec::new());
     }
