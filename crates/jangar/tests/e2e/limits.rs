@@ -158,7 +158,6 @@ async fn what_the_api_server_says_of_a_job_is_what_the_run_says() -> Result<(), 
         let cases = [
             ("twice", json!([zone(&json!({})), zone(&json!({"maxSkew": 2}))])),
             ("domains", json!([zone(&json!({"minDomains": 2}))])),
-            ("keys", json!([zone(&json!({"matchLabelKeys": ["team"]}))])),
         ];
         let jobs = stage.scene.api::<Job>();
         for (name, constraints) in &cases {
