@@ -8,6 +8,7 @@ use axum::response::{
 };
 use futures::{Stream, StreamExt, future, stream};
 use http::HeaderMap;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -85,14 +86,14 @@ fn of(told: Told) -> Event {
     match told {
         Told::Object { id, action, object } => event(
             id.as_deref(),
-            &json!({
-                "type": "resource",
-                "kind": object.kind.info().kind,
-                "action": action.word(),
-                "namespace": object.namespace,
-                "name": object.name,
-                "resource": object.json,
-            }),
+            &ToldObject {
+                type_: "resource",
+                kind: &object.kind.info().kind,
+                action: action.word(),
+                namespace: &object.namespace,
+                name: &object.name,
+                resource: &object.json,
+            },
         ),
         Told::Reset { cut } => event(None, &json!({"type": "reset", "cut": cut})),
         Told::Synced { id } => event(Some(&id), &json!({"type": "synced"})),
@@ -101,9 +102,23 @@ fn of(told: Told) -> Event {
     }
 }
 
-fn event(id: Option<&str>, value: &Value) -> Event {
+/// What is told of an object. It borrows, because many streams tell of the same one.
+#[derive(Serialize)]
+struct ToldObject<'a> {
+    #[serde(rename = "type")]
+    type_: &'static str,
+    kind: &'a str,
+    action: &'static str,
+    namespace: &'a str,
+    name: &'a str,
+    resource: &'a Value,
+}
+
+fn event(id: Option<&str>, value: &impl Serialize) -> Event {
+    // All that is told here can be written as JSON.
+    let text = serde_json::to_string(value).unwrap_or_default();
     // JSON has its line ends escaped, and the id is made of ours: neither breaks the stream.
-    let event = Event::default().data(value.to_string());
+    let event = Event::default().data(text);
     match id {
         Some(id) => event.id(id),
         None => event,

@@ -25,6 +25,9 @@ use crate::{
 
 /// How often a silent stream says that it is there, and whether its caller may still look.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The shortest time between two looks at the changes. The first is told at once; those that follow it closely are told together, which
+/// many streams of a busy namespace would otherwise cost more than all that is done there.
+pub const GATHER: Duration = Duration::from_millis(100);
 /// Changes or objects that a stream takes at once: all that is kept for a client that does not read.
 const BATCH_MAX: usize = 32;
 /// Objects that a stream tells of when it begins, or begins again. Beyond that a client pages through lists.
@@ -100,6 +103,8 @@ struct Open {
     /// At most [`BATCH_MAX`], and what announces them.
     pending: VecDeque<Told>,
     checked: Instant,
+    /// When changes were taken last.
+    taken: Option<Instant>,
     ended: bool,
     _place: OwnedSemaphorePermit,
     _counted: StreamGuard,
@@ -123,6 +128,7 @@ impl ControlPlane {
             syncing: false,
             pending: VecDeque::new(),
             checked: Instant::now(),
+            taken: None,
             ended: false,
             _place: place,
             _counted: self.metrics.stream(protocol),
@@ -245,6 +251,9 @@ impl Open {
                 changed = latest.changed() => {
                     // Without the world there is nothing to tell.
                     changed.ok()?;
+                    if let Some(taken) = self.taken {
+                        tokio::time::sleep_until(taken + GATHER).await;
+                    }
                 }
                 () = tokio::time::sleep(wait) => {
                     let id = self.plane.world.log.id(self.position);
@@ -267,6 +276,7 @@ impl Open {
             return false;
         };
         self.position = last.number;
+        self.taken = Some(Instant::now());
         let told = changes.into_iter().filter_map(|change| {
             let id = Some(log.id(change.number));
             let (action, object) = self.subscription.seen(change)?;
