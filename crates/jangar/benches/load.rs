@@ -60,6 +60,8 @@ const READS_PER_SECOND: u32 = 500;
 const READERS: u32 = 16;
 /// So many follow every change of every kind at once, each on a connection of its own: the limit of open files has to allow for it.
 const STREAMS: usize = 1_000;
+/// So many of them are opened together: the control plane refuses requests of which too many are under way.
+const OPENED_AT_ONCE: usize = 50;
 /// How many times longer the median hop may be under the reads, or the streams.
 const BOUND: f64 = 1.1;
 /// Of the reads that are asked for, this share has to be done, or the load was none.
@@ -410,14 +412,16 @@ impl Followers {
         let bytes = Arc::new(AtomicU64::new(0));
         let open = Arc::new(Semaphore::new(0));
         let mut streams = JoinSet::new();
-        for _ in 0..STREAMS {
-            let (address, token) = (address.clone(), token.clone());
-            streams.spawn(follow(address, token, Arc::clone(&bytes), Arc::clone(&open)));
-        }
-        let all = open.acquire_many(u32::try_from(STREAMS)?);
-        tokio::select! {
-            all = tokio::time::timeout(PATIENCE, all) => drop(all.context("the streams did not open")??),
-            Some(ended) = streams.join_next() => ended??,
+        for _ in 0..STREAMS / OPENED_AT_ONCE {
+            for _ in 0..OPENED_AT_ONCE {
+                let (address, token) = (address.clone(), token.clone());
+                streams.spawn(follow(address, token, Arc::clone(&bytes), Arc::clone(&open)));
+            }
+            let group = open.acquire_many(u32::try_from(OPENED_AT_ONCE)?);
+            tokio::select! {
+                group = tokio::time::timeout(PATIENCE, group) => group.context("the streams did not open")??.forget(),
+                Some(ended) = streams.join_next() => ended??,
+            }
         }
         Ok(Self { streams, bytes })
     }

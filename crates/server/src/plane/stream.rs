@@ -27,7 +27,7 @@ use crate::{
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The shortest time between two looks at the changes. The first is told at once; those that follow it closely are told together, which
 /// many streams of a busy namespace would otherwise cost more than all that is done there.
-pub const GATHER: Duration = Duration::from_millis(100);
+pub const GATHER: Duration = Duration::from_millis(250);
 /// Changes or objects that a stream takes at once: all that is kept for a client that does not read.
 const BATCH_MAX: usize = 32;
 /// Objects that a stream tells of when it begins, or begins again. Beyond that a client pages through lists.
