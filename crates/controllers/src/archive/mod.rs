@@ -337,15 +337,14 @@ impl Archiver {
         let uid = uid_of(run.meta());
         let mut books = self.books();
         books.leaving.remove(&uid);
-        let known = books.written.contains_key(&uid)
-            || books.waiting.contains_key(&uid)
-            || books.refused.contains_key(&uid);
         let due = books.waiting.contains_key(&uid);
-        if facts.ended && known && !due {
+        let done = books.written.contains_key(&uid) || books.refused.contains_key(&uid);
+        if facts.ended && done && !due {
+            // It has no turn any more.
             books.earlier.forget(&uid, usize::MAX);
         }
         drop(books);
-        if !(facts.ended && known) {
+        if !(facts.ended && (due || done)) {
             self.offer(&Arc::new(run.clone()));
         }
     }

@@ -184,6 +184,20 @@ pub(super) fn leave(
     }
 }
 
+/// The OrchestrationRun above is being cancelled, and will say so: until then nothing is begun. `None` where it did not in time, and
+/// so nobody will.
+pub(super) fn wait_for_word(
+    situation: &Situation<'_>,
+    deadline: Timestamp,
+) -> Option<Decision<AgentRunStatus>> {
+    (situation.now < deadline).then(|| {
+        Decision::Act(Plan {
+            wake_at: Some(deadline),
+            ..Plan::nothing()
+        })
+    })
+}
+
 /// Until when a cancel is waited for.
 pub(super) fn cancel_deadline(situation: &Situation<'_>) -> Timestamp {
     let timeout = situation.settings.runs.cancel_timeout;

@@ -396,14 +396,19 @@ impl<'a, R: Run> Situation<'a, R> {
         if self.status.phase() == Some(&RunPhase::Cancelling) || self.is_asked_to_stop() {
             return cancel::plan(self);
         }
-        let closes = self.settings.safeguards.cancel_closes;
-        if let Some(deadline) = self.seen.cancel_above.filter(|_| closes) {
+        if let Some(deadline) = self.cancel_above() {
             return cancel::ahead(self, deadline);
         }
         if let Some(reason) = abort::reason(self) {
             return abort::plan(self, reason);
         }
         follow::plan(self)
+    }
+
+    /// Until when it has time to stop, if the OrchestrationRun above is being cancelled.
+    pub(crate) fn cancel_above(&self) -> Option<Timestamp> {
+        let closes = self.settings.safeguards.cancel_closes;
+        self.seen.cancel_above.filter(|_| closes)
     }
 
     /// Whether somebody asks it to stop, and the settings let it.

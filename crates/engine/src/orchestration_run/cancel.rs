@@ -1,5 +1,12 @@
 //! The run is to stop: nothing new starts, what works is asked to stop, and the run is over when all of it has.
 
+use jangar_api::{
+    condition::ConditionType,
+    orchestration::orchestration_run::StepStatus,
+    phase::{RunPhase, StepPhase},
+    reason::Reason,
+};
+
 use super::{
     Situation,
     attempt::{attempt_of, has_child, kind_of},
@@ -14,12 +21,6 @@ use crate::{
         advance::{Going, Skipped, Verdict, Why, advance},
     },
     parent,
-};
-use jangar_api::{
-    condition::ConditionType,
-    orchestration::orchestration_run::StepStatus,
-    phase::{RunPhase, StepPhase},
-    reason::Reason,
 };
 
 const CANCELLED: Skipped = Skipped {

@@ -32,7 +32,7 @@ use self::record::Record;
 pub(super) use self::{farewell::farewell, stop::removal};
 use super::{
     Situation, abort,
-    elsewhere::{Sender, fail},
+    elsewhere::{Sender, fail, wait_for_word},
     hold::is_held,
     runtime_of,
 };
@@ -41,7 +41,7 @@ use crate::{
         call::{Answer, CallId, CallState, Purpose},
         callback::{Callback, End, Progress, Receipt, Report},
     },
-    decision::{Decision, Plan, Uid},
+    decision::{Decision, Uid},
 };
 
 /// Whether the run is one of these.
@@ -73,16 +73,9 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         return stop::give_up(situation, record.as_ref(), &rejection);
     }
     if record.is_none()
-        && let Some(deadline) = situation.seen.cancel_above
+        && let Some(deadline) = situation.cancel_above()
     {
-        // The run above is being cancelled, and will say so: nothing is begun any more. If it does not in time, nobody will.
-        if situation.now >= deadline {
-            return stop::cancel(situation, None);
-        }
-        return Decision::Act(Plan {
-            wake_at: Some(deadline),
-            ..Plan::nothing()
-        });
+        return wait_for_word(situation, deadline).unwrap_or_else(|| stop::cancel(situation, None));
     }
     match record {
         None => submit::first(situation),

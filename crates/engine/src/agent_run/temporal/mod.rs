@@ -27,9 +27,13 @@ use jangar_api::{
 
 use self::record::{Beginning, Record};
 pub(super) use self::stop::{farewell, removal};
-use super::{Situation, abort, elsewhere::fail, runtime_of};
+use super::{
+    Situation, abort,
+    elsewhere::{fail, wait_for_word},
+    runtime_of,
+};
 use crate::{
-    decision::{Decision, Effect, Plan, Rejection},
+    decision::{Decision, Effect, Rejection},
     temporal::call::{Call, Closed, What},
 };
 
@@ -63,16 +67,9 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
         return stop::give_up(situation, record.as_ref(), &why);
     }
     if record.is_none()
-        && let Some(deadline) = situation.seen.cancel_above
+        && let Some(deadline) = situation.cancel_above()
     {
-        // The run above is being cancelled, and will say so: nothing is begun any more. If it does not in time, nobody will.
-        if situation.now >= deadline {
-            return stop::cancel(situation, None);
-        }
-        return Decision::Act(Plan {
-            wake_at: Some(deadline),
-            ..Plan::nothing()
-        });
+        return wait_for_word(situation, deadline).unwrap_or_else(|| stop::cancel(situation, None));
     }
     match record {
         None => begin::first(situation),

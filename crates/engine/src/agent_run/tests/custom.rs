@@ -581,3 +581,19 @@ fn a_report_about_something_else_is_answered_and_changes_nothing() {
     world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Running));
 }
+
+#[test]
+fn below_a_run_that_is_being_cancelled_nothing_is_begun_and_at_its_deadline_it_is_cancelled() {
+    let mut world = world(&json!({"endpoint": ENDPOINT, "timeoutSeconds": 600}));
+    let deadline = world.now + Duration::from_secs(58);
+    world.observed.cancel_above = Some(deadline);
+
+    world.settle();
+    assert_eq!(calls(&world), [] as [&str; 0]);
+    assert_eq!(world.wake_at, Some(deadline));
+
+    world.now = deadline;
+    world.settle();
+    assert_eq!(calls(&world), [] as [&str; 0]);
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+}

@@ -499,3 +499,19 @@ fn a_record_that_cannot_be_read_never_leads_to_a_start() {
     assert_eq!((phase, reason), (Some(RunPhase::Failed), Reason::SubmitUnknown));
     assert!(calls(&world).is_empty());
 }
+
+#[test]
+fn below_a_run_that_is_being_cancelled_nothing_is_begun_and_at_its_deadline_it_is_cancelled() {
+    let mut world = world(&config());
+    let deadline = world.now + Duration::from_secs(58);
+    world.observed.cancel_above = Some(deadline);
+
+    world.settle();
+    assert_eq!(calls(&world), [] as [&str; 0]);
+    assert_eq!(world.wake_at, Some(deadline));
+
+    world.now = deadline;
+    world.settle();
+    assert_eq!(calls(&world), [] as [&str; 0]);
+    assert_eq!(world.phase(), Some(RunPhase::Cancelled));
+}
