@@ -42,6 +42,11 @@ pub(crate) async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
 
+/// As `settle`, once runs whose pods do not start have said so.
+pub(crate) async fn settle_silence() {
+    sleep(Duration::from_secs(6)).await;
+}
+
 /// What happens to a request on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {

@@ -103,13 +103,13 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Whether a run is under way. Its status is taken for that: who asks does not see every pod. Between two attempts a run has
-/// no slot.
+/// Whether a run is under way. Its status is taken for that: who asks does not see every pod. One of which nothing is told has been
+/// let in and its pod is about to start, or it came a moment ago. Between two attempts a run has no slot.
 fn holds(run: &AgentRun) -> bool {
     let status = run.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_ref());
     let between = status.is_some_and(|status| is_between(status.runtime_ref.as_ref()));
-    matches!(phase, Some(RunPhase::Running | RunPhase::Cancelling)) && !waits(run) && !between
+    matches!(phase, None | Some(RunPhase::Running | RunPhase::Cancelling)) && !waits(run) && !between
 }
 
 /// Whether a run waits for its turn, as its status says.

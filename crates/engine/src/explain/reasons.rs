@@ -138,7 +138,10 @@ impl Row {
     /// There is no condition that says why.
     pub(super) const UNTOLD: Self = told(Cause::Unknown, "");
     pub(super) const AT_WORK: Self = told(Cause::Fine, "");
-    pub(super) const UNSEEN: Self = told(Cause::Unseen, "no controller has looked at it yet");
+    pub(super) const UNSEEN: Self = told(
+        Cause::Unseen,
+        "no controller has told anything of it yet (its pod may be about to start)",
+    );
     pub(super) const DELETED: Self = told(
         Cause::Stopping,
         "it was deleted, and not everything of it has stopped or is recorded yet",

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Run, Situation, follow, jobs,
+    NextStatus, Run, RunStatus, Situation, follow, jobs,
     leftovers::{after, sooner},
     start::waiting_since,
     unreachable,
@@ -22,8 +22,9 @@ use crate::{
     waiting::{Gate, Waiting},
 };
 
-/// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way, and a run whose
+/// pod waits says in one write that it has a Job and what its pod lacks.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a run that waits keeps to its words. A scheduler words the same wait anew whenever something changes in the cluster,
 /// for every pod that waits, and each would be a write.
 const REWORDING: Duration = Duration::from_mins(1);
@@ -56,36 +57,72 @@ impl Wait {
 
 /// The pod works, or does not start.
 pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Decision<R::Status> {
+    let limit = limit(situation, job, sight);
+    if let Some(limit) = limit.as_ref().filter(|limit| situation.now >= limit.at) {
+        return match sight {
+            // What a cache shows may be old: it may have ended well long ago.
+            PodSight::Cached(_) => Decision::look(Question::PodsOf(jobs::uid(job))),
+            PodSight::Live(_) => give_up(situation, job, &limit.why),
+        };
+    }
+    let limit = limit.map(|limit| limit.at);
+    let wait = wait(situation, job, sight);
+    let silent_until = wait.as_ref().and_then(|_| silent_until(situation, job));
+    if let Some(patience) = silent_until.filter(|patience| situation.now < *patience) {
+        return Decision::Act(Plan {
+            wake_at: sooner(Some(patience), limit),
+            ..Plan::nothing()
+        });
+    }
     let mut next = follow::recorded(situation, job);
-    let attempt = &situation.attempt;
-    let first = attempt.job.is_none() && attempt.current() == 1 && situation.task.is_first();
-    let submitted = || situation.normal(Reason::Submitted, format!("Job {} was created", job.name_any()));
-    let wake_at = match limit(situation, job, sight) {
-        // What a cache shows may be old: it may have ended well long ago.
-        Some(limit) if situation.now >= limit.at && matches!(sight, PodSight::Cached(_)) => {
-            return Decision::look(Question::PodsOf(jobs::uid(job)));
-        }
-        Some(limit) if situation.now >= limit.at => {
-            next.given_up(&limit.why);
+    let look_again = match wait {
+        None => {
+            next.unblocked();
             None
         }
-        limit => {
-            let look_again = match wait(situation, job, sight) {
-                None => {
-                    next.unblocked();
-                    None
-                }
-                Some(wait) => tell(situation, &mut next, &wait),
-            };
-            sooner(look_again, limit.map(|limit| limit.at))
+        Some(wait) => {
+            let patience = silent_until.unwrap_or_else(|| after(wait.since, PATIENCE));
+            tell(situation, &mut next, &wait, patience)
         }
     };
+    act(situation, job, next, sooner(look_again, limit))
+}
+
+fn act<R: Run>(
+    situation: &Situation<'_, R>,
+    job: &Job,
+    next: NextStatus<'_, R>,
+    wake_at: Option<Timestamp>,
+) -> Decision<R::Status> {
+    let submitted = || situation.normal(Reason::Submitted, format!("Job {} was created", job.name_any()));
     Decision::Act(Plan {
         effects: Vec::new(),
         status: next.into_status(),
-        notices: first.then(submitted).into_iter().collect(),
+        notices: is_first(situation).then(submitted).into_iter().collect(),
         wake_at,
     })
+}
+
+/// The attempt is over, although its pod is there.
+fn give_up<R: Run>(situation: &Situation<'_, R>, job: &Job, why: &Rejection) -> Decision<R::Status> {
+    let mut next = follow::recorded(situation, job);
+    next.given_up(why);
+    act(situation, job, next, None)
+}
+
+/// Whether the Job is the first of the run, and not recorded yet.
+fn is_first<R: Run>(situation: &Situation<'_, R>) -> bool {
+    let attempt = &situation.attempt;
+    attempt.job.is_none() && attempt.current() == 1 && situation.task.is_first()
+}
+
+/// Until when a run need not say that it has a Job. The Job itself is the record that the run was let in, and our finalizer keeps
+/// it; most pods start soon, and then there is more to say. Only one of which nothing was told yet is silent: what is told and
+/// is no longer so is put right at once.
+fn silent_until<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Option<Timestamp> {
+    let untold = situation.status.phase().is_none();
+    let made = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job))?;
+    (untold && is_first(situation)).then(|| after(made, PATIENCE))
 }
 
 /// When an attempt is given up although its pod is there, and why.
@@ -114,13 +151,13 @@ fn limit<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> O
     silent.chain(timeout).min_by_key(|limit| limit.at)
 }
 
-/// Says what the pod waits for, once it is worth saying, and when to look again.
+/// Says what the pod waits for, once nobody should be patient any more, and when to look again.
 fn tell<R: Run>(
     situation: &Situation<'_, R>,
     next: &mut NextStatus<'_, R>,
     wait: &Wait,
+    patience: Timestamp,
 ) -> Option<Timestamp> {
-    let patience = after(wait.since, PATIENCE);
     if situation.now < patience {
         return Some(patience);
     }

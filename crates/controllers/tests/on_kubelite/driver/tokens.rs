@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::stage::{Props, cluster_with_kinds, settings};
-use crate::support::{OddClock, identity, seconds, settle};
+use crate::support::{OddClock, identity, seconds, settle, settle_silence};
 
 /// How long a token is good. It is renewed five minutes before its end.
 const LASTS_SECONDS: u32 = 720;
@@ -160,7 +160,7 @@ async fn a_run_that_works_always_has_a_token_that_the_forge_takes() {
     run["spec"]["parameters"] = json!({ "repository": "example/adder" });
     let run: AgentRun = serde_json::from_value(run).unwrap();
     props.runs().create(&PostParams::default(), &run).await.unwrap();
-    settle().await;
+    settle_silence().await;
     let token = async || {
         let secret = secrets.get("a-vcs-token").await.unwrap();
         secret.data.unwrap()["token"].0.clone()

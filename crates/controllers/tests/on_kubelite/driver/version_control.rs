@@ -39,7 +39,7 @@ use super::{
     stage::{Props, cluster_with_kinds, settings},
     tap::{Answer, Tap, failure},
 };
-use crate::support::{Cluster, OddClock, identity, seconds, settle};
+use crate::support::{Cluster, OddClock, identity, seconds, settle, settle_silence};
 
 fn forge(defaults: &Value) -> VersionControlProvider {
     let forge = json!({
@@ -140,7 +140,7 @@ async fn a_run_on_a_branch_that_another_works_on_gets_one_of_its_own() {
     settle().await;
     run(&props, "b", &json!({ "head": "fix" })).await;
     run(&props, "c", &json!({ "head": "other" })).await;
-    settle().await;
+    settle_silence().await;
     assert_eq!(head(&props, "a").await.as_deref(), Some("fix"));
     assert_eq!(head(&props, "b").await.as_deref(), Some("fix-b"));
     assert_eq!(head(&props, "c").await.as_deref(), Some("other"));
@@ -148,7 +148,7 @@ async fn a_run_on_a_branch_that_another_works_on_gets_one_of_its_own() {
     props.end_run("a").await;
     settle().await;
     run(&props, "d", &json!({ "head": "fix" })).await;
-    settle().await;
+    settle_silence().await;
     assert_eq!(
         head(&props, "d").await.as_deref(),
         Some("fix"),
@@ -172,7 +172,7 @@ async fn of_runs_that_start_in_the_same_moment_one_has_the_branch() {
     }
     // They are all there when the controllers begin.
     let _controllers = controllers(&cluster, &Tap::new(), "one");
-    settle().await;
+    settle_silence().await;
 
     let mut heads = BTreeSet::new();
     for name in names {
@@ -304,7 +304,7 @@ async fn the_forge_is_asked_after_the_end_until_it_answers_and_never_again() {
     let _controllers = start_with(setup, Arc::clone(&forges) as Arc<dyn Forges>);
     settle().await;
     run(&props, "a", &json!({})).await;
-    settle().await;
+    settle_silence().await;
     assert_eq!(*forges.asked.lock().unwrap(), [], "nothing was pushed yet");
 
     // As agent-runner reports it.
@@ -433,7 +433,7 @@ async fn a_token_of_an_app_lives_in_a_secret_of_the_run_until_its_job_is_let_go(
     settle().await;
 
     run(&props, "a", &json!({})).await;
-    settle().await;
+    settle_silence().await;
     let owned = secrets.get("a-vcs-token").await.unwrap();
     assert_eq!(owned.data.unwrap()["token"].0, b"made-1");
     assert_eq!(owned.metadata.owner_references.unwrap()[0].kind, "AgentRun");

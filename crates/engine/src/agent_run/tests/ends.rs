@@ -21,7 +21,10 @@ fn done() -> Value {
 #[test]
 fn a_run_ends_when_its_pod_does_and_then_lets_its_job_go() {
     let mut world = World::new();
-    world.settle().wait(5).pod_just_ended("mend-job", 0, &done());
+    world
+        .begun("mend-job")
+        .wait(5)
+        .pod_just_ended("mend-job", 0, &done());
     world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
     assert_eq!(
@@ -43,6 +46,34 @@ fn a_run_ends_when_its_pod_does_and_then_lets_its_job_go() {
     );
     assert_eq!(world.notices.len(), 2, "one Event at each end");
     assert!(world.questions.is_empty(), "the good way needs no live read");
+}
+
+#[test]
+fn a_run_that_is_over_before_anything_was_told_of_it_is_written_once() {
+    let mut world = World::new();
+    world.settle().pod_ended("mend-job", 0, &done()).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+    assert_eq!(world.statuses, 1);
+    assert_eq!(world.deeds(), ["create mend-job", "release mend-job for 600 s"]);
+    let status = world.status();
+    assert!(status.started_at.is_some() && status.spec_hash.is_some() && status.runtime_ref.is_some());
+    let told: Vec<_> = world.notices.iter().map(|notice| &notice.reason).collect();
+    assert_eq!(told, [&Reason::Completed]);
+}
+
+#[test]
+fn a_run_whose_pod_waits_takes_five_writes() {
+    let mut world = World::new();
+    let pending = json!({"phase": "Pending"});
+    world.settle().pod("mend-job", &pending).settle();
+    world.wait(5).settle().wait(30).settle();
+    world
+        .pod("mend-job", &json!({"phase": "Running"}))
+        .settle()
+        .pod_ended("mend-job", 0, &done())
+        .settle();
+    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
+    assert_eq!((world.statuses, world.deeds().len()), (3, 2), "{:?}", world.deeds());
 }
 
 #[test]
@@ -181,7 +212,7 @@ fn a_job_that_failed_without_a_pod_fails_the_run() {
 #[test]
 fn a_job_that_vanished_is_missing_and_not_run_again() {
     let mut world = World::new();
-    world.settle();
+    world.begun("mend-job").pods_vanish();
     world.observed.jobs.clear();
     world.settle();
     assert_eq!(world.deeds(), ["create mend-job"]);
@@ -307,7 +338,7 @@ fn a_run_that_has_ended_does_not_let_a_job_go_that_may_still_begin() {
     let mut world = World::new();
     world.settle();
     world.edit(|run| {
-        run.status.as_mut().expect("a status").phase = Some(RunPhase::Failed);
+        run.status.get_or_insert_default().phase = Some(RunPhase::Failed);
     });
     world.settle();
     assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"]);

@@ -45,7 +45,7 @@ fn kept_for(world: &mut World, seconds: i32) {
 #[test]
 fn the_status_says_how_long_things_are_kept_from_the_first_write_on() {
     let mut world = World::new();
-    world.settle();
+    world.begun("mend-job");
     assert_eq!(numbers(&world), [600, 604_800, 2_592_000]);
     ended(&mut world);
     assert_eq!(numbers(&world), [600, 604_800, 2_592_000]);
@@ -70,7 +70,7 @@ fn what_is_changed_about_a_run_that_has_ended_is_told_and_what_is_changed_about_
 fn a_job_that_should_outlive_its_run_is_a_warning_with_both_numbers_until_it_does_not() {
     let mut world = World::new();
     kept_for(&mut world, 60);
-    world.settle();
+    world.begun("mend-job");
     let warning = world.condition(&ConditionType::Warning);
     assert_eq!(warning.reason, Reason::JobOutlivesRun);
     assert!(
@@ -91,7 +91,7 @@ fn a_job_that_should_outlive_its_run_is_a_warning_with_both_numbers_until_it_doe
 fn a_graver_warning_is_not_hidden_by_one_about_retention() {
     let mut world = World::new();
     kept_for(&mut world, 60);
-    world.settle();
+    world.begun("mend-job").pods_vanish();
     world.observed.jobs.clear();
     world.settle();
     assert_eq!(
@@ -105,7 +105,7 @@ fn an_edit_that_is_only_warned_about_goes_before_a_remark_about_retention() {
     let mut world = World::new();
     world.settings.runs.immutability_enforced = false;
     kept_for(&mut world, 60);
-    world.settle();
+    world.begun("mend-job");
     world.edit(|run| run.spec.priority = Int32::from(5));
     world.settle();
     assert_eq!(
@@ -137,7 +137,7 @@ fn a_run_is_kept_in_doubt_and_says_what_would_be_clear() {
 #[test]
 fn a_job_that_vanished_under_our_eyes_leaves_its_last_state_as_evidence() {
     let mut world = World::new();
-    world.settle();
+    world.begun("mend-job").pods_vanish();
     world.change_job("mend-job", |job, now| {
         job.metadata.resource_version = Some("812".to_owned());
         job.metadata.managed_fields = Some(vec![super::object(json!({
@@ -167,7 +167,7 @@ fn a_job_that_vanished_under_our_eyes_leaves_its_last_state_as_evidence() {
 fn a_job_that_vanished_while_nobody_watched_is_known_from_the_status() {
     let mut world = World::new();
     // Between this plan and the next the Job gets its version from the API server.
-    world.settle();
+    world.begun("mend-job").pods_vanish();
     let mut other = LastSight::of(world.observed.jobs["mend-job"].as_ref());
     other.uid = crate::decision::Uid("of another Job of that name".to_owned());
     world.observed.departed.insert("mend-job".to_owned(), other);
@@ -183,7 +183,9 @@ fn a_job_that_vanished_while_nobody_watched_is_known_from_the_status() {
 #[test]
 fn a_job_that_vanished_after_its_pod_succeeded_is_told_beside_the_success() {
     let mut world = World::new();
-    world.settle().pod_ended("mend-job", 0, &json!({"version": 1}));
+    world
+        .begun("mend-job")
+        .pod_ended("mend-job", 0, &json!({"version": 1}));
     world.observed.jobs.clear();
     world.settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));

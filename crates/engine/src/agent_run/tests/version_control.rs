@@ -56,7 +56,7 @@ fn world(policy: &Value) -> World {
 #[test]
 fn the_status_shows_the_repository_and_the_branches_of_the_run_until_its_end() {
     let mut world = world(&json!({}));
-    world.settle();
+    world.begun("mend-job");
     let expected = json!({
         "provider": "forge", "repository": "example/adder", "baseBranch": "main", "headBranch": "agents/mend",
         "mode": "read-write",
@@ -174,7 +174,7 @@ fn a_run_without_a_repository_says_nothing_about_a_delivery() {
 #[test]
 fn a_run_that_needs_no_repository_goes_on_without_and_says_why() {
     let mut world = world(&json!({"mode": "none"}));
-    world.settle();
+    world.begun("mend-job");
     let skipped = world.condition(&ConditionType::VcsSkipped);
     assert_eq!(
         (skipped.status, skipped.reason),
@@ -296,7 +296,7 @@ fn a_later_attempt_works_on_the_branch_of_the_first() {
         run.spec.runtime =
             serde_json::from_value(json!({"type": "job", "config": {"backoffLimit": 1}})).expect("a runtime");
     });
-    world.settle();
+    world.begun("mend-job");
     let first = world.status().vcs.and_then(|vcs| vcs.head_branch);
     assert_eq!(first.as_deref(), Some("agents/mend-two"));
 
@@ -318,7 +318,7 @@ fn a_deprecated_token_is_a_warning_on_the_run() {
         &mut world,
         &Forge::github().provider("/auth/token/type", json!("pat")),
     );
-    world.settle();
+    world.begun("mend-job");
     let warning = world.condition(&ConditionType::Warning);
     assert_eq!(warning.reason, Reason::DeprecatedAuth);
     assert!(
@@ -346,7 +346,7 @@ pub(super) fn with_app(policy: &Value) -> World {
 #[test]
 fn a_token_is_made_before_the_job_renewed_in_time_and_taken_back_with_it() {
     let mut world = with_app(&json!({"required": true}));
-    world.settle();
+    world.begun("mend-job");
     assert_eq!(
         world.deeds(),
         [HELD, "mint mend-vcs-token for example/adder", "create mend-job"]

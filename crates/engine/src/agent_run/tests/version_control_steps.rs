@@ -61,7 +61,7 @@ fn steps_share_a_branch_and_the_forge_is_asked_for_the_work_of_the_last() {
     let mut world = on_repository(&two(), &forge);
     let branch = WantedBranch::new("example/adder", "agents/mend");
     world.observed.branch_rivals.insert(branch, "other".to_owned());
-    world.settle();
+    world.begun(FIRST);
     assert_eq!(vcs(&world)["headBranch"], "agents/mend-two");
 
     // The other run has ended by now.
@@ -125,7 +125,7 @@ fn a_repository_that_an_earlier_step_finds_is_judged_when_its_step_starts() {
     let steps = json!([{"name": "plan"}, {"name": "build", "parameters": step}]);
     let mut world = on_repository(&steps, &Forge::github());
     world.edit(|run| run.spec.vcs_policy = Some(object(json!({"required": true}))));
-    world.settle();
+    world.begun(FIRST);
     assert_eq!(world.phase(), Some(RunPhase::Running), "{:#?}", world.status());
     world.pod_ended(FIRST, 0, &pushed(1)).settle();
     let status = vcs(&world);
@@ -160,7 +160,7 @@ fn a_step_comes_to_the_provider_of_its_own_implementation() {
 fn a_provider_that_a_later_step_insists_on_is_missed_before_the_first_starts() {
     let own = json!({"implementation": {"inline": {"text": "Build.", "vcsRef": {"name": "forge"}}}, "name": "build"});
     let steps = json!([{"name": "plan", "implementation": own["implementation"]}, own]);
-    for (required, phase) in [(true, RunPhase::Pending), (false, RunPhase::Running)] {
+    for (required, phase) in [(true, Some(RunPhase::Pending)), (false, None)] {
         let mut world = on_repository(&steps, &Forge::github());
         world
             .observed
@@ -177,7 +177,8 @@ fn a_provider_that_a_later_step_insists_on_is_missed_before_the_first_starts() {
             });
         });
         world.settle();
-        assert_eq!(world.phase(), Some(phase), "{required}");
+        assert_eq!(world.phase(), phase, "{required}");
+        assert_eq!(world.deeds().is_empty(), required);
         if required {
             let blocked = world.condition(&ConditionType::Blocked);
             assert_eq!(blocked.reason, Reason::MissingVcsProvider);

@@ -201,7 +201,7 @@ fn endpoint_that_can_be_reached_again_ends_the_wait() {
 #[test]
 fn run_that_is_let_in_at_once_is_written_once() {
     let mut world = World::new();
-    world.settle();
+    world.begun("mend-job");
     assert_eq!(world.statuses, 1);
     assert_runs(&world);
     let status = world.status();

@@ -91,7 +91,7 @@ fn file(world: &World, job: &str, name: &str) -> Value {
 #[test]
 fn steps_run_one_after_the_other_and_the_next_starts_in_the_same_pass() {
     let mut world = plan_and_build();
-    world.settle();
+    world.begun(FIRST);
     assert_eq!(world.deeds(), [format!("create {FIRST}")]);
     assert_eq!(phases(&world), ["Running", "Pending"]);
     assert_eq!(progress(&world).phase, Some(RunPhase::Running));

@@ -387,6 +387,11 @@ impl World {
         change(Arc::make_mut(job), now);
     }
 
+    /// Comes to rest with a Job whose pod has begun to work.
+    pub(super) fn begun(&mut self, job: &str) -> &mut Self {
+        self.settle().pod(job, &json!({"phase": "Running"})).settle()
+    }
+
     /// The pod of a Job, in this state.
     pub(super) fn pod(&mut self, job: &str, status: &Value) -> &mut Self {
         self.change_job(job, |found, _| {

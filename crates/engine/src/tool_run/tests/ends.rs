@@ -186,12 +186,12 @@ fn numbers(world: &World) -> [i32; 3] {
 fn a_run_says_how_long_its_job_is_kept_by_its_tool_and_how_long_it_is_itself() {
     let tool = |ttl: i32| json!({"image": "linter:1", "command": ["lint"], "ttlSecondsAfterFinished": ttl});
     let mut world = World::new();
-    world.settle();
+    world.begun("lint-job");
     assert_eq!(numbers(&world), [600, 604_800, 2_592_000]);
 
     for (ttl, shown) in [(90, 90), (0, 0)] {
         let mut world = World::new().with_tool(&tool(ttl));
-        world.settle();
+        world.begun("lint-job");
         assert_eq!(numbers(&world), [shown, 604_800, 2_592_000]);
         // The Tool is only read when a Job is made.
         world.tool(&tool(3_600)).pod_ended("lint-job", 0, "").settle();

@@ -13,7 +13,7 @@ use crate::decision::{Refusal, Sight};
 #[test]
 fn a_run_starts_at_once_and_takes_no_slot() {
     let mut world = World::new();
-    world.settle();
+    world.begun("lint-job");
     assert_eq!(world.deeds, ["create lint-job"]);
     assert!(world.questions.is_empty(), "{:?}", world.questions);
     let status = world.status();
