@@ -202,6 +202,24 @@ through_the_control_plane() {
     grep -q '^jangar_control_plane_mutations_total{action="agent_run.created",outcome="done"} 1$' <<<"$said" || die "the submission was not counted: $said"
 }
 
+# claimed NAMESPACE USER VALUE: shows the API server a run, as this user, that says so of its creator.
+claimed() {
+    printf '{"apiVersion":"agents.proompteng.ai/v1alpha1","kind":"AgentRun","metadata":{"name":"claimed","annotations":{"jangar.proompteng.ai/created-by":"%s"}},"spec":{"agentRef":{"name":"minimal"},"implementation":{"inline":{"text":"x"}},"runtime":{"type":"job"}}}' "$3" |
+        kubectl -n "$1" --as "$2" create --dry-run=server -f - 2>&1
+}
+
+# nobody_speaks_for_another NAMESPACE: who made a run is the word of the one who did. After through_the_control_plane, which makes a caller.
+nobody_speaks_for_another() {
+    local starter="system:serviceaccount:$1:starter" said run
+    ! said=$(claimed "$1" "$starter" ada) || die "somebody made a run in the name of another: $said"
+    [[ "$said" == *"is 'ada': it says who made the run"* ]] || die "it was refused with other words: $said"
+    said=$(claimed "$1" "$starter" "$starter") || die "nobody can say that they made a run: $said"
+    run=$(kubectl -n "$1" get agentruns -o jsonpath='{range .items[*]}{.metadata.name} {.metadata.annotations.jangar\.proompteng\.ai/created-by}{"\n"}{end}' | sed -n "s/ $starter\$//p" | head -n 1)
+    [[ -n "$run" ]] || die "the control plane does not write who made a run"
+    ! said=$(kubectl -n "$1" --as "$starter" annotate agentrun "$run" --overwrite jangar.proompteng.ai/created-by=ada 2>&1) || die "who made $run was changed: $said"
+    kubectl -n "$1" --as "$starter" label agentrun "$run" checked=yes >/dev/null || die "a run can be changed no more"
+}
+
 # somebody_at_a_terminal NAMESPACE: agentctl with the rights of whoever has the kubeconfig, and with a token at the Service of the control plane.
 somebody_at_a_terminal() {
     local viewer status=0 patience=$((SECONDS + 30)) kube=(--kube -n "$1") plane=()
@@ -523,7 +541,7 @@ start_postgres
 for major in 3 4; do
     # What does not depend on Helm is checked once.
     case $major in
-        3) checks=(kinds_are_those_of_the_program the_image_of_runners_runs somebody_at_a_terminal a_gate_is_opened commands_of_the_seeds a_delivery_of_a_forge_is_taken all_rights_are_used
+        3) checks=(kinds_are_those_of_the_program the_image_of_runners_runs somebody_at_a_terminal nobody_speaks_for_another a_gate_is_opened commands_of_the_seeds a_delivery_of_a_forge_is_taken all_rights_are_used
             an_upgrade_while_a_run_works nothing_was_refused in_one_workload the_history_is_kept_in_postgres
             with_a_certificate_and_an_account_of_runs) ;;
         4) checks=(another_image_while_runs_come_and_go nothing_was_refused) ;;

@@ -149,6 +149,13 @@ them to the hook's. */ -}}
 {{- dict "list" (sortAlpha $named) | toJson -}}
 {{- end -}}
 
+{{- /* "yes" if every namespace is looked after. */ -}}
+{{- define "agents.watchesAll" -}}
+{{- range list .Values.controller .Values.orchestrationController .Values.supportingController -}}
+{{- if has "*" (include "agents.namespacesOf" (dict "root" $ "own" .namespaces) | fromJson).list }}yes{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* How many pods a component has at least: "1" or "2" is what matters. */ -}}
 {{- define "agents.fewestPods" -}}
 {{- $own := index .root.Values .component -}}

@@ -319,8 +319,8 @@ const NO_VARIABLE: &[&str] = &[
     "envFromSecretRefs", "extraVolumeMounts", "extraVolumes", "global", "grpc.servicePort", "grpc.serviceType", "image.pullPolicy",
     "image.pullSecrets", "limitRange.", "livenessProbe.", "metrics.dashboards.", "metrics.prometheusRule.", "metrics.service.",
     "metrics.serviceMonitor.", "minReadySeconds", "nameOverride", "networkPolicy.", "nodeSelector", "podAnnotations",
-    "podDisruptionBudget.", "podLabels", "podSecurityAdmission.", "progressiveDelivery.", "rbac.create", "rbac.extraRules",
-    "rbac.userRoles.", "readinessProbe.", "replicaCount", "resourceQuota.", "resources", "runner.image.pullPolicy",
+    "podDisruptionBudget.", "podLabels", "podSecurityAdmission.", "progressiveDelivery.", "rbac.create", "rbac.creatorPolicy.",
+    "rbac.extraRules", "rbac.userRoles.", "readinessProbe.", "replicaCount", "resourceQuota.", "resources", "runner.image.pullPolicy",
     "runnerServiceAccount.annotations", "runnerServiceAccount.rbac.", "securityContext", "service.", "serviceAccount.annotations",
     "terminationGracePeriodSeconds", "tolerations", "uninstall.", "versionControlProvider.",
 ];

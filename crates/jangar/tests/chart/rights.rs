@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jangar_api::Kind;
 use jangar_server::plane::approvals::APPROVE_VERB;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::helm::{find, rendered, root};
 
@@ -309,4 +309,38 @@ fn roles_for_people_are_aggregated_only_where_that_is_asked_for() {
     );
     let plain = rendered("rbac: {clusterScoped: true, userRoles: {create: true}}");
     assert!(labels(&plain).is_empty());
+}
+
+/// What a policy says is shown on a real API server by `tests/chart/installed.sh`.
+#[test]
+fn policy_about_creators_is_there_only_if_asked_for_and_frees_the_programs_of_the_release() {
+    let of = |values: &str| {
+        let objects = rendered(values);
+        let binding = find(
+            &objects,
+            "ValidatingAdmissionPolicyBinding",
+            "agents-agents-creator",
+        )
+        .cloned();
+        let policy = find(&objects, "ValidatingAdmissionPolicy", "agents-agents-creator").cloned();
+        policy.zip(binding)
+    };
+    assert!(of("{}").is_none());
+    let (policy, binding) = of("rbac: {creatorPolicy: {create: true}}").expect("there is a policy");
+    let condition = policy["spec"]["matchConditions"][0]["expression"].to_string();
+    assert!(
+        condition.contains("'system:serviceaccount:agents:agents-sa'"),
+        "{condition}"
+    );
+    let namespaces = "/spec/matchResources/namespaceSelector/matchExpressions/0/values";
+    assert_eq!(binding.pointer(namespaces), Some(&json!(["agents"])));
+
+    let everywhere =
+        "{rbac: {clusterScoped: true, creatorPolicy: {create: true}}, controller: {namespaces: ['*']}}";
+    let (_, binding) = of(everywhere).expect("there is a policy");
+    assert_eq!(
+        binding.pointer(namespaces),
+        None,
+        "every namespace is looked after"
+    );
 }
