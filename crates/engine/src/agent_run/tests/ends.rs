@@ -73,7 +73,12 @@ fn a_run_whose_pod_waits_takes_five_writes() {
         .pod_ended("mend-job", 0, &done())
         .settle();
     assert_eq!(world.phase(), Some(RunPhase::Succeeded));
-    assert_eq!((world.statuses, world.deeds().len()), (3, 2), "{:?}", world.deeds());
+    assert_eq!(
+        (world.statuses, world.deeds().len()),
+        (3, 2),
+        "{:?}",
+        world.deeds()
+    );
 }
 
 #[test]
