@@ -104,7 +104,8 @@ fn branch_rivals(
     let wanted = agent_run::wanted_branches(run, references);
     // One that works has its branch already.
     let vcs = run.status.as_ref().and_then(|status| status.vcs.as_ref());
-    let takes = vcs.is_none() && !has_ended(run) && run.metadata.deletion_timestamp.is_none();
+    let works = vcs.is_some() || !scene.jobs(&Term::AgentRun(scene.key.name.clone())).is_empty();
+    let takes = !works && !has_ended(run) && run.metadata.deletion_timestamp.is_none();
     wanted
         .into_iter()
         .filter_map(|branch| {

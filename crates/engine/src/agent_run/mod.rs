@@ -40,7 +40,7 @@ use jangar_api::{
     agents::{
         agent::Agent,
         agent_provider::AgentProvider,
-        agent_run::{AgentRun, AgentRunStatus},
+        agent_run::{AgentRun, AgentRunStatus, RuntimeType},
         implementation_spec::ImplementationSpec,
         memory::Memory,
         version_control_provider::VersionControlProvider,
@@ -175,7 +175,13 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
 fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
     let accepted = situation.status.runtime_ref.as_ref();
     let accepted = accepted.and_then(|accepted| accepted.0.get("type")?.as_str());
-    accepted.unwrap_or_else(|| situation.run.spec.runtime.type_.as_str())
+    // One that has a Job and has not told so yet is of those that Jobs execute.
+    let has_job = || jobs::of_run(&situation.seen, situation.run).next().is_some();
+    match accepted {
+        Some(accepted) => accepted,
+        None if has_job() => RuntimeType::Job.as_str(),
+        None => situation.run.spec.runtime.type_.as_str(),
+    }
 }
 
 /// The run is over. What does its work elsewhere may not know yet, and is told before the run is let go.

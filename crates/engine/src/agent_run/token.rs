@@ -144,6 +144,10 @@ pub(super) fn kept_fresh(
     let margin = new.good_until.duration_since(situation.now);
     let due = |expires_at: Timestamp| expires_at.saturating_sub(margin).unwrap_or(expires_at);
     let again = match situation.observed.tokens.get(&stamp.secret) {
+        // The first one is told of with the Job.
+        Some(TokenSight::Ready { .. }) if plan.status.is_none() && situation.attempt.job.is_none() => {
+            return Decision::Act(plan);
+        }
         Some(TokenSight::Ready { expires_at: renewed }) => {
             note(situation, &mut plan, Renewal::Done(*renewed));
             due(*renewed).max(after_failure(situation.now))

@@ -63,7 +63,8 @@ pub(super) fn of<'a>(facts: &Facts<'a>, context: &Context<'a>) -> Line<'a> {
     // First whom to cancel first: the least important, and of those the youngest.
     let dispensable = |demand: &Demand| (demand.priority, Reverse(demand.created), demand.uid.clone());
     let mut holders: Vec<&(&AgentRun, Demand)> = same.iter().filter(|(run, _)| holds(run)).collect();
-    holders.sort_by_cached_key(|(_, demand)| dispensable(demand));
+    // Those last of which nothing is told: they may have no slot yet.
+    holders.sort_by_cached_key(|(run, demand)| (phase(run).is_none(), dispensable(demand)));
 
     let turns = last_turns(&context.agent_runs);
     let rank = |demand: &Demand| {
@@ -103,21 +104,22 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+fn phase(run: &AgentRun) -> Option<&RunPhase> {
+    run.status.as_ref().and_then(|status| status.phase.as_ref())
+}
+
 /// Whether a run is under way. Its status is taken for that: who asks does not see every pod. One of which nothing is told has been
 /// let in and its pod is about to start, or it came a moment ago. Between two attempts a run has no slot.
 fn holds(run: &AgentRun) -> bool {
     let status = run.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_ref());
     let between = status.is_some_and(|status| is_between(status.runtime_ref.as_ref()));
-    matches!(phase, None | Some(RunPhase::Running | RunPhase::Cancelling)) && !waits(run) && !between
+    matches!(phase(run), None | Some(RunPhase::Running | RunPhase::Cancelling)) && !waits(run) && !between
 }
 
 /// Whether a run waits for its turn, as its status says.
 fn waits(run: &AgentRun) -> bool {
     let status = run.status.as_ref();
-    let over = status
-        .and_then(|status| status.phase.as_ref())
-        .is_some_and(RunPhase::is_terminal);
+    let over = phase(run).is_some_and(RunPhase::is_terminal);
     let blocked = status.and_then(|status| status.common.condition(&ConditionType::Blocked));
     !over
         && blocked.is_some_and(|blocked| {

@@ -5,7 +5,7 @@ use jangar_api::{labels, reason::Reason};
 use kube::ResourceExt;
 
 use super::{
-    Run, RunStatus, Situation, follow,
+    Run, RunStatus, Situation, follow, jobs,
     leftovers::{self, Stopping},
     outcome::Verdict,
     retry,
@@ -14,17 +14,27 @@ use crate::decision::{Decision, Plan, Rejection};
 
 /// Why the run, or its current attempt, is given up, if it is.
 pub(crate) fn reason<R: Run>(situation: &Situation<'_, R>) -> Option<Rejection> {
-    if situation.settings.runs.immutability_enforced
-        && let Some(message) = edited(situation)
-    {
+    let enforced = situation.settings.runs.immutability_enforced || has_foreign_job(situation);
+    if enforced && let Some(message) = edited(situation) {
         return Some(Rejection::new(Reason::SpecImmutableViolation, message));
     }
     situation.attempt.given_up.clone()
 }
 
-/// What to say if the spec is not the one that was accepted, by the status or by the Job that was made for it.
+/// Whether it has a Job for a task that its spec does not have: it was made another kind of run, or lost steps. What the Job does
+/// has no place in it any more.
+fn has_foreign_job<R: Run>(situation: &Situation<'_, R>) -> bool {
+    jobs::of_run(&situation.seen, situation.run)
+        .filter_map(|job| jobs::place(job))
+        .any(|place| situation.run.task(place.step).is_none())
+}
+
+/// What to say if the spec is not the one that was accepted, by the status or by a Job that was made for it.
 pub(crate) fn edited<R: Run>(situation: &Situation<'_, R>) -> Option<String> {
-    let of_job = || situation.current_job()?.annotations().get(labels::SPEC_HASH);
+    let of_job = || {
+        let mut jobs = jobs::of_run(&situation.seen, situation.run);
+        jobs.find_map(|job| job.annotations().get(labels::SPEC_HASH))
+    };
     let accepted = situation.status.spec_hash().or_else(of_job)?;
     (*accepted != situation.run.spec_hash()).then(|| {
         "the spec was changed after the run was accepted: submit a new run with the changed spec instead"
@@ -57,7 +67,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, rejection: Rejection) -
         // What was finished before it was stopped is not done again.
         return follow::plan(situation);
     }
-    let mut next = situation.next_status();
+    let mut next = follow::as_it_stands(situation);
     next.warn(&rejection.reason, &rejection.message);
     match leftovers::stop_run(situation) {
         Stopping::Unsure(question) => Decision::look(question),

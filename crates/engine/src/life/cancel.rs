@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Run, RunStatus, Situation, follow, jobs,
+    Run, RunStatus, Situation, follow, jobs,
     leftovers::{self, Stopping, after, sooner},
 };
 use crate::{
@@ -41,7 +41,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
         ),
         Stopping::Going { .. } if situation.now >= deadline => timed_out(situation, deadline),
         Stopping::Going { effects, wake_at } => {
-            let mut next = as_it_stands(situation);
+            let mut next = follow::as_it_stands(situation);
             let message = "the run is being cancelled: its pod is being stopped";
             next.cancelling(deadline, &because(situation, message));
             let effects = if begun || parent::is_stopped_from_above(situation.run.meta()) {
@@ -145,21 +145,13 @@ fn timed_out<R: Run>(situation: &Situation<'_, R>, deadline: Timestamp) -> Decis
 }
 
 fn cancelled<R: Run>(situation: &Situation<'_, R>, reason: &Reason, message: &str) -> Decision<R::Status> {
-    let mut next = as_it_stands(situation);
+    let mut next = follow::as_it_stands(situation);
     next.cancelled(reason, message);
     Decision::Act(Plan {
         status: next.into_status(),
         notices: vec![situation.normal(reason.clone(), message)],
         ..Plan::nothing()
     })
-}
-
-/// The status, with a Job that was made a moment before and is not recorded yet: what it did is part of what was cancelled.
-fn as_it_stands<'a, R: Run>(situation: &'a Situation<'_, R>) -> NextStatus<'a, R> {
-    match situation.current_job() {
-        Some(job) => follow::recorded(situation, job),
-        None => situation.next_status(),
-    }
 }
 
 /// What is said, with the reason that whoever cancelled gave.

@@ -133,9 +133,21 @@ pub(crate) fn recorded<'a, R: Run>(situation: &'a Situation<'_, R>, job: &Job) -
     next.running(admitted, &task.says(message));
     let course = next.status.course();
     *course.runtime_ref = Some(attempt.stored(situation.seen.key, task, &name));
-    course.spec_hash.get_or_insert_with(|| situation.run.spec_hash());
+    // What the Job was made for: the spec may have been changed since.
+    let accepted = job.annotations().get(labels::SPEC_HASH).cloned();
+    course
+        .spec_hash
+        .get_or_insert_with(|| accepted.unwrap_or_else(|| situation.run.spec_hash()));
     R::begun(situation, &mut next, job, &attempt);
     next
+}
+
+/// The status, with a Job that was made a moment before and is not recorded yet: what it did is part of what is stopped.
+pub(crate) fn as_it_stands<'a, R: Run>(situation: &'a Situation<'_, R>) -> NextStatus<'a, R> {
+    match situation.current_job() {
+        Some(job) => recorded(situation, job),
+        None => situation.next_status(),
+    }
 }
 
 /// The Job ended: so does the run, unless another attempt is allowed or another step follows.

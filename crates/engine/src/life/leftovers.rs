@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
-use super::{Run, RunStatus, Seen, Situation, attempt::Attempt, jobs};
+use super::{Run, RunStatus, Seen, Situation, attempt::Attempt, follow, jobs};
 use crate::{
     decision::{Decision, Effect, Notice, Plan, PodSight, Question, Severity, Uid},
     settings::Settings,
@@ -200,7 +200,7 @@ pub(crate) fn farewell<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Stat
         }),
         Stopping::Stopped => {
             let message = "the run was deleted before it ended, and nothing of it is running any more";
-            let mut next = situation.next_status();
+            let mut next = follow::as_it_stands(situation);
             next.cancelled(&Reason::Stopped, message);
             Decision::Act(Plan {
                 status: next.into_status(),

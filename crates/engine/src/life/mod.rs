@@ -458,8 +458,9 @@ impl<'a, R: Run> Situation<'a, R> {
 
     /// The Jobs of this run, without those of earlier attempts and steps, which `leftovers` sees to.
     fn own_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        let is_past = |place: Place| place < self.attempt.place() && self.run.task(place.step).is_some();
         jobs::of_run(&self.seen, self.run)
-            .filter(|job| jobs::place(job).is_none_or(|place| place >= self.attempt.place()))
+            .filter(move |job| jobs::place(job).is_none_or(|place| !is_past(place)))
     }
 
     /// The Job of the current attempt, if it is there.

@@ -22,9 +22,11 @@ use crate::{
     waiting::{Gate, Waiting},
 };
 
-/// How long a pod may take to start before the run says what it waits for. A quick start costs no write this way, and a run whose
-/// pod waits says in one write that it has a Job and what its pod lacks.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a new run may say nothing while its pod starts. A quick start costs no write this way, and a run whose pod waits says
+/// in one write that it has a Job and what its pod lacks.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long a pod may take to start before a run that has told of its Job says what it waits for.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a run that waits keeps to its words. A scheduler words the same wait anew whenever something changes in the cluster,
 /// for every pod that waits, and each would be a write.
 const REWORDING: Duration = Duration::from_mins(1);
@@ -116,13 +118,16 @@ fn is_first<R: Run>(situation: &Situation<'_, R>) -> bool {
     attempt.job.is_none() && attempt.current() == 1 && situation.task.is_first()
 }
 
-/// Until when a run need not say that it has a Job. The Job itself is the record that the run was let in, and our finalizer keeps
-/// it; most pods start soon, and then there is more to say. Only one of which nothing was told yet is silent: what is told and
-/// is no longer so is put right at once.
+/// Until when a run need not say that it has a Job. The Job itself is the record that the run was let in, for as long as our
+/// finalizer keeps it; most pods start soon, and then there is more to say. Only one of which nothing was told yet is silent: what
+/// is told and is no longer so is put right at once.
 fn silent_until<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Option<Timestamp> {
     let untold = situation.status.phase().is_none();
     let made = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job))?;
-    (untold && is_first(situation)).then(|| after(made, PATIENCE))
+    let until = after(made, SILENCE);
+    // A clock that was set back would make it last.
+    let soon = until <= after(situation.now, SILENCE);
+    (untold && soon && is_first(situation) && jobs::is_held(job)).then_some(until)
 }
 
 /// When an attempt is given up although its pod is there, and why.

@@ -71,7 +71,7 @@ async fn a_run_succeeds_with_what_its_agent_reports() -> Result<(), Failure> {
             event.regarding.as_ref().and_then(|about| about.uid.as_ref()) == run.metadata.uid.as_ref()
         });
         let reasons: Vec<_> = of_run.filter_map(|event| event.reason.as_deref()).collect();
-        assert!(reasons.contains(&"Submitted"), "{reasons:?}");
+        assert!(reasons.contains(&"Completed"), "{reasons:?}");
         assert!(reasons.len() <= 2, "its beginning and its end: {reasons:?}");
         Ok(())
     })

@@ -235,6 +235,7 @@ async fn robbed(stage: &Stage<'_>) -> Result<(), Failure> {
 async fn missing(stage: &Stage<'_>) -> Result<(), Failure> {
     stage.script("missing", "sleep 3600").await?;
     stage.working("missing", 1).await?;
+    stage.reached("missing", &RunPhase::Running).await?;
     let jobs = stage.scene.api::<Job>();
     let unheld = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     jobs.patch("missing-job", &PatchParams::default(), &unheld)

@@ -140,7 +140,8 @@ async fn an_agent_does_its_work_and_its_report_is_the_status() {
         .filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some("works"))
         .filter_map(|event| event.reason.as_deref())
         .collect();
-    assert_eq!(about.len(), 2, "{about:?}");
+    // That it was submitted is told unless it has ended before that.
+    assert!(about.contains(&"Completed") && about.len() <= 2, "{about:?}");
     assert_eq!(up.stop(), Some(0));
 }
 

@@ -107,7 +107,7 @@ const ENDS_ELSEWHERE: [(&str, &[&str]); 7] = [
         ],
     ),
     (
-        "the API server refuses to change a spec before the controllers see it",
+        "the API server refuses to change the spec of a run that has a status",
         &["SpecImmutableViolation"],
     ),
     ("another attempt follows", &["NodeLost"]),

@@ -62,6 +62,39 @@ fn a_job_that_was_made_before_a_crash_is_adopted() {
 }
 
 #[test]
+fn a_run_is_silent_only_while_its_job_cannot_go_away_unseen() {
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(world.statuses, 0, "its pod is about to start");
+    // As if the clock had been an hour ahead when the Job was made.
+    world.wait(-3600).settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+
+    let mut world = World::new();
+    world.settle();
+    world.change_job("mend-job", |job, _| job.metadata.finalizers = None);
+    world.settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+#[test]
+fn a_spec_that_is_changed_before_anything_was_told_ends_the_run_after_its_pod() {
+    for enforced in [true, false] {
+        let mut world = World::new();
+        world.settings.runs.immutability_enforced = enforced;
+        world.settle();
+        // It becomes another kind of run, whose first Job would have another name.
+        world.edit(|run| {
+            run.spec.runtime.type_ = "workflow".into();
+            run.spec.workflow = Some(object(json!({"steps": [{"name": "one"}, {"name": "two"}]})));
+        });
+        world.settle();
+        assert_eq!(world.deeds(), ["create mend-job", "stop mend-job"], "{enforced}");
+        assert_ne!(world.phase(), Some(RunPhase::Failed), "its pod may still come");
+    }
+}
+
+#[test]
 fn a_job_of_somebody_else_is_not_taken_for_our_own() {
     let mut world = World::new();
     let foreign = object(
