@@ -19,8 +19,8 @@ const PARTS: [&str; 5] = [
     "kwok",
 ];
 
-/// The one variable by which the parts of the cluster are tuned: how much garbage a Go program holds.
-const TUNING: &str = "GOGC=";
+/// The variables by which the parts of the cluster are tuned: how much garbage a Go program holds, and where that ends.
+const TUNING: [&str; 2] = ["GOGC=", "GOMEMLIMIT="];
 
 /// Writes down what this runs on. `bench` is the directory that the parts of the cluster write to.
 pub(crate) fn describe(results: &mut Results, bench: &Path) -> Result<()> {
@@ -82,7 +82,7 @@ fn command_line(part: &str, bench: &Path) -> Result<Option<String>> {
             let environment = String::from_utf8_lossy(&environment).into_owned();
             let tuned = environment
                 .split('\0')
-                .filter(|variable| variable.starts_with(TUNING));
+                .filter(|variable| TUNING.iter().any(|tuning| variable.starts_with(tuning)));
             let all: Vec<_> = tuned.map(str::to_owned).chain(flags).collect();
             return Ok(Some(all.join(" ")));
         }
