@@ -19,7 +19,7 @@ as_runner_of_ci() {
 
 # installed HELM NAME CHECK ...: the whole life of a release, with these checks in the middle of it. One of both Helms has no right in the cluster.
 installed() {
-    local helm=$1 name=$2 namespace left check somebody=() kinds=()
+    local helm=$1 name=$2 namespace left check somebody=() kinds=() policy=(--set rbac.creatorPolicy.create=true)
     namespace=chart-$name-$RANDOM
     namespaces+=("$namespace")
 
@@ -31,8 +31,8 @@ installed() {
     kinds_are_upgraded "$helm" "$namespace"
     # --wait is of no use here: it would not see that somebody leads.
     kubectl -n "$namespace" create secret generic history --from-literal=uri="$database" >/dev/null
-    [[ "$name" != helm4 ]] || { as_runner_of_ci "$namespace" && kinds=(--skip-crds); }
-    "$helm" install agents charts/agents "${somebody[@]}" "${kinds[@]}" --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
+    [[ "$name" != helm4 ]] || { as_runner_of_ci "$namespace" && kinds=(--skip-crds) policy=(); }
+    "$helm" install agents charts/agents "${somebody[@]}" "${kinds[@]}" "${policy[@]}" --namespace "$namespace" --values "$work/bench.yaml" --set database.secretRef.name=history --set database.secretRef.key=uri >"$work/notes"
     grep -q 'kubectl -n .* rollout status deployment/agents-controllers' "$work/notes" || die "the notes do not say how to look: $(<"$work/notes")"
     kinds_are_there
     installed_in "$namespace"

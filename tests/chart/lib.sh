@@ -47,7 +47,7 @@ cat >"$work/bench.yaml" <<'YAML'
 image: {repository: jangar.test/jangar, tag: dev, pullPolicy: Never}
 nodeSelector: {jangar.test/node: real}
 controllers: {replicaCount: 2}
-rbac: {userRoles: {create: true}, creatorPolicy: {create: true}}
+rbac: {userRoles: {create: true}}
 podDisruptionBudget: {enabled: true}
 networkPolicy: {enabled: true}
 # Ready as soon as can be: the tests wait for it.
