@@ -2,9 +2,9 @@
 # shellcheck shell=bash
 
 # Collecting garbage takes the API server a quarter of its time with the little that a test stores: all parts may hold more of it.
-# With ten thousand runs of the benchmark that would be twenty gigabytes, so there is an end to it. What is run in the bench does not
+# With ten thousand runs of the benchmark that would be twenty gigabytes, so there is an end to it, which leaves room for what is live. What is run in the bench does not
 # inherit either.
-export GOGC=400 GOMEMLIMIT=6GiB
+export GOGC=400 GOMEMLIMIT=14GiB
 
 run_etcd() {
     # The data lives as long as the bench, so it need not survive a loss of power. Twenty thousand runs of the benchmark are
