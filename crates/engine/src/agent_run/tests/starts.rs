@@ -78,7 +78,7 @@ fn a_run_is_silent_only_while_its_job_cannot_go_away_unseen() {
 }
 
 #[test]
-fn a_spec_that_is_changed_before_anything_was_told_ends_the_run_after_its_pod() {
+fn a_spec_that_is_changed_before_anything_was_told_stops_the_job_and_begins_no_other() {
     for enforced in [true, false] {
         let mut world = World::new();
         world.settings.runs.immutability_enforced = enforced;

@@ -346,6 +346,8 @@ pub(super) fn with_app(policy: &Value) -> World {
 #[test]
 fn a_token_is_made_before_the_job_renewed_in_time_and_taken_back_with_it() {
     let mut world = with_app(&json!({"required": true}));
+    world.settle();
+    assert_eq!(world.statuses, 0, "the first token is told of with the Job");
     world.begun("mend-job");
     assert_eq!(
         world.deeds(),
