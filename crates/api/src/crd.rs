@@ -72,6 +72,7 @@ pub(crate) fn finish(kind: Kind, mut crd: CustomResourceDefinition) -> CustomRes
         if !strict {
             loosen(root);
         }
+        belongs_to_one(root);
     }
     crd
 }
@@ -120,6 +121,18 @@ fn common_columns(kind: Kind) -> Vec<CustomResourceColumnDefinition> {
         "Time since it was created.",
     ));
     columns
+}
+
+/// Says that a status has one owner. The controllers alone write it, so who owns which field of it is no question; without this the API
+/// server would keep a list of all of them, which is longer than most statuses, and go through it with every write.
+fn belongs_to_one(root: &mut JSONSchemaProps) {
+    let status = root
+        .properties
+        .as_mut()
+        .and_then(|properties| properties.get_mut("status"));
+    if let Some(status) = status {
+        status.x_kubernetes_map_type = Some("atomic".to_owned());
+    }
 }
 
 /// Takes back what the schema generator adds for Rust's sake.

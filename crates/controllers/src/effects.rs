@@ -58,6 +58,9 @@ pub(crate) async fn carry_out<R: Cached>(
         .as_ref()
         .map_or(EffectResult::Failed, |outcome| EffectResult::from(*outcome));
     context.metrics.effect(effect, counted);
+    if !matches!(effect, Effect::ReleaseJob { .. } | Effect::ReleaseChild { .. }) {
+        context.leisure.wrote();
+    }
     tracing::info!(effect = ?EffectKind::from(effect), result = ?counted, "effect");
     result
 }

@@ -6,17 +6,15 @@
 //! happens twice to one object in the same words is told once for as long as the API server keeps the Event, an hour unless
 //! it is told otherwise.
 //!
-//! Events wait in an [`Outbox`] and go out a few at a time, so that no work waits for one, and so that a crowd of runs does not
-//! spend on Events what it needs for itself.
+//! Events wait in an [`Outbox`](crate::outbox::Outbox), so that no work waits for one.
 //!
 //! An Event that cannot be published is logged and counted, and that is all. What happened is recorded in the object's
 //! status, which is written before; an Event repeats it for those who watch. Failing the pass for it would stop work over a
 //! message, and a full quota of Events, say, would then stop all of it.
 
 use std::{
-    collections::VecDeque,
     fmt::{self, Write as _},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use jangar_engine::decision::{Notice, Severity};
@@ -27,7 +25,6 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams};
 use sha2::{Digest, Sha256};
-use tokio::sync::Notify;
 
 use crate::{
     lease::{Gate, Identity, WriteError},
@@ -48,94 +45,6 @@ const NAME_BYTES_MAX: usize = 253;
 const HASH_BYTES: usize = 8;
 /// Where Events about objects without a namespace go, by the custom of Kubernetes.
 const DEFAULT_NAMESPACE: &str = "default";
-
-/// How many Events go out at the same time.
-pub(crate) const AT_ONCE: usize = 2;
-/// How many Events may wait for their turn. A thousand runs that begin and end at once have two thousand; what is beyond this is
-/// dropped, and counted.
-const WAITING_MAX: usize = 10_000;
-
-/// Events that wait for their turn.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
-    /// Told for each Event that is put in, and when there will be no more.
-    changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    letters: VecDeque<Letter>,
-    /// Nothing is put in any more.
-    closed: bool,
-}
-
-/// Something to tell about an object.
-#[derive(Debug)]
-struct Letter {
-    about: ObjectReference,
-    notice: Notice,
-    at: Timestamp,
-}
-
-impl Outbox {
-    /// Leaves an Event to be told when its turn comes.
-    pub(crate) fn put(&self, metrics: &Metrics, about: ObjectReference, notice: Notice, at: Timestamp) {
-        let mut waiting = self.waiting();
-        if waiting.letters.len() >= WAITING_MAX {
-            drop(waiting);
-            metrics.event(EventResult::Dropped);
-            tracing::warn!(
-                name = about.name.as_deref().unwrap_or_default(),
-                reason = %notice.reason,
-                "too many Events wait, so one is not published"
-            );
-            return;
-        }
-        waiting.letters.push_back(Letter { about, notice, at });
-        drop(waiting);
-        self.changed.notify_one();
-    }
-
-    /// There will be no more. Those that wait still go out.
-    pub(crate) fn close(&self) {
-        self.waiting().closed = true;
-        self.changed.notify_waiters();
-    }
-
-    /// Gives up those that still wait, and counts them.
-    pub(crate) fn abandon(&self, metrics: &Metrics) {
-        let left = std::mem::take(&mut self.waiting().letters);
-        for _ in &left {
-            metrics.event(EventResult::Dropped);
-        }
-        tracing::warn!(
-            events = left.len(),
-            "there was no time to publish all Events before the end"
-        );
-    }
-
-    /// Tells one Event after the other, until it is closed and nothing is left.
-    pub(crate) async fn empty(&self, reporter: &Reporter, gate: &Gate) {
-        loop {
-            let changed = self.changed.notified();
-            let (next, closed) = {
-                let mut waiting = self.waiting();
-                (waiting.letters.pop_front(), waiting.closed)
-            };
-            match next {
-                Some(Letter { about, notice, at }) => reporter.publish(gate, &about, &notice, at).await,
-                None if closed => return,
-                None => changed.await,
-            }
-        }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Every change to it is complete before anything can fail.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Publishes Events in the name of one process.
 #[derive(Clone)]

@@ -43,6 +43,7 @@ pub mod lease;
 mod live;
 pub mod metrics;
 pub mod orchestration;
+mod outbox;
 pub mod outside;
 pub mod queue;
 pub mod release_jobs;

@@ -32,6 +32,7 @@ pub mod explain;
 pub mod implementation_spec;
 pub mod job;
 pub mod last_sight;
+pub mod leisure;
 mod life;
 pub mod orchestration;
 pub mod orchestration_run;

@@ -7,6 +7,7 @@ mod archiving;
 mod barrier;
 mod deletions;
 pub mod learned;
+mod leisure;
 mod reconcile;
 mod scene;
 mod shadow;
@@ -34,16 +35,17 @@ pub use self::{
     station::{CONCURRENCY_MAX, Station, station},
     term::{Term, TermSetup},
 };
-pub(crate) use self::{deletions::Deletions, term::open, work::Work};
+pub(crate) use self::{deletions::Deletions, leisure::Leisure, term::open, work::Work};
 use crate::{
     admissions::Admissions,
     caches::{Cached, Caches, Change, World},
     clock::Clock,
-    events::{Outbox, Reporter},
+    events::Reporter,
     forges::Forges,
     halt::Halt,
     lease::{Gate, WriteError},
     metrics::{Metrics, ObjectKind, RequestResult, Verb},
+    outbox::Outbox,
     outside::Outside,
 };
 
@@ -125,6 +127,7 @@ pub struct Context {
     pub(crate) outbox: Outbox,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) deletions: Deletions,
+    pub(crate) leisure: Leisure,
     pub(crate) halt: Halt,
     pub(crate) forges: Arc<dyn Forges>,
     pub(crate) outside: Arc<Outside>,

@@ -1,6 +1,6 @@
 //! One reconcile: observe, plan, act, report, and again until there is nothing left to do.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use jangar_engine::{
     decision::{Decision, Effect, Key, Notice, Plan, Question, Refusal, Sight},
@@ -15,6 +15,7 @@ use super::{
     Context, Controller, Scene, StatusOf, Work,
     archiving::{self, Hold, Leave},
     learned::Learned,
+    leisure,
 };
 use crate::{
     admissions::Asked,
@@ -138,12 +139,13 @@ pub(super) async fn reconcile<C: Controller>(
                 }
                 Decision::Act(plan) => {
                     match act(controller, context, key, object.as_ref(), &plan, work).await? {
-                        Acted::Settled => {
+                        Acted::Settled(put_off) => {
                             let Some(again) = kept::<C>(context, key, object.as_ref(), work).await? else {
                                 continue;
                             };
                             controller.settled(key, object.as_deref());
-                            return Ok(plan.wake_at.into_iter().chain(again).min());
+                            let later = put_off.map(|wait| context.clock.now() + wait);
+                            return Ok(plan.wake_at.into_iter().chain(again).chain(later).min());
                         }
                         Acted::PlanAgain => {}
                         Acted::Refused => return Ok(Some(context.clock.now() + REFUSED_RETRY)),
@@ -254,8 +256,8 @@ pub(super) fn view<C: Controller>(controller: &C, context: &Context, key: &Key, 
 
 /// What carrying a plan out has come to.
 enum Acted {
-    /// There was nothing to do.
-    Settled,
+    /// There was nothing to do, or nothing but what gives way to others for so long.
+    Settled(Option<Duration>),
     /// Something was done or learned, from which another plan may follow.
     PlanAgain,
     /// The status could not be written, in no form.
@@ -279,7 +281,8 @@ async fn act<C: Controller>(
         // What was let in was this one.
         work.learned.admission = None;
     }
-    let mut left = plan.effects.as_slice();
+    let (effects, put_off) = in_turn(context, key, &plan.effects);
+    let mut left = effects.as_ref();
     while let Some(effect) = left.first() {
         context.check_halt()?;
         let (now, later) = left.split_at(effects::together(left).min(left.len()));
@@ -316,7 +319,7 @@ async fn act<C: Controller>(
         (Some(_) | None, _) => Report::Unchanged,
     };
     match report {
-        Report::Unchanged if plan.effects.is_empty() => return Ok(Acted::Settled),
+        Report::Unchanged if effects.is_empty() => return Ok(Acted::Settled(put_off)),
         Report::Otherwise => return Ok(Acted::PlanAgain),
         Report::Refused(refusal) => {
             let plain_already = work.learned.status_refusal.replace(refusal).is_some();
@@ -332,6 +335,21 @@ async fn act<C: Controller>(
     work.notices
         .extend(told.map(|notice| (reference::<C::Object>(key, &notice), notice)));
     Ok(Acted::PlanAgain)
+}
+
+/// The effects that are carried out now, without those that give way to others, and how long these do. They come when all else that the
+/// plan wants is done: what is put off changes nothing for the rest.
+fn in_turn<'p>(context: &Context, key: &Key, effects: &'p [Effect]) -> (Cow<'p, [Effect]>, Option<Duration>) {
+    let gives_way = |effect: &Effect| leisure::is_for_leisure(context, &key.namespace, effect);
+    if !effects.iter().any(gives_way) {
+        return (Cow::Borrowed(effects), None);
+    }
+    let wait = context.leisure.ask(key);
+    if wait.is_none() {
+        return (Cow::Borrowed(effects), None);
+    }
+    let urgent = effects.iter().filter(|effect| !gives_way(effect)).cloned();
+    (Cow::Owned(urgent.collect()), wait)
 }
 
 /// Whether somebody has changed what an object asks for since a plan was made from it: what is left of a long plan is not sent
@@ -389,6 +407,7 @@ async fn report<C: Controller>(
     let request = api.patch_status(&key.name, &params, &patch);
     match context.write::<C::Object, _>(Verb::Patch, request).await {
         Ok(written) => {
+            context.leisure.wrote();
             controller.reported(key, &context.metrics, object.status(), status);
             work.wrote(written);
             Ok(Report::Written)

@@ -7,15 +7,16 @@ use jangar_engine::settings::Settings;
 use kube::Client;
 use tokio::task::JoinSet;
 
-use super::{Context, Deletions, station::Station};
+use super::{Context, Deletions, Leisure, station::Station};
 use crate::{
     caches::{Caches, Listener, Scope, World, spawn_watches},
     clock::Clock,
-    events::{AT_ONCE, Outbox, Reporter},
+    events::Reporter,
     forges::Forges,
     halt::Halt,
     lease::Gate,
     metrics::Metrics,
+    outbox::{AT_ONCE, Outbox},
     outside::Outside,
 };
 
@@ -127,6 +128,7 @@ pub(crate) fn open(setup: TermSetup, listeners: Vec<Arc<dyn Listener>>) -> (Arc<
         client: setup.client,
         world,
         deletions: Deletions::of(&setup.settings),
+        leisure: Leisure::default(),
         settings: setup.settings,
         clock: setup.clock,
         gate: setup.gate,

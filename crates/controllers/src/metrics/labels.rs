@@ -346,6 +346,8 @@ label_values! {
         Published = "published",
         /// It had been told before.
         Repeated = "repeated",
+        /// Before its turn came there was something newer to tell.
+        Superseded = "superseded",
         Dropped = "dropped",
     }
 }

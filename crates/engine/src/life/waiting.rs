@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use jangar_api::{labels, reason::Reason};
+use jangar_api::{
+    condition::{ConditionStatus, ConditionType},
+    labels,
+    reason::Reason,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     batch::v1::Job,
@@ -19,13 +23,15 @@ use super::{
 use crate::{
     decision::{Decision, Plan, PodSight, Question, Rejection},
     job::INSTALL_CONTAINER,
+    plain_status::PlainStatus,
     waiting::{Gate, Waiting},
 };
 
-/// How long a new run may say nothing while its pod starts. A quick start costs no write this way, and a run whose pod waits says
-/// in one write that it has a Job and what its pod lacks.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How long a pod may take to start before a run that has told of its Job says what it waits for.
+/// How long a pod that has begun may work before its run says so. One that ends within that costs no write for it. A node tells whole
+/// seconds, so it is between two and three.
+const BRIEF: Duration = Duration::from_secs(3);
+/// How long a pod may take to start before its run says what it waits for. A new run says nothing until then: a quick start costs no
+/// write this way, and a run whose pod waits says in one write that it has a Job and what its pod lacks.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a run that waits keeps to its words. A scheduler words the same wait anew whenever something changes in the cluster,
 /// for every pod that waits, and each would be a write.
@@ -69,7 +75,10 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodS
     }
     let limit = limit.map(|limit| limit.at);
     let wait = wait(situation, job, sight);
-    let silent_until = wait.as_ref().and_then(|_| silent_until(situation, job));
+    let silent_until = match wait {
+        Some(_) => silent_until(situation, job),
+        None => brief_until(situation, job, sight),
+    };
     if let Some(patience) = silent_until.filter(|patience| situation.now < *patience) {
         return Decision::Act(Plan {
             wake_at: sooner(Some(patience), limit),
@@ -119,15 +128,46 @@ fn is_first<R: Run>(situation: &Situation<'_, R>) -> bool {
 }
 
 /// Until when a run need not say that it has a Job. The Job itself is the record that the run was let in, for as long as our
-/// finalizer keeps it; most pods start soon, and then there is more to say. Only one of which nothing was told yet is silent: what
-/// is told and is no longer so is put right at once.
+/// finalizer keeps it; most pods start soon, and then there is more to say. Only one of which nothing was told yet is silent.
 fn silent_until<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Option<Timestamp> {
-    let untold = situation.status.phase().is_none();
     let made = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job))?;
-    let until = after(made, SILENCE);
+    let until = after(made, PATIENCE);
     // A clock that was set back would make it last.
-    let soon = until <= after(situation.now, SILENCE);
-    (untold && soon && is_first(situation) && jobs::is_held(job)).then_some(until)
+    let soon = until <= after(situation.now, PATIENCE);
+    (soon && is_untold(situation, job)).then_some(until)
+}
+
+/// Until when a run need not say that its pod has begun, because it may be over soon: one of which nothing was told, and one that says
+/// what its pod waits for.
+fn brief_until<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Option<Timestamp> {
+    let begun = sight
+        .pods()
+        .iter()
+        .filter_map(|pod| began(pod, R::WORKER.container))
+        .min()?;
+    let until = after(begun, BRIEF);
+    // The clock of a node may be ahead of ours.
+    let soon = until <= after(situation.now, BRIEF);
+    (soon && (is_told_to_wait(situation) || is_untold(situation, job))).then_some(until)
+}
+
+/// Whether the status has the Job, and says what its pod waits for.
+fn is_told_to_wait<R: Run>(situation: &Situation<'_, R>) -> bool {
+    let blocked = situation.status.common().condition(&ConditionType::Blocked);
+    situation.attempt.job.is_some() && blocked.is_some_and(|blocked| blocked.status == ConditionStatus::True)
+}
+
+/// Whether nothing was told of the run, and the Job alone is the record that it was let in.
+fn is_untold<R: Run>(situation: &Situation<'_, R>, job: &Job) -> bool {
+    situation.status.phase().is_none() && is_first(situation) && jobs::is_held(job)
+}
+
+/// When a container of a pod was started, if it works.
+fn began(pod: &Pod, container: &str) -> Option<Timestamp> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let known = containers.iter().find(|known| known.name == container)?;
+    let running = known.state.as_ref()?.running.as_ref()?;
+    running.started_at.as_ref().map(|time| time.0)
 }
 
 /// When an attempt is given up although its pod is there, and why.

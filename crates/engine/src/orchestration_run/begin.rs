@@ -100,6 +100,9 @@ impl Walk<'_> {
     pub(super) fn adopt(&mut self, step: StepId, attempt: u32, child: &Child) -> Begun {
         if child.owner().as_ref() == Some(&self.situation.uid) {
             self.next.step_works(step, attempt, child);
+            if let Some(made) = child.created_at().filter(|_| child.is_held()) {
+                self.adopted.push((step, made));
+            }
             let node = self.graph.node(step);
             if let Some(node) = node {
                 self.look_at(step, node);

@@ -18,6 +18,7 @@ use jangar_api::{
     tools::{ToolRun, ToolRunSpec},
     values::{FreeForm, Int32},
 };
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value};
@@ -84,6 +85,10 @@ impl Child {
             Self::OrchestrationRun(run) => run.status.as_ref()?.phase.as_ref(),
         };
         phase.filter(|phase| phase.is_terminal())
+    }
+
+    pub(super) fn created_at(&self) -> Option<Timestamp> {
+        self.metadata().creation_timestamp.as_ref().map(|time| time.0)
     }
 
     /// Why it stands where it does.

@@ -27,6 +27,9 @@ use crate::{
     },
 };
 
+/// How long it may stay unsaid that the child of a step was made. Kubernetes knows whole seconds, so it is between one and two.
+const UNHURRIED: Duration = Duration::from_secs(2);
+
 /// Why no step starts any more, although nobody cancelled the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -47,6 +50,8 @@ pub(super) struct Walk<'a> {
     pub wake_at: Option<Timestamp>,
     /// Steps whose child is being created, or waits for its name.
     pub beginning: BTreeSet<StepId>,
+    /// Steps whose child was found and is not in the status yet, with when it was made.
+    pub adopted: Vec<(StepId, Timestamp)>,
     /// How many steps failed just now because the API server will not have their child.
     pub refused: usize,
 }
@@ -66,6 +71,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         notices: Vec::new(),
         wake_at: None,
         beginning: BTreeSet::new(),
+        adopted: Vec::new(),
         refused: 0,
     };
     walk.next.lay_out(graph);
@@ -412,7 +418,11 @@ impl<'a> Walk<'a> {
                 Effect::CreateChild(_) | Effect::ConsumeSignal { .. } | Effect::MarkApproval { .. }
             )
         });
-        let (status, notices) = if first_done {
+        let unhurried = (!first_done).then(|| self.unhurried_until()).flatten();
+        if let Some(until) = unhurried {
+            self.wake(until);
+        }
+        let (status, notices) = if first_done || unhurried.is_some() {
             (None, Vec::new())
         } else {
             (self.next.into_status(), self.notices)
@@ -424,6 +434,20 @@ impl<'a> Walk<'a> {
             status,
             wake_at: self.wake_at,
         })
+    }
+}
+
+impl Walk<'_> {
+    /// Until when nothing is written, because all there is to say is that children were made a moment ago. They are the record of
+    /// that: their names follow from the steps, and our finalizer keeps them. A quick one has ended by then, and one write says both.
+    fn unhurried_until(&self) -> Option<Timestamp> {
+        let now = self.situation.now;
+        let made = self.adopted.iter().map(|(_, made)| *made).min()?;
+        let until = after(made, UNHURRIED);
+        // A creation that lies ahead was stamped before the clock was set back.
+        let soon = now < until && until <= after(now, UNHURRIED);
+        let steps = self.adopted.iter().map(|(step, _)| *step);
+        (soon && self.next.says_nothing_but_that_these_work(steps)).then_some(until)
     }
 }
 

@@ -31,6 +31,7 @@ const MESSAGE_MIN_BYTES: usize = MESSAGES_MAX_BYTES / STEPS_MAX;
 pub(super) const STEP_OUTPUTS_MAX_BYTES: usize = 16 * 1024;
 
 /// The next status of a run while it is made.
+#[derive(Clone)]
 pub(super) struct NextStatus<'a> {
     before: &'a OrchestrationRunStatus,
     run: &'a OrchestrationRun,
@@ -212,17 +213,38 @@ impl<'a> NextStatus<'a> {
         }
     }
 
-    /// An attempt of a step works, as this child.
+    /// An attempt of a step works, as this child, since that was made.
     pub(super) fn step_works(&mut self, step: StepId, attempt: u32, child: &Child) {
-        let now = Timestamp(self.now);
+        let begun = self.status.started_at.map(|at| at.0);
+        let made = child.created_at().unwrap_or(self.now);
+        // Kubernetes knows whole seconds: none began before the run did.
+        let since = Timestamp(begun.map_or(made, |begun| made.max(begun)).min(self.now));
         self.change(step, StepPhase::Running, |known| {
             known.progress.attempt = Some(number(attempt));
-            known.progress.started_at = Some(now);
+            known.progress.started_at = Some(since);
             known.progress.next_retry_at = None;
             known.resource_ref = Some(child.resource_ref());
             known.reason = None;
             known.message = None;
         });
+    }
+
+    /// Whether all that changes is that these steps work.
+    pub(super) fn says_nothing_but_that_these_work(&self, steps: impl Iterator<Item = StepId>) -> bool {
+        let mut without = self.clone();
+        for StepId(step) in steps {
+            let (Some(now), Some(before)) = (
+                without.status.step_statuses.get_mut(step),
+                self.before.step_statuses.get(step),
+            ) else {
+                return false;
+            };
+            if now.progress.phase != Some(StepPhase::Running) || now.reason.is_some() {
+                return false;
+            }
+            now.clone_from(before);
+        }
+        without.into_status().is_none()
     }
 
     /// A step waits for somebody or something outside.
