@@ -264,11 +264,22 @@ impl Walk<'_> {
             }
             let name = child::name(&self.situation.name(), &node.name, attempt);
             let child = self.situation.observed.children.get(&(kind_of(&node.work), name));
-            if let Some(child) = child.filter(|child| child.owner().as_ref() == Some(&self.situation.uid)) {
-                self.next.step_works(step, attempt, child);
-                if child.end().is_some() {
-                    self.look_at(step, node);
-                }
+            let Some(child) = child.filter(|child| child.owner().as_ref() == Some(&self.situation.uid))
+            else {
+                continue;
+            };
+            // Whatever of this run works is stopped, whoever made it. Only what the step would have made has a result for it.
+            let over = child.end().is_some();
+            let is_own = || {
+                let draft = self.draft(step, node, attempt);
+                draft.is_ok_and(|draft| child.is_made_as(&draft))
+            };
+            if over && !is_own() {
+                continue;
+            }
+            self.next.step_works(step, attempt, child);
+            if over {
+                self.look_at(step, node);
             }
         }
     }

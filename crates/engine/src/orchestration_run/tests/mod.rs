@@ -5,6 +5,7 @@
     reason = "every caller makes the value on the spot"
 )]
 
+mod adoption;
 mod agreement;
 mod bounds;
 mod cancels;
