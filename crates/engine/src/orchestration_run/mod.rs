@@ -8,6 +8,7 @@
 //! | `attempt` | one attempt of a step ended, or took too long |
 //! | `gate`, `signal` | steps that wait for people, and for events from outside |
 //! | `cancel` | the run is to stop |
+//! | `survivors` | what was still there when a cancel was given up |
 //! | `finished` | children whose end is recorded are let go, and the run is deleted when its time has come |
 //! | `next_status` | how the status changes |
 //! | `child` | the runs that do the work |
@@ -29,6 +30,7 @@ mod next_status;
 mod origin;
 mod signal;
 mod start;
+pub(crate) mod survivors;
 #[cfg(test)]
 pub(crate) mod tests;
 

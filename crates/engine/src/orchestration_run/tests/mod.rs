@@ -13,6 +13,7 @@ mod children;
 mod retention;
 mod steps;
 mod stops;
+mod survivors;
 mod waits;
 mod world;
 
