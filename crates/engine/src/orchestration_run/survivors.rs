@@ -9,7 +9,7 @@ use std::{
 };
 
 use jangar_api::{
-    agents::agent_run::RuntimeType,
+    agents::agent_run::{AgentRun, RuntimeType},
     orchestration::orchestration_run::{CancelReceipt, OrchestrationRunStatus},
     reason::Reason,
 };
@@ -145,7 +145,7 @@ impl Child {
 
     /// Whether it says when nothing of it is left, or will: its controllers are still removing it, and can know.
     fn tells(&self) -> bool {
-        let outside = |run: &jangar_api::agents::agent_run::AgentRun| {
+        let outside = |run: &AgentRun| {
             let record = run.status.as_ref().and_then(|status| status.runtime_ref.as_ref());
             let runtime = record.and_then(|record| record.0.get("type")?.as_str());
             [RuntimeType::Custom, RuntimeType::Temporal]

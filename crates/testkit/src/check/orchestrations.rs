@@ -265,8 +265,7 @@ fn without_cause(name: &str, run: &OrchestrationRun) -> Vec<String> {
         .collect()
 }
 
-/// The receipts that do not say when it was gone, although the child that they are about is there and says it: its work has ended, and
-/// it has no Job that could have outlived it.
+/// The receipts that do not say when it was gone, although the child that they are about is there and says it.
 fn incomplete(store: &Store) -> Vec<String> {
     let known = all_runs().into_iter().flat_map(|kind| objects(store, &kind));
     let gone: BTreeSet<String> = known
