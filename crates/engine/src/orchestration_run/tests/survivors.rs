@@ -125,6 +125,7 @@ fn the_child_is_let_go_after_the_receipt_is_written_and_not_before() {
         panic!("there is nothing to look at");
     };
 
+    assert!(world.is_held("run-a-1"));
     assert!(plan.effects.is_empty(), "{:?}", plan.effects);
     assert!(plan.status.is_some());
 }
