@@ -23,7 +23,8 @@ pub const UPDATED_AT: &str = "agents.proompteng.ai/updatedAt";
 /// else does with a warning.
 pub const RETAIN: &str = "agents.proompteng.ai/retain";
 
-/// Annotation on a Job: hash of the spec of the run it was made for.
+/// Annotation on a Job: hash of the spec of the run it was made for. On the child of an OrchestrationRun: hash of the spec that it was
+/// made with.
 pub const SPEC_HASH: &str = "agents.proompteng.ai/spec-hash";
 /// Annotation on a Job: when its run was let in.
 pub const ADMITTED_AT: &str = "agents.proompteng.ai/admitted-at";

@@ -164,6 +164,11 @@ pub struct ToolRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_deadline: Option<Timestamp>,
+    /// When it was seen that nothing was left of a run whose cancel had been given up with the reason `CancelTimedOut`. Absent as long
+    /// as something is, and where nobody can know.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub survivors_gone_at: Option<Timestamp>,
     /// Hash of the spec as it was accepted. An edit that gets past the API server is recognised by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec_hash: Option<String>,

@@ -1,13 +1,15 @@
 //! What a run has to do with the OrchestrationRun that started it: the finalizer that keeps it until its end is recorded
-//! there, and the time until which a cancel from above waits.
+//! there, the time until which a cancel from above waits, and what outlives one.
 
 use std::time::Duration;
 
 use jangar_api::{
     cancel::CancelRequest,
+    condition::{CommonStatus, ConditionType},
     labels::{CANCEL_DEADLINE, RUNTIME_CLEANUP_FINALIZER, STOPPED_BY},
     orchestration::orchestration_run::OrchestrationRun,
     phase::RunPhase,
+    reason::Reason,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -49,6 +51,14 @@ pub fn has_to_stop(metadata: &ObjectMeta, request: &CancelRequest, people_may: b
 /// Whether somebody wants a run to stop who may not ask for it.
 pub fn is_stop_refused(metadata: &ObjectMeta, request: &CancelRequest, people_may: bool) -> bool {
     request.is_requested() && !has_to_stop(metadata, request, people_may)
+}
+
+/// Whether a run has ended because its cancel was given up, so that something of it may have outlived that. Its parent goes on looking at it:
+/// when nothing of it was left is told later.
+pub fn outlived_its_cancel(phase: Option<&RunPhase>, common: &CommonStatus) -> bool {
+    let succeeded = common.condition(&ConditionType::Succeeded);
+    phase == Some(&RunPhase::Cancelled)
+        && succeeded.is_some_and(|condition| condition.reason == Reason::CancelTimedOut)
 }
 
 /// When the children of a run give up that is being cancelled.

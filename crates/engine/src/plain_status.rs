@@ -78,6 +78,7 @@ impl PlainStatus for AgentRunStatus {
             runtime_ref: self.runtime_ref.clone(),
             outcome: self.outcome.as_ref().map(plain_outcome),
             cancel_deadline: self.cancel_deadline,
+            survivors_gone_at: self.survivors_gone_at,
             spec_hash: self.spec_hash.clone(),
             workflow: self.workflow.as_ref().map(plain_workflow),
             retention: self.retention.clone(),

@@ -155,6 +155,61 @@ fn without_its_safeguards_a_cancelled_run_goes_on() {
     }
 }
 
+/// What may happen to a process at a write, and what may keep it from seeing what has become of it.
+const MISHAPS: [&str; 5] = [
+    "crash-before",
+    "crash-after",
+    "lost-answer",
+    "conflict",
+    "freeze:all:40000",
+];
+
+/// At one write in so many something happens: tests have little time, and all of it comes in turn.
+const MISHAP_EVERY: usize = 3;
+
+/// What outlives a cancel is in the receipts when it is gone, up to the root, whatever happens meanwhile.
+#[test]
+fn what_outlives_a_cancel_is_in_the_receipt_when_it_is_gone() {
+    let scenario = orchestrations::cancel_timed_out();
+    let undisturbed = played(&scenario, 0, "");
+    let told = survivors(&undisturbed);
+    assert_eq!(
+        told,
+        ["dag inner true", "dag t true", "dag-inner-1 x true"],
+        "{}",
+        undisturbed.trace.join("\n")
+    );
+    let writes: Vec<u32> = (0..undisturbed.writes).step_by(MISHAP_EVERY).collect();
+    search::in_parallel(&writes, |write| {
+        let place = usize::try_from(*write).unwrap_or(usize::MAX);
+        let plan = format!("{}@{write}", MISHAPS[place % MISHAPS.len()]);
+        let told = survivors(&played(&scenario, 0, &plan));
+        assert!(!told.is_empty(), "{plan}");
+        assert!(told.iter().all(|line| line.ends_with("true")), "{plan}: {told:?}");
+    });
+}
+
+/// The receipts of what outlived a cancel: the run, the step, and whether they say when it was gone.
+fn survivors(report: &Report) -> Vec<String> {
+    let objects = report.end.objects().iter();
+    let runs = objects.filter(|(key, _)| key.contains("orchestrationruns"));
+    let receipts = runs.flat_map(|(_, run)| {
+        let receipts = run["status"]["cancelReceipt"].as_array().into_iter().flatten();
+        receipts.map(move |receipt| (run["metadata"]["name"].as_str(), receipt))
+    });
+    receipts
+        .filter(|(_, receipt)| receipt["result"] == "CancelTimedOut")
+        .map(|(run, receipt)| {
+            let step = receipt["step"].as_str().unwrap_or_default();
+            format!(
+                "{} {step} {}",
+                run.unwrap_or_default(),
+                receipt["goneAt"].is_string()
+            )
+        })
+        .collect()
+}
+
 /// How many random graphs are played, and with how many random plans each.
 const GRAPHS: u64 = 24;
 const PLANS: u64 = 3;

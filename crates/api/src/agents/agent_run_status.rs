@@ -49,6 +49,11 @@ pub struct AgentRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_deadline: Option<Timestamp>,
+    /// When it was seen that nothing was left of a run whose cancel had been given up with the reason `CancelTimedOut`. Absent as long
+    /// as something is, and where nobody can know.
+    #[serde(default, deserialize_with = "if_legible")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub survivors_gone_at: Option<Timestamp>,
     /// The run that is executed in place of this one, which has the same `idempotencyKey`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub canonical_run: Option<String>,

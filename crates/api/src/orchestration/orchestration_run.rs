@@ -194,7 +194,8 @@ pub struct CancelReceipt {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<Timestamp>,
-    /// When it was known to have stopped; absent if it was still there when the cancel was given up.
+    /// When it was known to have stopped. What was still there when the cancel was given up gets its time when it is gone; absent
+    /// until then, and where nobody can know.
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone_at: Option<Timestamp>,

@@ -41,6 +41,7 @@ const ADDED: &[(&[Kind], &[&str])] = &[
             "status.cancelDeadline",
             "status.outcome",
             "status.retention",
+            "status.survivorsGoneAt",
             "status.vcs.commit",
             "status.vcs.commitsAhead",
             "status.vcs.pullRequest",
@@ -62,6 +63,7 @@ const ADDED: &[(&[Kind], &[&str])] = &[
             "status.outcome",
             "status.retention",
             "status.specHash",
+            "status.survivorsGoneAt",
         ],
     ),
     (

@@ -13,7 +13,7 @@ use jangar_api::{
         version_control_provider::VersionControlProvider,
     },
     approvals::ApprovalPolicy,
-    condition::Condition,
+    condition::{CommonStatus, Condition},
     labels,
     orchestration::{
         Orchestration,
@@ -232,9 +232,11 @@ impl Cached for AgentRun {
     }
 
     fn terms(&self) -> BTreeSet<Term> {
-        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        let status = self.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_ref());
         if phase.is_some_and(RunPhase::is_terminal) {
-            return parents(self.meta(), true).collect();
+            let common = status.map(|status| &status.common);
+            return parents(self.meta(), phase, common).collect();
         }
         let spec = &self.spec;
         let memory = spec.memory_ref.as_ref();
@@ -245,7 +247,7 @@ impl Cached for AgentRun {
             .and_then(|status| branch(status.vcs.as_ref()?));
         [Term::Agent(name(&spec.agent_ref))]
             .into_iter()
-            .chain(parents(self.meta(), false))
+            .chain(parents(self.meta(), phase, None))
             .chain(implementation_names(spec).map(|name| Term::ImplementationSpec(name.to_owned())))
             .chain(memory.map(|reference| Term::Memory(name(reference))))
             .chain(spec.vcs_ref.as_ref().map(vcs))
@@ -329,10 +331,12 @@ impl Cached for ToolRun {
     }
 
     fn terms(&self) -> BTreeSet<Term> {
-        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        let status = self.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_ref());
         let over = phase.is_some_and(RunPhase::is_terminal);
         let tool = (!over).then(|| Term::Tool(name(&self.spec.tool_ref)));
-        tool.into_iter().chain(parents(self.meta(), over)).collect()
+        let parents = parents(self.meta(), phase, status.map(|status| &status.common));
+        tool.into_iter().chain(parents).collect()
     }
 }
 
@@ -369,7 +373,8 @@ impl Cached for OrchestrationRun {
         let status = self.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_ref());
         let over = phase.is_some_and(RunPhase::is_terminal);
-        let mut terms: BTreeSet<Term> = parents(self.meta(), over).collect();
+        let common = status.map(|status| &status.common);
+        let mut terms: BTreeSet<Term> = parents(self.meta(), phase, common).collect();
         let decisions = status.into_iter().flat_map(|status| &status.approvals);
         terms.extend(decisions.filter_map(|decision| decision.policy.clone().map(Term::DecidedUnder)));
         if over {
@@ -422,7 +427,14 @@ pub(crate) fn waited_for(waits_for: &WaitsFor) -> Option<Term> {
 }
 
 /// The OrchestrationRun that a run belongs to, in both ways to ask for it.
-fn parents(metadata: &ObjectMeta, over: bool) -> impl Iterator<Item = Term> {
+fn parents(
+    metadata: &ObjectMeta,
+    phase: Option<&RunPhase>,
+    common: Option<&CommonStatus>,
+) -> impl Iterator<Item = Term> {
+    let ended = phase.is_some_and(RunPhase::is_terminal);
+    let outlived = common.is_some_and(|common| parent::outlived_its_cancel(phase, common));
+    let over = ended && !outlived;
     let labels = metadata.labels.as_ref();
     let parent = labels.and_then(|labels| labels.get(labels::ORCHESTRATION_RUN));
     let child = parent.map(|parent| Term::ChildOf(parent.clone()));
@@ -430,7 +442,8 @@ fn parents(metadata: &ObjectMeta, over: bool) -> impl Iterator<Item = Term> {
 }
 
 /// The OrchestrationRun that a run belongs to, as long as that may not have recorded its end. If somebody took our finalizer from
-/// a run, its end has to be seen when it comes: nothing will tell of it later.
+/// a run, its end has to be seen when it comes: nothing will tell of it later. One that outlived its cancel is never over in this sense: when
+/// nothing of it is left is told after its end, and maybe after it was let go.
 fn parent_in_label(metadata: &ObjectMeta, over: bool) -> Option<Term> {
     let mut finalizers = metadata.finalizers.iter().flatten();
     let held = finalizers.any(|name| name == labels::RUNTIME_CLEANUP_FINALIZER);
@@ -567,9 +580,20 @@ mod tests {
             // Somebody took the finalizer away: the change to the end has the terms of both sides.
             ("Running", &[][..], true),
             ("Succeeded", &[][..], false),
+            ("Cancelled", &[][..], false),
         ] {
             let concerns = child(phase, finalizers).terms().contains(&parent);
             assert_eq!(concerns, expected, "{phase} {finalizers:?}");
         }
+        let mut outlived = child("Cancelled", &[]);
+        let status = json!({
+            "phase": "Cancelled",
+            "conditions": [{"type": "Succeeded", "status": "False", "reason": "CancelTimedOut"}],
+        });
+        outlived.status = serde_json::from_value(status).unwrap();
+        assert!(
+            outlived.terms().contains(&parent),
+            "when nothing of it is left is told later"
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::{
     cancel::because,
     hold::{go, hold, is_held},
     leftovers::{after, sooner},
-    spec_hash,
+    spec_hash, survivors,
 };
 use crate::{
     decision::{Decision, Notice, Plan, Rejection},
@@ -147,13 +147,29 @@ pub(super) fn removing_until(situation: &Situation<'_>) -> values::Timestamp {
     values::Timestamp(after(situation.now, REMOVAL_MAX))
 }
 
+/// What the controllers know of the work of a run that is over when they are done with it.
+pub(super) enum Left {
+    /// It has ended.
+    Nothing,
+    /// Nobody can tell: whoever does it was told, or could not be for long enough.
+    Unknown,
+}
+
 /// The work of a run that is over has ended, or the controllers have tried for long enough: the run is let go next.
-pub(super) fn removed(situation: &Situation<'_>, record: AnyMap, notice: Notice) -> Decision<AgentRunStatus> {
+pub(super) fn removed(
+    situation: &Situation<'_>,
+    record: AnyMap,
+    left: &Left,
+    notice: Option<Notice>,
+) -> Decision<AgentRunStatus> {
     let mut next = situation.next_status();
     next.status.runtime_ref = Some(record);
+    if matches!(left, Left::Nothing) && survivors::is_unrecorded(situation) {
+        next.status.survivors_gone_at = Some(values::Timestamp(situation.now));
+    }
     Decision::Act(Plan {
         status: next.into_status(),
-        notices: vec![notice],
+        notices: notice.into_iter().collect(),
         ..Plan::nothing()
     })
 }

@@ -59,7 +59,7 @@ use crate::{
     custom::call::Outside,
     decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, TokenSight, Uid},
     last_sight::LastSight,
-    life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, task},
+    life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, survivors, task},
     parent,
     queue::Answer,
     settings::Settings,
@@ -147,7 +147,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let outside = custom::applies(&situation) || temporal::applies(&situation);
     let decision = if deleting && has_parent && over {
         // Its parent lets it go.
-        Decision::Act(Plan::nothing())
+        remains(&situation).unwrap_or_else(|| Decision::Act(Plan::nothing()))
     } else if deleting && has_parent && !outside {
         leftovers::farewell(&situation)
     } else if deleting && !has_parent {
@@ -186,18 +186,33 @@ fn runtime_of<'a>(situation: &Situation<'a>) -> &'a str {
 
 /// The run is over. What does its work elsewhere may not know yet, and is told before the run is let go.
 fn ended(situation: &Situation<'_>) -> Decision<AgentRunStatus> {
+    let is_outside = custom::applies(situation) || temporal::applies(situation);
+    if !is_outside {
+        return survivors::plan(situation).unwrap_or_else(|| finished::plan(situation));
+    }
     let settled = finished::plan(situation);
     if matches!(&settled, Decision::Act(plan) if plan.status.is_some()) {
         return settled;
     }
-    let removal = if custom::applies(situation) {
-        custom::removal(situation)
-    } else if temporal::applies(situation) {
-        temporal::removal(situation)
+    removal(situation).unwrap_or(settled)
+}
+
+/// What is left to do about the work of a run that is over and was deleted, while its parent keeps it.
+fn remains(situation: &Situation<'_>) -> Option<Decision<AgentRunStatus>> {
+    if custom::applies(situation) || temporal::applies(situation) {
+        removal(situation)
     } else {
-        None
-    };
-    removal.unwrap_or(settled)
+        survivors::farewell(situation)
+    }
+}
+
+/// Goes on making the work end that is done elsewhere. Nothing, if there is none any more.
+fn removal(situation: &Situation<'_>) -> Option<Decision<AgentRunStatus>> {
+    if custom::applies(situation) {
+        custom::removal(situation)
+    } else {
+        temporal::removal(situation)
+    }
 }
 
 /// The run was deleted, and may still have something outside.

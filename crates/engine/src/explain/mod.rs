@@ -292,6 +292,11 @@ fn details(facts: &Facts<'_>, standing: &Standing<'_>, now: Timestamp) -> Vec<St
     {
         lines.push(format!("the cancel is given up at {deadline}"));
     }
+    if standing.row.cause == Cause::Survivors
+        && let Some(gone) = facts.survivors_gone_at
+    {
+        lines.push(format!("what was left then was gone at {gone}"));
+    }
     if let Some(outcome) = facts.outcome.filter(|_| standing.state == State::Failed) {
         lines.extend(outcome.message.clone());
         lines.extend(

@@ -80,6 +80,12 @@ impl Remedy {
     }
 }
 
+/// Somebody wanted it to end, and it has.
+fn stopped(facts: &Facts<'_>) -> Remedy {
+    let same = command::resubmit(facts, "submits the same again, under a new name");
+    looks(same, "whoever may create runs", "start it again")
+}
+
 fn of_cause(facts: &Facts<'_>, standing: &Standing<'_>, line: &Line<'_>) -> Remedy {
     match standing.row.cause {
         Cause::Slots => slots(facts, line),
@@ -118,10 +124,9 @@ fn of_cause(facts: &Facts<'_>, standing: &Standing<'_>, line: &Line<'_>) -> Reme
         }
         Cause::Duplicate => duplicate(facts),
         Cause::Stopping => Remedy::nobody(vec![command::pods(facts, "get", "shows what is left of it")]),
-        Cause::Cancelled => {
-            let same = command::resubmit(facts, "submits the same again, under a new name");
-            looks(same, "whoever may create runs", "start it again")
-        }
+        Cause::Cancelled => stopped(facts),
+        // Nothing is left by now.
+        Cause::Survivors if facts.survivors_gone_at.is_some() => stopped(facts),
         Cause::Survivors => {
             let left = command::pods(facts, "get", "shows what is left of it, and on which nodes");
             looks(left, "whoever looks after the nodes", "see what is left")

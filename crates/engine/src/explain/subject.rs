@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::reasons::Referred;
-use crate::life::attempt::is_between;
+use crate::{life::attempt::is_between, orchestration_run::survivors};
 
 /// The run that is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,8 @@ pub(super) struct Facts<'a> {
     pub phase: Option<&'a RunPhase>,
     pub is_deleting: bool,
     pub cancel_deadline: Option<Timestamp>,
+    /// When nothing was left of what had survived a cancel that was given up.
+    pub survivors_gone_at: Option<Timestamp>,
     pub outcome: Option<&'a RunOutcome>,
     /// Whether an attempt has failed and the next one has its time.
     pub is_between_attempts: bool,
@@ -83,6 +85,7 @@ impl<'a> Facts<'a> {
             phase: None,
             is_deleting: metadata.deletion_timestamp.is_some(),
             cancel_deadline: None,
+            survivors_gone_at: None,
             outcome: None,
             is_between_attempts: false,
             common: None,
@@ -93,6 +96,7 @@ impl<'a> Facts<'a> {
             }) => Self {
                 phase: status.phase.as_ref(),
                 cancel_deadline: status.cancel_deadline.map(|at| at.0),
+                survivors_gone_at: status.survivors_gone_at.map(|at| at.0),
                 outcome: status.outcome.as_ref(),
                 is_between_attempts: is_between(status.runtime_ref.as_ref()),
                 common: Some(&status.common),
@@ -103,6 +107,7 @@ impl<'a> Facts<'a> {
             }) => Self {
                 phase: status.phase.as_ref(),
                 cancel_deadline: status.cancel_deadline.map(|at| at.0),
+                survivors_gone_at: status.survivors_gone_at.map(|at| at.0),
                 outcome: status.outcome.as_ref(),
                 is_between_attempts: is_between(status.runtime_ref.as_ref()),
                 common: Some(&status.common),
@@ -113,6 +118,7 @@ impl<'a> Facts<'a> {
             }) => Self {
                 phase: status.phase.as_ref(),
                 cancel_deadline: status.cancel_deadline.map(|at| at.0),
+                survivors_gone_at: survivors::gone_at(status),
                 common: Some(&status.common),
                 ..blank
             },

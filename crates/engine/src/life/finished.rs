@@ -23,7 +23,7 @@ const JOB_END_PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> {
     let mut plan = Plan {
-        status: settled_status(situation),
+        status: settled(situation).into_status(),
         ..Plan::nothing()
     };
     let mut held = false;
@@ -76,8 +76,8 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
     Decision::Act(plan)
 }
 
-/// What is missing in the status of a run that has ended.
-fn settled_status<R: Run>(situation: &Situation<'_, R>) -> Option<R::Status> {
+/// The status of a run that has ended, with what is missing in it.
+pub(super) fn settled<'a, R: Run>(situation: &'a Situation<'_, R>) -> NextStatus<'a, R> {
     let mut next = situation.next_status();
     if next.status.finished_at().is_none() {
         // Somebody else wrote the phase. Without a time the run would be kept for ever.
@@ -90,7 +90,7 @@ fn settled_status<R: Run>(situation: &Situation<'_, R>) -> Option<R::Status> {
     if edited {
         next.keeps();
     }
-    next.into_status()
+    next
 }
 
 /// The version of the spec that the status speaks about.

@@ -3,7 +3,7 @@
 //! | the run | module |
 //! |---|---|
 //! | is gone, or being deleted | `leftovers`: nothing of it is left running, and its Jobs are let go |
-//! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come |
+//! | has ended | `finished`: its Jobs are let go, and it is deleted when its time has come; `survivors`: when all was gone after a cancel that took too long |
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
@@ -29,6 +29,7 @@ pub(crate) mod outcome;
 mod progress;
 pub(crate) mod retry;
 pub(crate) mod start;
+pub(crate) mod survivors;
 pub(crate) mod task;
 mod unreachable;
 mod vanished;
@@ -151,6 +152,7 @@ pub(crate) trait RunStatus: PlainStatus + Default + fmt::Debug {
     fn started_at(&self) -> Option<Timestamp>;
     fn finished_at(&self) -> Option<Timestamp>;
     fn cancel_deadline(&self) -> Option<Timestamp>;
+    fn survivors_gone_at(&self) -> Option<Timestamp>;
     fn spec_hash(&self) -> Option<&String>;
     fn runtime_ref(&self) -> Option<&AnyMap>;
     /// The same fields, to be changed.
@@ -174,6 +176,7 @@ pub(crate) struct Course<'s> {
     pub started_at: &'s mut Option<values::Timestamp>,
     pub finished_at: &'s mut Option<values::Timestamp>,
     pub cancel_deadline: &'s mut Option<values::Timestamp>,
+    pub survivors_gone_at: &'s mut Option<values::Timestamp>,
     pub spec_hash: &'s mut Option<String>,
     pub runtime_ref: &'s mut Option<AnyMap>,
     pub outcome: &'s mut Option<RunOutcome>,
@@ -198,6 +201,10 @@ macro_rules! course_in_fields {
             self.cancel_deadline.map(|at| at.0)
         }
 
+        fn survivors_gone_at(&self) -> Option<jiff::Timestamp> {
+            self.survivors_gone_at.map(|at| at.0)
+        }
+
         fn spec_hash(&self) -> Option<&String> {
             self.spec_hash.as_ref()
         }
@@ -212,6 +219,7 @@ macro_rules! course_in_fields {
                 started_at: &mut self.started_at,
                 finished_at: &mut self.finished_at,
                 cancel_deadline: &mut self.cancel_deadline,
+                survivors_gone_at: &mut self.survivors_gone_at,
                 spec_hash: &mut self.spec_hash,
                 runtime_ref: &mut self.runtime_ref,
                 outcome: &mut self.outcome,

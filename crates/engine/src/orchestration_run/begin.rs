@@ -16,11 +16,12 @@ use super::{
     follow::Walk,
     gate,
     next_status::StepEnd,
+    origin,
 };
 use crate::{
     decision::{ChildKind, Effect, NewChild, Refusal, Rejection},
     orchestration::{
-        StepId,
+        Node, StepId,
         values::render,
         work::{self, Work},
     },
@@ -69,7 +70,7 @@ impl Walk<'_> {
         let name = child::name(&self.situation.name(), &node.name, attempt);
         let key = (kind, name);
         if let Some(child) = self.situation.observed.children.get(&key) {
-            return self.adopt(step, attempt, child);
+            return self.find(step, node, attempt, child);
         }
         if let Some(refusal) = self.forbidden(&key) {
             let words = format!(
@@ -87,7 +88,7 @@ impl Walk<'_> {
             let words = format!("the API server refused {kind} {}: {}", key.1, refusal.message);
             return Begun::Wrong(Rejection::new(Reason::ChildRejected, words));
         }
-        match self.draft(step, attempt, &node.work, &node.step) {
+        match self.draft(step, node, attempt) {
             Ok(child) => {
                 self.effects.push(Effect::CreateChild(Box::new(child)));
                 Begun::Begins
@@ -97,17 +98,9 @@ impl Walk<'_> {
     }
 
     /// There is something of the name of the child already: it was made a moment ago, or is not ours.
-    pub(super) fn adopt(&mut self, step: StepId, attempt: u32, child: &Child) -> Begun {
+    fn find(&mut self, step: StepId, node: &Node, attempt: u32, child: &Child) -> Begun {
         if child.owner().as_ref() == Some(&self.situation.uid) {
-            self.next.step_works(step, attempt, child);
-            if let Some(made) = child.created_at().filter(|_| child.is_held()) {
-                self.adopted.push((step, made));
-            }
-            let node = self.graph.node(step);
-            if let Some(node) = node {
-                self.look_at(step, node);
-            }
-            return Begun::Works;
+            return self.adopt(step, node, attempt, child);
         }
         let name = child.name();
         let of_earlier_run =
@@ -133,6 +126,30 @@ impl Walk<'_> {
         ))
     }
 
+    /// A child of this run that nobody recorded: it is the step's if the step would make the same.
+    fn adopt(&mut self, step: StepId, node: &Node, attempt: u32, child: &Child) -> Begun {
+        match self.draft(step, node, attempt) {
+            Ok(draft) if child.is_made_as(&draft) => {
+                self.next.step_works(step, attempt, child);
+                if let Some(made) = child.created_at().filter(|_| child.is_held()) {
+                    self.adopted.push((step, made));
+                }
+                self.look_at(step, node);
+                Begun::Works
+            }
+            Ok(_) => Begun::Wrong(Rejection::new(
+                Reason::NameTaken,
+                format!(
+                    "{} {} is there already and belongs to this run, but its spec is not the one of this step: somebody made or \
+                     changed it; delete it, and start the run again under another name",
+                    child.kind(),
+                    child.name()
+                ),
+            )),
+            Err(why) => Begun::Wrong(why),
+        }
+    }
+
     /// A step cannot start yet: says why, and looks again later.
     fn held_up(&mut self, step: StepId, wait: Duration, why: &Rejection) -> Begun {
         self.next.step_held_up(step, why);
@@ -154,7 +171,20 @@ impl Walk<'_> {
         })
     }
 
-    fn draft(&self, step: StepId, attempt: u32, work: &Work, written: &Step) -> Result<NewChild, Rejection> {
+    /// The child that an attempt of a step makes. It follows from the run, its definition and what the steps before gave back, so that it
+    /// is the same whenever it is asked for.
+    pub(super) fn draft(&self, step: StepId, node: &Node, attempt: u32) -> Result<NewChild, Rejection> {
+        self.unstamped(step, attempt, &node.work, &node.step)
+            .map(origin::stamped)
+    }
+
+    fn unstamped(
+        &self,
+        step: StepId,
+        attempt: u32,
+        work: &Work,
+        written: &Step,
+    ) -> Result<NewChild, Rejection> {
         let values = self.values(step);
         let run = self.situation.run;
         let mut parameters = run.spec.parameters.clone();

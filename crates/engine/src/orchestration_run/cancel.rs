@@ -13,6 +13,7 @@ use super::{
     child,
     follow::{Walk, stored},
     next_status::StepEnd,
+    survivors,
 };
 use crate::{
     decision::{Effect, Question},
@@ -74,6 +75,7 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
         give_up(walk, &Reason::RunCancelled);
     }
     write_receipts(walk);
+    survivors::record(situation, &mut walk.next);
     let states = walk.next.states(walk.graph);
     let next = advance(walk.graph, &states, Going::Stops(CANCELLED), |_| Verdict::Run);
     for (step, skipped) in next.skips {
@@ -85,11 +87,11 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
         walk.wake(deadline);
         return;
     }
-    let survivors = survivors(walk);
-    let (reason, message) = if survivors.is_empty() {
+    let left = survivors(walk);
+    let (reason, message) = if left.is_empty() {
         (Reason::Cancelled, "the run was cancelled".to_owned())
     } else {
-        let names = survivors.join(", ");
+        let names = left.join(", ");
         (
             Reason::CancelTimedOut,
             format!("the cancel took too long; still there, and being removed: {names}"),
@@ -107,7 +109,7 @@ fn survivors(walk: &Walk<'_>) -> Vec<String> {
     steps
         .filter(|step| {
             let receipt = receipts.iter().find(|receipt| receipt.step == step.name);
-            receipt.is_some_and(|receipt| receipt.result.as_deref() == Some(Reason::CancelTimedOut.as_str()))
+            receipt.is_some_and(survivors::is_open)
         })
         .map(|step| {
             let child = step.resource_ref.as_ref();
@@ -181,10 +183,9 @@ fn write_receipts(walk: &mut Walk<'_>) {
             receipt.asked_at.get_or_insert(now);
         }
         if over && receipt.result.is_none() {
-            // What is still there has not been seen to go, and nobody here will.
-            let is_gone = result != Reason::CancelTimedOut.as_str();
-            receipt.gone_at = is_gone.then_some(now);
             receipt.result = Some(result);
+            // What is still there has not been seen to go.
+            receipt.gone_at = (!survivors::survived(receipt)).then_some(now);
         }
     }
 }
@@ -264,11 +265,22 @@ impl Walk<'_> {
             }
             let name = child::name(&self.situation.name(), &node.name, attempt);
             let child = self.situation.observed.children.get(&(kind_of(&node.work), name));
-            if let Some(child) = child.filter(|child| child.owner().as_ref() == Some(&self.situation.uid)) {
-                self.next.step_works(step, attempt, child);
-                if child.end().is_some() {
-                    self.look_at(step, node);
-                }
+            let Some(child) = child.filter(|child| child.owner().as_ref() == Some(&self.situation.uid))
+            else {
+                continue;
+            };
+            // Whatever of this run works is stopped, whoever made it. Only what the step would have made has a result for it.
+            let over = child.end().is_some();
+            let is_own = || {
+                let draft = self.draft(step, node, attempt);
+                draft.is_ok_and(|draft| child.is_made_as(&draft))
+            };
+            if over && !is_own() {
+                continue;
+            }
+            self.next.step_works(step, attempt, child);
+            if over {
+                self.look_at(step, node);
             }
         }
     }

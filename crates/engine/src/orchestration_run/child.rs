@@ -13,7 +13,6 @@ use jangar_api::{
     names::{DnsLabel, label_value},
     orchestration::orchestration_run::{OrchestrationRun, OrchestrationRunSpec, ResourceRef},
     phase::RunPhase,
-    reason::Reason,
     refs::LocalRef,
     tools::{ToolRun, ToolRunSpec},
     values::{FreeForm, Int32},
@@ -91,12 +90,7 @@ impl Child {
         self.metadata().creation_timestamp.as_ref().map(|time| time.0)
     }
 
-    /// Why it stands where it does.
-    pub(super) fn reason(&self) -> Option<&Reason> {
-        Some(&self.common()?.condition(&ConditionType::Succeeded)?.reason)
-    }
-
-    /// The same in words.
+    /// Why it stands where it does, in words.
     pub(super) fn message(&self) -> Option<&str> {
         let condition = self.common()?.condition(&ConditionType::Succeeded)?;
         Some(condition.message.as_str()).filter(|message| !message.is_empty())
@@ -104,7 +98,8 @@ impl Child {
 
     /// Whether something of it may still be alive although it has ended.
     pub(super) fn has_survivors(&self) -> bool {
-        self.end() == Some(&RunPhase::Cancelled) && self.reason() == Some(&Reason::CancelTimedOut)
+        let common = self.common();
+        common.is_some_and(|common| crate::parent::outlived_its_cancel(self.end(), common))
     }
 
     /// Whether its parent has asked it to stop. That somebody else has proves nothing: they may not be allowed to.

@@ -16,7 +16,8 @@ use super::{
     Child, Observed, Situation,
     attempt::attempt_of,
     cancel::{is_over, too_late},
-    gate,
+    gate, sooner, survivors,
+    survivors::Kept,
 };
 use crate::{
     decision::{ChildKind, Decision, Effect, Plan},
@@ -35,11 +36,13 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         next.not_cancelled(&reason, message);
     }
     next.note_retain(Retain::of(situation.run).remark().as_deref());
+    survivors::record(situation, &mut next);
     let mut effects = let_go_past(situation);
     effects.extend(gate::unmark(situation));
     let mut plan = Plan {
         effects,
         status: next.into_status(),
+        wake_at: Kept::of(situation).until,
         ..Plan::nothing()
     };
     if let Some(due) = due(situation).filter(|_| plan.is_idle()) {
@@ -49,7 +52,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
                 version: situation.run.resource_version().unwrap_or_default(),
             });
         } else {
-            plan.wake_at = Some(due);
+            plan.wake_at = sooner(plan.wake_at, Some(due));
         }
     }
     Decision::Act(plan)
@@ -82,7 +85,7 @@ pub(super) fn let_go_deleted(observed: &Observed) -> Plan<OrchestrationRunStatus
     }
 }
 
-/// Lets the children go whose end the status has, as it was written last.
+/// Lets the children go whose end the status has, as it was written last, and with it when nothing of them was left.
 pub(super) fn let_go_past(situation: &Situation<'_>) -> Vec<Effect> {
     let mut effects = strays(situation);
     let held: Vec<&Child> = situation.own_children().filter(|child| child.is_held()).collect();
@@ -96,9 +99,11 @@ pub(super) fn let_go_past(situation: &Situation<'_>) -> Vec<Effect> {
         .map(|step| (label_value(&step.name), step))
         .collect();
     let run_over = situation.phase().is_terminal();
+    let kept = Kept::of(situation);
     let past = held
         .into_iter()
-        .filter(|child| run_over || is_past(child, &steps));
+        .filter(|child| run_over || is_past(child, &steps))
+        .filter(|child| !kept.has(child));
     effects.extend(past.filter_map(let_go));
     effects
 }

@@ -8,11 +8,14 @@
 //! | `attempt` | one attempt of a step ended, or took too long |
 //! | `gate`, `signal` | steps that wait for people, and for events from outside |
 //! | `cancel` | the run is to stop |
+//! | `survivors` | what was still there when a cancel was given up |
 //! | `finished` | children whose end is recorded are let go, and the run is deleted when its time has come |
 //! | `next_status` | how the status changes |
 //! | `child` | the runs that do the work |
+//! | `origin` | whether one that is there already was made for a step |
 //!
-//! A child is created first and recorded then, by a name that follows from the run, the step and the attempt. It keeps a finalizer
+//! A child is created first and recorded then, by a name that follows from the run, the step and the attempt. One that is there and not
+//! recorded is taken on if its owner and its spec are right. It keeps a finalizer
 //! until its end stands in the status of its parent, so that no end is ever lost; a step that is recorded as ended never
 //! looks at its child again.
 
@@ -24,8 +27,10 @@ mod finished;
 mod follow;
 mod gate;
 mod next_status;
+mod origin;
 mod signal;
 mod start;
+pub(crate) mod survivors;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -27,7 +27,7 @@ pub use self::spec_hash::spec_hash;
 use crate::{
     decision::{Decision, Key, Occupant, Plan, PodSight, Refusal, Sight, Uid},
     last_sight::LastSight,
-    life::{self, Run, finished, hold, jobs, leftovers},
+    life::{self, Run, finished, hold, jobs, leftovers, survivors},
     parent,
     settings::Settings,
 };
@@ -82,9 +82,10 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let situation = Situation::of(observed, run, status, settings, now);
     let over = status.phase.as_ref().is_some_and(RunPhase::is_terminal);
     let decision = match (deleting, over) {
-        (true, true) => Decision::Act(Plan::nothing()),
+        // Its parent lets it go.
+        (true, true) => survivors::farewell(&situation).unwrap_or_else(|| Decision::Act(Plan::nothing())),
         (true, false) => leftovers::farewell(&situation),
-        (false, true) => finished::plan(&situation),
+        (false, true) => survivors::plan(&situation).unwrap_or_else(|| finished::plan(&situation)),
         (false, false) => situation.decide(),
     };
     life::after_leftovers(decision, leftovers)

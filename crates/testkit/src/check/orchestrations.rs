@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jangar_api::{
     condition::ConditionType,
     labels::{ORCHESTRATION_RUN, RUNTIME_CLEANUP_FINALIZER},
-    orchestration::orchestration_run::{OrchestrationRun, OrchestrationRunStatus},
+    orchestration::orchestration_run::{CancelReceipt, OrchestrationRun, OrchestrationRunStatus},
     phase::{RunPhase, StepPhase},
     reason::Reason,
 };
@@ -99,9 +99,16 @@ impl Orchestrations {
             for receipt in gone {
                 let step = status.step_statuses.iter().find(|step| step.name == receipt.step);
                 let child = step.and_then(|step| step.resource_ref.as_ref()?.uid.as_deref());
+                let mut runs: BTreeSet<&str> = child.into_iter().collect();
+                runs.extend(
+                    child
+                        .and_then(|child| Some(self.below(self.seen.get(child)?)))
+                        .into_iter()
+                        .flatten(),
+                );
                 let works = works
                     .iter()
-                    .any(|work| work.is_running() && Some(work.assignment.run_uid.as_str()) == child);
+                    .any(|work| work.is_running() && runs.contains(work.assignment.run_uid.as_str()));
                 if works {
                     found.push(format!("step {} is gone by its receipt, and works", receipt.step));
                 }
@@ -127,15 +134,15 @@ impl Orchestrations {
     }
 }
 
-/// A run that was cancelled says of everything that ran what became of it.
+/// A run that was cancelled says of everything that ran what became of it. When what had survived was gone is added later.
 fn receipts(name: &str, status: &OrchestrationRunStatus) -> Vec<String> {
     if status.phase != Some(RunPhase::Cancelled) {
         return Vec::new();
     }
-    let open = status.cancel_receipt.iter().filter(|receipt| {
-        let survived = receipt.result.as_deref() == Some(Reason::CancelTimedOut.as_str());
-        receipt.result.is_none() || receipt.gone_at.is_none() != survived
-    });
+    let open = status
+        .cancel_receipt
+        .iter()
+        .filter(|receipt| receipt.result.is_none() || (receipt.gone_at.is_none() && !survived(receipt)));
     open.map(|receipt| {
         format!(
             "the receipt of {name} does not say what became of step {}",
@@ -143,6 +150,11 @@ fn receipts(name: &str, status: &OrchestrationRunStatus) -> Vec<String> {
         )
     })
     .collect()
+}
+
+/// Whether the cancel was given up while this was there.
+fn survived(receipt: &CancelReceipt) -> bool {
+    receipt.result.as_deref() == Some(Reason::CancelTimedOut.as_str())
 }
 
 fn read(object: &Object) -> Option<OrchestrationRun> {
@@ -164,12 +176,28 @@ fn changed(
 ) -> Vec<String> {
     let Some(before) = before else { return Vec::new() };
     let mut found = Vec::new();
+    let reason = |status: &OrchestrationRunStatus| {
+        let cancelled = status.common.condition(&ConditionType::Cancelled);
+        cancelled
+            .filter(|_| status.phase == Some(RunPhase::Cancelled))
+            .map(|condition| condition.reason.clone())
+    };
     if before.phase.as_ref().is_some_and(RunPhase::is_terminal)
-        && (before.phase != after.phase || before.finished_at != after.finished_at)
+        && (before.phase != after.phase
+            || before.finished_at != after.finished_at
+            || reason(before) != reason(after))
     {
         found.push(format!(
             "orchestration run {name} had ended, and ended again otherwise"
         ));
+    }
+    for (was, is) in before.cancel_receipt.iter().zip(&after.cancel_receipt) {
+        if was.gone_at.is_some() && was != is {
+            found.push(format!(
+                "the receipt of step {} of {name} was complete, and changed",
+                was.step
+            ));
+        }
     }
     let ended = |phase: Option<&StepPhase>| phase.is_some_and(StepPhase::is_terminal);
     for (was, is) in before.step_statuses.iter().zip(&after.step_statuses) {
@@ -237,7 +265,35 @@ fn without_cause(name: &str, run: &OrchestrationRun) -> Vec<String> {
         .collect()
 }
 
-/// What must hold when nothing happens any more: no child is held for a run that has ended or is gone.
+/// The receipts that do not say when it was gone, although the child that they are about is there and says it.
+fn incomplete(store: &Store) -> Vec<String> {
+    let known = all_runs().into_iter().flat_map(|kind| objects(store, &kind));
+    let gone: BTreeSet<String> = known
+        .filter(|child| child.value()["status"]["survivorsGoneAt"].is_string())
+        .map(|child| child.meta.uid.clone())
+        .collect();
+    let mut found = Vec::new();
+    for run in objects(store, &orchestration_runs()).iter().filter_map(read) {
+        let Some(status) = &run.status else { continue };
+        let open = status
+            .cancel_receipt
+            .iter()
+            .filter(|receipt| survived(receipt) && receipt.gone_at.is_none());
+        for receipt in open {
+            let step = status.step_statuses.iter().find(|step| step.name == receipt.step);
+            let child = step.and_then(|step| step.resource_ref.as_ref()?.uid.clone());
+            if child.is_some_and(|child| gone.contains(&child)) {
+                found.push(format!(
+                    "the receipt does not say when step {} was gone, and its child does",
+                    receipt.step
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// What must hold when nothing happens any more: no child is held for a run that has ended or is gone, and receipts are complete.
 pub fn broken_at_rest(store: &Store) -> Vec<String> {
     let open: BTreeSet<String> = objects(store, &orchestration_runs())
         .iter()
@@ -248,7 +304,7 @@ pub fn broken_at_rest(store: &Store) -> Vec<String> {
         })
         .filter_map(|run| run.metadata.uid)
         .collect();
-    let mut found = Vec::new();
+    let mut found = incomplete(store);
     let kinds = all_runs().into_iter().chain([orchestration_runs()]);
     for child in kinds.flat_map(|kind| objects(store, &kind)) {
         let held = child

@@ -12,7 +12,7 @@ use crate::node::{Eviction, Script, Scripts};
 
 /// Nobody says of a node that is silent for this long that it is gone. It is longer than a cancel waits in a simulation, however
 /// much goes wrong meanwhile.
-const SILENT: std::time::Duration = std::time::Duration::from_mins(20);
+pub(super) const SILENT: std::time::Duration = std::time::Duration::from_mins(20);
 /// How often a node takes a pod away before that ends a run.
 const DISRUPTIONS: u32 = 6;
 

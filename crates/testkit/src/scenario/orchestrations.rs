@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     End, Scenario, Step, custom,
+    misfortunes::SILENT,
     runs::{OBEYS, SECOND, ends_well_when_told, exits, failed, story, succeeded},
     temporal,
 };
@@ -283,6 +284,51 @@ fn nested_cancelled() -> Scenario {
             "orchestration-nested-cancelled",
             steps,
             vec![("dag", cancelled()), ("dag-inner-1", cancelled())],
+        )
+    }
+}
+
+/// The nodes of an agent and of a tool are dead, one of them two levels down, so that both outlive the cancel. The receipts say when they were
+/// gone, long after the end of the run. Which of them gives up first is a matter of moments, so that trouble leaves its mark.
+pub fn cancel_timed_out() -> Scenario {
+    let inner = json!([
+        agent("x", &json!({"dependsOn": []})),
+        agent("y", &json!({"dependsOn": []})),
+    ]);
+    let outer = json!([
+        {"name": "inner", "kind": "SubOrchestration", "orchestrationRef": {"name": "inner"}, "dependsOn": []},
+        {"name": "t", "kind": "ToolRun", "toolRef": {"name": "lint"}, "dependsOn": []},
+    ]);
+    let mut steps = vec![tool(), definition("inner", &inner)];
+    steps.extend(runs("dag", &outer));
+    steps.extend([
+        Step::AwaitWork("dag-inner-1-x-1", 1),
+        Step::AwaitWork("dag-inner-1-y-1", 1),
+        Step::AwaitWork("dag-t-1", 1),
+        Step::Wait(5 * SECOND),
+        Step::Cancel("dag"),
+        Step::AwaitEnd("dag"),
+        Step::Wait(SILENT),
+    ]);
+    let lost = || Script::NodeLost {
+        after: 2 * SECOND,
+        noticed_after: SILENT,
+    };
+    let cancelled = || End::Phase(RunPhase::Cancelled);
+    Scenario {
+        scripts: Scripts::default()
+            .with("dag-inner-1-x-1", 1, lost())
+            .with("dag-inner-1-y-1", 1, Script::Runs { on_term: OBEYS })
+            .with("dag-t-1", 1, lost()),
+        ..story(
+            "orchestration-cancel-timed-out",
+            steps,
+            vec![
+                ("dag", cancelled()),
+                ("dag-inner-1", cancelled()),
+                ("dag-inner-1-x-1", cancelled()),
+                ("dag-t-1", cancelled()),
+            ],
         )
     }
 }

@@ -10,8 +10,9 @@ use super::{
     super::{
         NextStatus, Situation,
         cancel::because,
-        elsewhere::{cancel_deadline, cancelled, fail, removed, removing_until},
+        elsewhere::{Left, cancel_deadline, cancelled, fail, removed, removing_until},
         leftovers::{after, sooner},
+        survivors,
     },
     Known,
     record::{Cancel, Heard, Record, Submission},
@@ -155,14 +156,23 @@ impl Record {
 pub(in super::super) fn removal(situation: &Situation<'_>) -> Option<Decision<AgentRunStatus>> {
     // A record that cannot be read names nobody who could be told.
     let mut record = Record::of(situation.status).ok().flatten()?;
-    let until = record.removing_until?.0;
     let name = record.name.clone();
-    let stopping = match reported_end(situation, &record) {
-        Some(_) => Stopping::Never,
-        None => stop(situation, &record),
+    let over = reported_end(situation, &record).is_some();
+    let Some(until) = record.removing_until else {
+        // It was told, and says only now that it has stopped.
+        let late = over && survivors::is_unrecorded(situation);
+        return late.then(|| removed(situation, record.stored(), &Left::Nothing, None));
     };
+    let until = until.0;
+    let stopping = if over {
+        Stopping::Never
+    } else {
+        stop(situation, &record)
+    };
+    let mut left = Left::Unknown;
     let notice = match stopping {
         Stopping::Never => {
+            left = Left::Nothing;
             situation.normal(Reason::Stopped, format!("{name} does not have the work any more"))
         }
         Stopping::Going(going) => match heard(&going.record) {
@@ -185,7 +195,7 @@ pub(in super::super) fn removal(situation: &Situation<'_>) -> Option<Decision<Ag
         },
     };
     record.removing_until = None;
-    Some(removed(situation, record.stored(), notice))
+    Some(removed(situation, record.stored(), &left, Some(notice)))
 }
 
 /// Ends the work, as far as that can be done from here.

@@ -9,7 +9,7 @@ use super::{
     super::{
         NextStatus, Situation,
         cancel::because,
-        elsewhere::{cancel_deadline, cancelled, fail, leave, removed, removing_until},
+        elsewhere::{Left, cancel_deadline, cancelled, fail, leave, removed, removing_until},
         hold::go,
         leftovers::{after, sooner},
     },
@@ -138,17 +138,20 @@ pub(in super::super) fn removal(situation: &Situation<'_>) -> Option<Decision<Ag
         Some(_) => Stopping::Never,
         None => stop(situation, &record),
     };
-    let notice = match stopping {
-        Stopping::Never => situation.normal(Reason::Stopped, format!("{words} is not open any more")),
+    let (left, notice) = match stopping {
+        Stopping::Never => {
+            let message = format!("{words} is not open any more");
+            (Left::Nothing, situation.normal(Reason::Stopped, message))
+        }
         Stopping::Going(_) if situation.now >= until => {
             let message = format!("{words} could not be seen to be closed until {until}: look in Temporal");
-            situation.warning(Reason::CancelTimedOut, message)
+            (Left::Unknown, situation.warning(Reason::CancelTimedOut, message))
         }
         Stopping::Going(going) => return Some(going.plan(situation.next_status(), Some(until))),
     };
     record.stop = None;
     record.removing_until = None;
-    Some(removed(situation, record.stored(), notice))
+    Some(removed(situation, record.stored(), &left, Some(notice)))
 }
 
 /// What keeps the workflow from being closed deserves attention; the remedy is part of the words.

@@ -94,6 +94,32 @@ fn a_cancel_that_is_not_confirmed_times_out_and_names_the_endpoint() {
 }
 
 #[test]
+fn an_endpoint_that_reports_its_end_after_the_cancel_was_given_up_was_gone_then() {
+    for (told, status) in [(true, "Cancelled"), (true, "Succeeded"), (false, "Failed")] {
+        let mut world = taken();
+        cancel(&mut world);
+        if told {
+            answer(&mut world, Purpose::Cancel, 1, taken_with(None));
+            world.settle();
+        }
+        world.wait(60).settle();
+        let ended = world.status();
+        assert_eq!(ended.survivors_gone_at, None, "that it was told proves nothing");
+        world.wait(30);
+        report(&mut world, &json!({"status": status}));
+
+        let gone = world.status();
+        assert_eq!(
+            gone.survivors_gone_at.map(|at| at.0),
+            Some(world.now),
+            "{told} {status}"
+        );
+        assert_eq!((&gone.phase, gone.finished_at), (&ended.phase, ended.finished_at));
+        assert_eq!(gone.common.conditions, ended.common.conditions);
+    }
+}
+
+#[test]
 fn a_cancel_that_may_not_have_arrived_is_sent_again() {
     let mut world = taken();
     cancel(&mut world);

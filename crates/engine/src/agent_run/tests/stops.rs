@@ -229,8 +229,10 @@ fn a_cancel_that_takes_too_long_names_what_is_left_and_goes_on() {
     assert_eq!(cancelled.reason, Reason::CancelTimedOut);
     assert!(cancelled.message.contains("mend-job-x"), "{}", cancelled.message);
     assert!(world.is_held("mend-job"), "its pod is still there");
+    assert_eq!(world.status().survivors_gone_at, None);
     world.pods_vanish().settle();
     assert!(!world.is_held("mend-job"));
+    assert_eq!(world.status().survivors_gone_at.map(|at| at.0), Some(world.now));
     assert_eq!(
         world.condition(&ConditionType::Cancelled).reason,
         Reason::CancelTimedOut

@@ -209,6 +209,7 @@ fn a_workflow_that_outlived_its_cancel_is_ended_ever_more_rarely_and_then_the_ru
         world.condition(&ConditionType::Cancelled).reason,
         Reason::CancelTimedOut
     );
+    assert_eq!(world.status().survivors_gone_at.map(|at| at.0), Some(world.now));
 }
 
 #[test]
@@ -226,6 +227,7 @@ fn a_server_that_stays_away_is_given_up_after_an_hour() {
         world.settle();
     }
     assert!(!hold::is_held(world.run()));
+    assert_eq!(world.status().survivors_gone_at, None, "nobody knows");
     assert!(calls(&world).len() < 40, "{}", calls(&world).len());
     let notice = world.notices.last().expect("a notice");
     assert_eq!(notice.reason, Reason::CancelTimedOut);

@@ -5,6 +5,7 @@
     reason = "every caller makes the value on the spot"
 )]
 
+mod adoption;
 mod agreement;
 mod bounds;
 mod cancels;
@@ -12,6 +13,7 @@ mod children;
 mod retention;
 mod steps;
 mod stops;
+mod survivors;
 mod waits;
 mod world;
 

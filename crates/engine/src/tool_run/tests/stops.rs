@@ -80,6 +80,86 @@ fn a_cancel_that_takes_too_long_names_who_is_left() {
     );
 }
 
+/// The cancel of a run, which is the work of a step, was given up while its pod was there.
+fn outlived() -> World {
+    let mut world = World::of_a_step();
+    world.settle().works("lint-job").settle();
+    world.edit(|run| run.spec.stop.cancel = true).settle();
+    world.wait(60).settle();
+    assert_eq!(
+        world.condition(&ConditionType::Cancelled).reason,
+        Reason::CancelTimedOut
+    );
+    world
+}
+
+#[test]
+fn what_outlived_a_cancel_is_recorded_when_it_is_gone_and_the_end_stays_what_it_is() {
+    let mut world = outlived();
+    let ended = world.status();
+    assert_eq!(ended.survivors_gone_at, None);
+    world.wait(3 * 3600).settle();
+    assert_eq!(world.status(), ended, "its pod is still there");
+
+    world.pods_vanish().settle();
+    let gone = world.status();
+    assert_eq!(gone.survivors_gone_at.map(|at| at.0), Some(world.now));
+    assert_eq!(
+        (gone.phase.as_ref(), gone.finished_at, &gone.common.conditions),
+        (ended.phase.as_ref(), ended.finished_at, &ended.common.conditions)
+    );
+    assert_eq!(
+        world.deeds.last().map(String::as_str),
+        Some("release lint-job for 600 s")
+    );
+
+    let deeds = world.deeds.len();
+    world.wait(60).settle();
+    assert_eq!((world.status(), world.deeds.len()), (gone, deeds));
+}
+
+#[test]
+fn what_outlived_a_cancel_and_its_job_is_removed_and_recorded_too() {
+    let mut world = outlived();
+    // Somebody takes the Job by force, and leaves its pod.
+    let job = world.observed.jobs.remove("lint-job").expect("a Job");
+    world.settle();
+    assert_eq!(world.deeds.last().map(String::as_str), Some("delete lint-job-x"));
+    assert_eq!(world.status().survivors_gone_at, None);
+    let uid = crate::decision::Uid(job.metadata.uid.clone().unwrap_or_default());
+    world.observed.pods.remove(&uid);
+    world.settle();
+
+    assert_eq!(world.status().survivors_gone_at.map(|at| at.0), Some(world.now));
+}
+
+#[test]
+fn a_version_that_let_the_jobs_go_without_a_word_leaves_a_run_of_which_nobody_knows() {
+    let mut world = outlived();
+    world.observed.jobs.clear();
+    world.observed.pods.clear();
+    world.questions.clear();
+    let before = world.status();
+    world.wait(3600).settle();
+
+    assert_eq!(world.status(), before);
+    assert!(world.questions.is_empty(), "{:?}", world.questions);
+}
+
+#[test]
+fn a_child_that_is_deleted_after_its_cancel_was_given_up_tells_its_parent_too() {
+    let mut world = outlived();
+    let now = world.now;
+    world
+        .edit(|run| run.metadata.deletion_timestamp = Some(Time(now)))
+        .settle();
+    assert_eq!(world.status().survivors_gone_at, None);
+    world.pods_vanish().settle();
+
+    assert_eq!(world.status().survivors_gone_at.map(|at| at.0), Some(world.now));
+    assert!(world.observed.run.is_some(), "its parent lets it go");
+}
+
 #[test]
 fn a_cancel_that_comes_too_late_is_answered() {
     for (code, reason) in [(0, Reason::AlreadySucceeded), (1, Reason::AlreadyFailed)] {
