@@ -179,3 +179,53 @@ fn many_children_that_the_api_server_will_never_take_are_recorded_before_the_nex
     world.settle();
     assert_eq!(world.names().len(), 10);
 }
+
+/// One step whose child says when it was made.
+fn dated() -> World {
+    let mut world = World::of(json!([agent("a", json!({}))]));
+    world.dated = true;
+    world.settle();
+    world
+}
+
+#[test]
+fn a_child_that_ends_soon_is_recorded_in_the_write_that_tells_its_end() {
+    let mut world = dated();
+    assert_eq!(world.names(), ["run-a-1"]);
+    assert_eq!(world.status_writes, 1, "that the run was accepted");
+    assert_eq!(world.stands("a"), "Pending");
+    world.pass(1);
+    world.settle();
+    world.end("run-a-1", RunPhase::Succeeded, json!({}));
+    world.settle();
+
+    assert_eq!(world.status_writes, 2);
+    assert_eq!(world.phase(), RunPhase::Succeeded);
+    let step = world.step("a");
+    assert!(
+        step.progress.started_at < step.progress.finished_at,
+        "it began when its child was made"
+    );
+    assert!(!world.is_held("run-a-1"));
+}
+
+#[test]
+fn a_child_that_works_on_is_recorded_two_seconds_after_it_was_made() {
+    let mut world = dated();
+    let due = world.wake_at.expect("it looks again");
+    world.now = due;
+    world.settle();
+
+    assert_eq!(world.status_writes, 2);
+    assert_eq!(world.stands("a"), "Running");
+    assert_eq!(world.names(), ["run-a-1"], "it was not made twice");
+}
+
+#[test]
+fn a_child_that_is_not_recorded_is_stopped_with_its_run() {
+    let mut world = dated();
+    world.run.as_mut().expect("a run").spec.stop.cancel = true;
+    world.settle();
+
+    assert_eq!(world.log, ["create run-a-1", "cancel run-a-1"]);
+}

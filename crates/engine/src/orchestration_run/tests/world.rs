@@ -19,6 +19,7 @@ use jangar_api::{
     signals::{SignalDelivery, SignalDeliveryStatus},
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -44,6 +45,8 @@ pub(super) struct World {
     /// Children that exist, but are not in the cache yet.
     pub unseen: BTreeSet<(ChildKind, String)>,
     pub settings: Settings,
+    /// Children say when they were made, as they do on an API server.
+    pub dated: bool,
     pub now: Timestamp,
     pub wake_at: Option<Timestamp>,
     pub status_writes: usize,
@@ -86,6 +89,7 @@ impl World {
             others: Vec::new(),
             refusals: BTreeMap::new(),
             unseen: BTreeSet::new(),
+            dated: false,
             settings: Settings::default(),
             now: Timestamp::UNIX_EPOCH,
             wake_at: None,
@@ -248,9 +252,11 @@ impl World {
     fn create(&mut self, child: NewChild) {
         self.uids += 1;
         let uid = Some(format!("uid-{}", self.uids));
+        let made = self.dated.then_some(Time(self.now));
         let (key, child) = match child {
             NewChild::AgentRun(mut run) => {
                 run.metadata.uid = uid;
+                run.metadata.creation_timestamp = made;
                 (
                     (ChildKind::AgentRun, run.name_any()),
                     Child::AgentRun(Arc::new(run)),
