@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Resource,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, Request},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, Request, ValidationDirective},
     core::Status,
 };
 use serde_json::{Value, json};
@@ -479,10 +479,11 @@ pub(crate) fn post() -> PostParams {
     }
 }
 
-/// How objects are patched.
+/// How objects are patched. The API server is not asked to look for fields that it does not know: it would only warn, which nobody reads.
 pub(crate) fn patching() -> PatchParams {
     PatchParams {
         field_manager: Some(labels::FIELD_MANAGER.to_owned()),
+        field_validation: Some(ValidationDirective::Ignore),
         ..PatchParams::default()
     }
 }

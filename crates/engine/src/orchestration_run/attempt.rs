@@ -11,7 +11,13 @@ use jangar_api::{
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::{Child, after, begin::Begun, child, follow::Walk, next_status::StepEnd};
+use super::{
+    Child, after,
+    begin::Begun,
+    child,
+    follow::{Unsaid, Walk},
+    next_status::StepEnd,
+};
 use crate::{
     decision::{ChildKind, Effect, Question, Rejection, Uid},
     orchestration::{Node, StepId, work::Work},
@@ -144,7 +150,13 @@ impl Walk<'_> {
         };
         let timed_out = known.reason == Some(Reason::StepTimedOut);
         match phase {
-            RunPhase::Succeeded => self.next.step_ended(step, StepEnd::succeeded(child.outputs())),
+            RunPhase::Succeeded => {
+                self.next.step_ended(step, StepEnd::succeeded(child.outputs()));
+                if let Some(at) = child.ended_at().filter(|_| child.is_held()) {
+                    self.next.step_ended_at(step, at);
+                    self.unsaid.push((step, Unsaid::Ended, at));
+                }
+            }
             _ if timed_out => {
                 let message = known.message.clone().unwrap_or_default();
                 if child.has_survivors() {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     after,
     child::{self, Child, Draft},
-    follow::Walk,
+    follow::{Unsaid, Walk},
     gate,
     next_status::StepEnd,
     origin,
@@ -132,7 +132,7 @@ impl Walk<'_> {
             Ok(draft) if child.is_made_as(&draft) => {
                 self.next.step_works(step, attempt, child);
                 if let Some(made) = child.created_at().filter(|_| child.is_held()) {
-                    self.adopted.push((step, made));
+                    self.unsaid.push((step, Unsaid::Made, made));
                 }
                 self.look_at(step, node);
                 Begun::Works

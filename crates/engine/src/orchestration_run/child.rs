@@ -86,6 +86,13 @@ impl Child {
         phase.filter(|phase| phase.is_terminal())
     }
 
+    /// When it said how it ended, if it did.
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        self.end()?;
+        let told = self.common()?.condition(&ConditionType::Succeeded)?;
+        told.last_transition_time.map(|at| at.0)
+    }
+
     pub(super) fn created_at(&self) -> Option<Timestamp> {
         self.metadata().creation_timestamp.as_ref().map(|time| time.0)
     }

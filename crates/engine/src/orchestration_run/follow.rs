@@ -27,8 +27,16 @@ use crate::{
     },
 };
 
-/// How long it may stay unsaid that the child of a step was made. Kubernetes knows whole seconds, so it is between one and two.
+/// How long it may stay unsaid that the child of a step was made, or has done its work. Of the former Kubernetes knows whole seconds,
+/// so it is between one and two.
 const UNHURRIED: Duration = Duration::from_secs(2);
+
+/// Something good about a child that the status does not say yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsaid {
+    Made,
+    Ended,
+}
 
 /// Why no step starts any more, although nobody cancelled the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +58,8 @@ pub(super) struct Walk<'a> {
     pub wake_at: Option<Timestamp>,
     /// Steps whose child is being created, or waits for its name.
     pub beginning: BTreeSet<StepId>,
-    /// Steps whose child was found and is not in the status yet, with when it was made.
-    pub adopted: Vec<(StepId, Timestamp)>,
+    /// What children have done that is not in the status yet, and when.
+    pub unsaid: Vec<(StepId, Unsaid, Timestamp)>,
     /// How many steps failed just now because the API server will not have their child.
     pub refused: usize,
 }
@@ -71,7 +79,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         notices: Vec::new(),
         wake_at: None,
         beginning: BTreeSet::new(),
-        adopted: Vec::new(),
+        unsaid: Vec::new(),
         refused: 0,
     };
     walk.next.lay_out(graph);
@@ -438,16 +446,25 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Until when nothing is written, because all there is to say is that children were made a moment ago. They are the record of
-    /// that: their names follow from the steps, and our finalizer keeps them. A quick one has ended by then, and one write says both.
+    /// Until when nothing is written, because all there is to say is that children were made a moment ago, or that some have done their
+    /// work and nothing can start yet. The children are the record of that: their names follow from the steps, and our finalizer keeps
+    /// them. What comes next says it as well, in one write. Both at once is never left unsaid, so that no more than the first children
+    /// of a step that is recorded are ever found without being known.
     fn unhurried_until(&self) -> Option<Timestamp> {
         let now = self.situation.now;
-        let made = self.adopted.iter().map(|(_, made)| *made).min()?;
-        let until = after(made, UNHURRIED);
-        // A creation that lies ahead was stamped before the clock was set back.
+        let since = self.unsaid.iter().map(|(_, _, since)| *since).min()?;
+        let until = after(since, UNHURRIED);
+        // A time that lies ahead was stamped before the clock was set back.
         let soon = now < until && until <= after(now, UNHURRIED);
-        let steps = self.adopted.iter().map(|(step, _)| *step);
-        (soon && self.next.says_nothing_but_that_these_work(steps)).then_some(until)
+        let made = self.unsaid.iter().any(|(_, what, _)| *what == Unsaid::Made);
+        let ended = self.unsaid.iter().any(|(_, what, _)| *what == Unsaid::Ended);
+        let idle = self
+            .effects
+            .iter()
+            .all(|effect| matches!(effect, Effect::ReleaseChild { .. }));
+        let steps = self.unsaid.iter().map(|(step, ..)| *step);
+        (soon && idle && made != ended && self.next.says_nothing_but_that_these_do_well(steps))
+            .then_some(until)
     }
 }
 

@@ -229,8 +229,17 @@ impl<'a> NextStatus<'a> {
         });
     }
 
-    /// Whether all that changes is that these steps work.
-    pub(super) fn says_nothing_but_that_these_work(&self, steps: impl Iterator<Item = StepId>) -> bool {
+    /// A step that has ended did so at this time, which may have been a while ago.
+    pub(super) fn step_ended_at(&mut self, step: StepId, at: jiff::Timestamp) {
+        let now = self.now;
+        if let Some(known) = self.status.step_statuses.get_mut(step.0) {
+            let begun = known.progress.started_at.map_or(at, |begun| begun.0);
+            known.progress.finished_at = Some(Timestamp(at.max(begun).min(now)));
+        }
+    }
+
+    /// Whether all that changes is that these steps work, or have done their work.
+    pub(super) fn says_nothing_but_that_these_do_well(&self, steps: impl Iterator<Item = StepId>) -> bool {
         let mut without = self.clone();
         for StepId(step) in steps {
             let (Some(now), Some(before)) = (
@@ -239,7 +248,11 @@ impl<'a> NextStatus<'a> {
             ) else {
                 return false;
             };
-            if now.progress.phase != Some(StepPhase::Running) || now.reason.is_some() {
+            let well = matches!(
+                now.progress.phase,
+                Some(StepPhase::Running | StepPhase::Succeeded)
+            );
+            if !well || now.reason.is_some() {
                 return false;
             }
             now.clone_from(before);

@@ -229,3 +229,50 @@ fn a_child_that_is_not_recorded_is_stopped_with_its_run() {
 
     assert_eq!(world.log, ["create run-a-1", "cancel run-a-1"]);
 }
+
+#[test]
+fn steps_that_are_done_while_others_of_their_layer_work_are_told_with_the_last_of_them() {
+    let mut world = World::of(json!([
+        agent("a", json!({"dependsOn": []})),
+        agent("b", json!({"dependsOn": []})),
+        agent("c", json!({"dependsOn": ["a", "b"]})),
+    ]));
+    world.dated = true;
+    world.settle();
+    world.pass(2);
+    world.settle();
+    let before = world.status_writes;
+    world.end_now("run-a-1");
+    world.settle();
+    assert_eq!(world.status_writes, before, "nothing can start yet");
+    assert_eq!(world.stands("a"), "Running");
+    assert!(world.is_held("run-a-1"), "nothing recorded its end");
+    world.end_now("run-b-1");
+    world.settle();
+
+    assert_eq!(world.status_writes, before + 1);
+    assert_eq!(world.stands("a"), "Succeeded");
+    assert_eq!(world.stands("c"), "Running");
+    assert!(!world.is_held("run-a-1"));
+}
+
+#[test]
+fn a_step_that_is_done_is_told_after_two_seconds_however_long_the_others_take() {
+    let mut world = World::of(json!([
+        agent("a", json!({"dependsOn": []})),
+        agent("b", json!({"dependsOn": []})),
+    ]));
+    world.dated = true;
+    world.settle();
+    world.pass(2);
+    world.settle();
+    world.end_now("run-a-1");
+    world.settle();
+    let ended = world.now;
+    world.now = world.wake_at.expect("it looks again");
+    world.settle();
+
+    assert_eq!(world.stands("a"), "Succeeded");
+    let finished = world.step("a").progress.finished_at.map(|at| at.0);
+    assert_eq!(finished, Some(ended), "when it was, and not when it was told");
+}
