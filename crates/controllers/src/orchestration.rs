@@ -133,6 +133,7 @@ impl Controller for OrchestrationRuns {
             .filter(Term::is_of_delivery)
             .collect();
         Some(Observed {
+            busy: scene.busy,
             key: scene.key.clone(),
             graph: run.as_deref().and_then(|run| self.graph(run, &definition)),
             definition,

@@ -100,6 +100,7 @@ impl Controller for ToolRuns {
             refusal: scene.learned.refusal.clone(),
             occupant: scene.learned.occupant.clone(),
             cancel_above,
+            busy: scene.busy,
         })
     }
 

@@ -53,7 +53,8 @@ impl Leisure {
         Turn::In(left.min(ASK_AGAIN))
     }
 
-    fn is_busy(&self, now: Duration) -> bool {
+    /// Whether much is written that somebody waits for.
+    pub fn is_busy(&self, now: Duration) -> bool {
         let oldest = self.written.front();
         self.written.len() >= BUSY_WRITES
             && oldest.is_some_and(|oldest| now.saturating_sub(*oldest) < BUSY_WITHIN)

@@ -232,6 +232,7 @@ impl Planner<'_> {
             refusal: None,
             occupant: None,
             cancel_above: None,
+            busy: false,
             admission: None,
             outside: Outside {
                 process: "agentctl".to_owned(),
@@ -352,6 +353,7 @@ impl Planner<'_> {
             refusal: None,
             occupant: None,
             cancel_above: None,
+            busy: false,
         };
         for _ in 0..ROUNDS_MAX {
             match tool_run::plan(&observed, &self.settings, self.now) {

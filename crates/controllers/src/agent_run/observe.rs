@@ -47,6 +47,7 @@ pub(super) fn observe(
         refusal: scene.learned.refusal.clone(),
         occupant: scene.learned.occupant.clone(),
         cancel_above,
+        busy: scene.busy,
         admission: scene.learned.admission.clone(),
         tokens: scene.learned.tokens.clone(),
     }

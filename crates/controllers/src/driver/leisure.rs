@@ -42,6 +42,12 @@ impl Leisure {
         self.kept().wrote(now);
     }
 
+    /// Whether much is written that somebody waits for.
+    pub(super) fn is_busy(&self) -> bool {
+        let now = self.begin.elapsed();
+        self.kept().is_busy(now)
+    }
+
     /// Asks for a turn to write what nobody waits for: how long it has to wait, or not at all.
     pub(super) fn ask(&self, key: &Key) -> Option<Duration> {
         let now = self.begin.elapsed();

@@ -232,6 +232,7 @@ pub(super) fn view<C: Controller>(controller: &C, context: &Context, key: &Key, 
         key,
         caches: &caches,
         learned: &work.learned,
+        busy: context.leisure.is_busy(),
     };
     let object = match scene.sight::<C::Object>(&key.name) {
         Sight::Seen(object) => Some(object),

@@ -30,6 +30,8 @@ pub struct Scene<'a> {
     pub key: &'a Key,
     pub caches: &'a Caches,
     pub learned: &'a Learned,
+    /// Whether so much is written that what may be over soon is told later.
+    pub busy: bool,
 }
 
 impl Scene<'_> {

@@ -95,6 +95,8 @@ pub struct Observed {
     pub occupant: Option<Occupant>,
     /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
     pub cancel_above: Option<Timestamp>,
+    /// Whether there is so much to do that what may be over soon is told later.
+    pub busy: bool,
     /// What the queue said to the question whether the run may start; absent if it was not asked.
     pub admission: Option<Answer>,
     /// What is known of the endpoint of the run, if it has one.

@@ -255,6 +255,7 @@ macro_rules! run_in_fields {
                 refusal: observed.refusal.as_ref(),
                 occupant: observed.occupant.as_ref(),
                 cancel_above: observed.cancel_above,
+                busy: observed.busy,
             }
         }
     };
@@ -279,6 +280,8 @@ pub(crate) struct Seen<'a, R> {
     pub occupant: Option<&'a Occupant>,
     /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
     pub cancel_above: Option<Timestamp>,
+    /// Whether there is so much to do that what may be over soon is told later.
+    pub busy: bool,
 }
 
 impl<R> Clone for Seen<'_, R> {

@@ -27,11 +27,13 @@ use crate::{
     waiting::{Gate, Waiting},
 };
 
-/// How long a pod that has begun may work before its run says so. One that ends within that costs no write for it. A node tells whole
+/// How long a new run may say nothing while its pod starts. A quick start costs no write this way, and a run whose pod waits says
+/// in one write that it has a Job and what its pod lacks.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long a pod that has begun may work before its run says so, where there is much to do. One that ends within that costs no write for it. A node tells whole
 /// seconds, so it is between two and three.
 const BRIEF: Duration = Duration::from_secs(3);
-/// How long a pod may take to start before its run says what it waits for. A new run says nothing until then: a quick start costs no
-/// write this way, and a run whose pod waits says in one write that it has a Job and what its pod lacks.
+/// How long a pod may take to start before a run that has told of its Job says what it waits for, and any run where there is much to do.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a run that waits keeps to its words. A scheduler words the same wait anew whenever something changes in the cluster,
 /// for every pod that waits, and each would be a write.
@@ -131,15 +133,19 @@ fn is_first<R: Run>(situation: &Situation<'_, R>) -> bool {
 /// finalizer keeps it; most pods start soon, and then there is more to say. Only one of which nothing was told yet is silent.
 fn silent_until<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Option<Timestamp> {
     let made = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job))?;
-    let until = after(made, PATIENCE);
+    let silence = if situation.seen.busy { PATIENCE } else { SILENCE };
+    let until = after(made, silence);
     // A clock that was set back would make it last.
-    let soon = until <= after(situation.now, PATIENCE);
+    let soon = until <= after(situation.now, silence);
     (soon && is_untold(situation, job)).then_some(until)
 }
 
 /// Until when a run need not say that its pod has begun, because it may be over soon: one of which nothing was told, and one that says
 /// what its pod waits for.
 fn brief_until<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight) -> Option<Timestamp> {
+    if !situation.seen.busy {
+        return None;
+    }
     let begun = sight
         .pods()
         .iter()

@@ -446,8 +446,8 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Until when nothing is written, because all there is to say is that children were made a moment ago, or that some have done their
-    /// work and nothing can start yet. The children are the record of that: their names follow from the steps, and our finalizer keeps
+    /// Until when nothing is written although there is something to say, where there is much to do: that children were made a moment ago,
+    /// or that some have done their work and nothing can start yet. The children are the record of that: their names follow from the steps, and our finalizer keeps
     /// them. What comes next says it as well, in one write. Both at once is never left unsaid, so that no more than the first children
     /// of a step that is recorded are ever found without being known.
     fn unhurried_until(&self) -> Option<Timestamp> {
@@ -458,6 +458,9 @@ impl Walk<'_> {
         let soon = now < until && until <= after(now, UNHURRIED);
         let made = self.unsaid.iter().any(|(_, what, _)| *what == Unsaid::Made);
         let ended = self.unsaid.iter().any(|(_, what, _)| *what == Unsaid::Ended);
+        if !self.situation.observed.busy {
+            return None;
+        }
         let idle = self
             .effects
             .iter()

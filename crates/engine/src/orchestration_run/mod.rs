@@ -83,6 +83,8 @@ pub struct Observed {
     pub waiters: Vec<Waiter>,
     /// What the API server said to children that it will never take.
     pub refusals: BTreeMap<(ChildKind, String), Refusal>,
+    /// Whether there is so much to do that what may be over soon is told later.
+    pub busy: bool,
 }
 
 /// A run that is there, and all that a decision about it depends on.

@@ -59,6 +59,8 @@ pub struct Observed {
     pub occupant: Option<Occupant>,
     /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
     pub cancel_above: Option<Timestamp>,
+    /// Whether there is so much to do that what may be over soon is told later.
+    pub busy: bool,
 }
 
 /// What to do about a run.

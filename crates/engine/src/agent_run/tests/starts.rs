@@ -234,7 +234,7 @@ fn a_pod_that_cannot_be_placed_shows_the_words_of_the_scheduler() {
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available",
         }]}),
     );
-    world.wait(9).settle();
+    world.wait(4).settle();
     assert_eq!(world.statuses, 0, "a quick start costs no write");
     assert!(world.wake_at.is_some());
     world.wait(1).settle();
@@ -250,6 +250,13 @@ fn a_pod_that_cannot_be_placed_shows_the_words_of_the_scheduler() {
     );
 }
 
+/// A run where there is much to do.
+fn busy() -> World {
+    let mut world = World::new();
+    world.observed.busy = true;
+    world
+}
+
 /// A pod whose agent was started at this time.
 fn works_since(at: Timestamp) -> Value {
     json!({"phase": "Running", "containerStatuses": [{
@@ -260,7 +267,7 @@ fn works_since(at: Timestamp) -> Value {
 
 #[test]
 fn a_pod_that_ends_soon_is_told_of_once() {
-    let mut world = World::new();
+    let mut world = busy();
     let begun = world.now;
     world.settle().pod("mend-job", &works_since(begun)).settle();
     assert_eq!(world.statuses, 0, "it may be over in a moment");
@@ -274,7 +281,7 @@ fn a_pod_that_ends_soon_is_told_of_once() {
 
 #[test]
 fn a_pod_that_works_on_is_told_of_after_three_seconds() {
-    let mut world = World::new();
+    let mut world = busy();
     let begun = world.now;
     world.settle().pod("mend-job", &works_since(begun)).settle();
     assert_eq!(world.wake_at, Some(begun + 3.seconds()));
@@ -286,7 +293,7 @@ fn a_pod_that_works_on_is_told_of_after_three_seconds() {
 
 #[test]
 fn a_wait_that_is_over_is_taken_back_with_the_end_of_a_quick_pod() {
-    let mut world = World::new();
+    let mut world = busy();
     world.settle().wait(10).settle();
     assert_eq!(
         world.condition(&ConditionType::Blocked).status,
@@ -306,9 +313,18 @@ fn a_wait_that_is_over_is_taken_back_with_the_end_of_a_quick_pod() {
 
 #[test]
 fn a_node_whose_clock_is_ahead_silences_no_run() {
-    let mut world = World::new();
+    let mut world = busy();
     let ahead = world.now + 60.seconds();
     world.settle().pod("mend-job", &works_since(ahead)).settle();
+
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+#[test]
+fn where_there_is_little_to_do_a_run_says_at_once_that_its_pod_works() {
+    let mut world = World::new();
+    let begun = world.now;
+    world.settle().pod("mend-job", &works_since(begun)).settle();
 
     assert_eq!(world.phase(), Some(RunPhase::Running));
 }

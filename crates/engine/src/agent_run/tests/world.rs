@@ -112,6 +112,7 @@ impl World {
                 refusal: None,
                 occupant: None,
                 cancel_above: None,
+                busy: false,
                 admission: None,
                 outside: Outside {
                     process: "me".to_owned(),

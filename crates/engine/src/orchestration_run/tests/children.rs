@@ -180,17 +180,17 @@ fn many_children_that_the_api_server_will_never_take_are_recorded_before_the_nex
     assert_eq!(world.names().len(), 10);
 }
 
-/// One step whose child says when it was made.
-fn dated() -> World {
+/// One step, where there is much to do.
+fn busy() -> World {
     let mut world = World::of(json!([agent("a", json!({}))]));
-    world.dated = true;
+    world.busy = true;
     world.settle();
     world
 }
 
 #[test]
 fn a_child_that_ends_soon_is_recorded_in_the_write_that_tells_its_end() {
-    let mut world = dated();
+    let mut world = busy();
     assert_eq!(world.names(), ["run-a-1"]);
     assert_eq!(world.status_writes, 1, "that the run was accepted");
     assert_eq!(world.stands("a"), "Pending");
@@ -211,7 +211,7 @@ fn a_child_that_ends_soon_is_recorded_in_the_write_that_tells_its_end() {
 
 #[test]
 fn a_child_that_works_on_is_recorded_two_seconds_after_it_was_made() {
-    let mut world = dated();
+    let mut world = busy();
     let due = world.wake_at.expect("it looks again");
     world.now = due;
     world.settle();
@@ -223,7 +223,7 @@ fn a_child_that_works_on_is_recorded_two_seconds_after_it_was_made() {
 
 #[test]
 fn a_child_that_is_not_recorded_is_stopped_with_its_run() {
-    let mut world = dated();
+    let mut world = busy();
     world.run.as_mut().expect("a run").spec.stop.cancel = true;
     world.settle();
 
@@ -237,7 +237,7 @@ fn steps_that_are_done_while_others_of_their_layer_work_are_told_with_the_last_o
         agent("b", json!({"dependsOn": []})),
         agent("c", json!({"dependsOn": ["a", "b"]})),
     ]));
-    world.dated = true;
+    world.busy = true;
     world.settle();
     world.pass(2);
     world.settle();
@@ -262,7 +262,7 @@ fn a_step_that_is_done_is_told_after_two_seconds_however_long_the_others_take() 
         agent("a", json!({"dependsOn": []})),
         agent("b", json!({"dependsOn": []})),
     ]));
-    world.dated = true;
+    world.busy = true;
     world.settle();
     world.pass(2);
     world.settle();

@@ -45,8 +45,8 @@ pub(super) struct World {
     /// Children that exist, but are not in the cache yet.
     pub unseen: BTreeSet<(ChildKind, String)>,
     pub settings: Settings,
-    /// Children say when they were made, as they do on an API server.
-    pub dated: bool,
+    /// There is much to do, and children say when they were made, as they do on an API server.
+    pub busy: bool,
     pub now: Timestamp,
     pub wake_at: Option<Timestamp>,
     pub status_writes: usize,
@@ -89,7 +89,7 @@ impl World {
             others: Vec::new(),
             refusals: BTreeMap::new(),
             unseen: BTreeSet::new(),
-            dated: false,
+            busy: false,
             settings: Settings::default(),
             now: Timestamp::UNIX_EPOCH,
             wake_at: None,
@@ -139,6 +139,7 @@ impl World {
             .collect();
         let visible = |key: &(ChildKind, String)| !self.unseen.contains(key) || self.live.contains(key);
         Observed {
+            busy: self.busy,
             key: Key {
                 namespace: "agents".to_owned(),
                 name: "run".to_owned(),
@@ -252,7 +253,7 @@ impl World {
     fn create(&mut self, child: NewChild) {
         self.uids += 1;
         let uid = Some(format!("uid-{}", self.uids));
-        let made = self.dated.then_some(Time(self.now));
+        let made = self.busy.then_some(Time(self.now));
         let (key, child) = match child {
             NewChild::AgentRun(mut run) => {
                 run.metadata.uid = uid;

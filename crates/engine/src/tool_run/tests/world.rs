@@ -65,6 +65,7 @@ impl World {
                 refusal: None,
                 occupant: None,
                 cancel_above: None,
+                busy: false,
             },
             settings: Settings::default(),
             now: "2026-03-01T10:00:00Z".parse().expect("a time"),
