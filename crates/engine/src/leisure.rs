@@ -11,8 +11,9 @@ use std::{
 
 use crate::{decision::Key, retention::Turn};
 
-/// So many other writes within [`BUSY_WITHIN`] are much to do. One run takes three.
-const BUSY_WRITES: usize = 20;
+/// So many other writes within [`BUSY_WITHIN`] are much to do: some fifteen runs that begin and end. A person who applies a directory of
+/// manifests causes fewer.
+const BUSY_WRITES: usize = 50;
 const BUSY_WITHIN: Duration = Duration::from_secs(1);
 /// How long one can be put off in all. A Job is kept for thirty seconds at least after its end, so it is let go before it would go.
 const PUT_OFF_MAX: Duration = Duration::from_secs(25);

@@ -191,9 +191,9 @@ async fn a_stop_does_not_wait_for_events_that_are_slow_to_tell() {
     });
     let notice = |number: u32| Notice {
         regarding: Uid("u-1".to_owned()),
-        severity: Severity::Normal,
-        reason: Reason::Running,
-        message: format!("it runs, said {number} times"),
+        severity: Severity::Warning,
+        reason: Reason::JobMissing,
+        message: format!("it is gone, said {number} times"),
     };
     let mut stage = Stage::on_tap(
         tap,
