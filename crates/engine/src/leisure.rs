@@ -114,7 +114,7 @@ mod tests {
             }
         }
 
-        assert_eq!(now - begun, PUT_OFF_MAX);
+        assert_eq!(now.saturating_sub(begun), PUT_OFF_MAX);
         busy(&mut leisure, now);
         assert!(
             matches!(leisure.ask(&key("a"), now), Turn::In(_)),
