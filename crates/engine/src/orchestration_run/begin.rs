@@ -130,7 +130,7 @@ impl Walk<'_> {
     fn adopt(&mut self, step: StepId, node: &Node, attempt: u32, child: &Child) -> Begun {
         match self.draft(step, node, attempt) {
             Ok(draft) if child.is_made_as(&draft) => {
-                self.next.step_works(step, attempt, child);
+                self.next.step_works(step, node, attempt, child);
                 if let Some(made) = child.created_at().filter(|_| child.is_held()) {
                     self.unsaid.push((step, Unsaid::Made, made));
                 }

@@ -278,7 +278,7 @@ impl Walk<'_> {
             if over && !is_own() {
                 continue;
             }
-            self.next.step_works(step, attempt, child);
+            self.next.step_works(step, node, attempt, child);
             if over {
                 self.look_at(step, node);
             }

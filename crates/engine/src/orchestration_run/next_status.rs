@@ -16,7 +16,7 @@ use crate::{
     conditions::{Conditions, Health, touched},
     decision::Rejection,
     orchestration::{
-        Graph, STEPS_MAX, StepId,
+        Graph, Node, STEPS_MAX, StepId,
         advance::{Ended, Skipped, State, Why},
         size::{
             CONDITION_MAX_BYTES, Keeper, MESSAGES_MAX_BYTES, Need, OUTPUTS_MIN_BYTES, cut, json_bytes, short,
@@ -213,12 +213,19 @@ impl<'a> NextStatus<'a> {
         }
     }
 
-    /// An attempt of a step works, as this child, since that was made.
-    pub(super) fn step_works(&mut self, step: StepId, attempt: u32, child: &Child) {
-        let begun = self.status.started_at.map(|at| at.0);
+    /// An attempt of a step works, as this child, since that was made. Of that Kubernetes knows whole seconds: none began before the run
+    /// did, before what it depends on had ended, or before its time had come.
+    pub(super) fn step_works(&mut self, step: StepId, node: &Node, attempt: u32, child: &Child) {
+        let steps = &self.status.step_statuses;
+        let before = node
+            .dependencies
+            .iter()
+            .filter_map(|StepId(number)| steps.get(*number));
+        let ends = before.filter_map(|before| before.progress.finished_at);
+        let due = steps.get(step.0).and_then(|known| known.progress.next_retry_at);
+        let earliest = ends.chain(due).chain(self.status.started_at).map(|at| at.0).max();
         let made = child.created_at().unwrap_or(self.now);
-        // Kubernetes knows whole seconds: none began before the run did.
-        let since = Timestamp(begun.map_or(made, |begun| made.max(begun)).min(self.now));
+        let since = Timestamp(earliest.map_or(made, |earliest| made.max(earliest)).min(self.now));
         self.change(step, StepPhase::Running, |known| {
             known.progress.attempt = Some(number(attempt));
             known.progress.started_at = Some(since);

@@ -242,6 +242,8 @@ fn steps_that_are_done_while_others_of_their_layer_work_are_told_with_the_last_o
     world.pass(2);
     world.settle();
     let before = world.status_writes;
+    // In the middle of a second.
+    world.now += std::time::Duration::from_millis(500);
     world.end_now("run-a-1");
     world.settle();
     assert_eq!(world.status_writes, before, "nothing can start yet");
@@ -253,6 +255,11 @@ fn steps_that_are_done_while_others_of_their_layer_work_are_told_with_the_last_o
     assert_eq!(world.status_writes, before + 1);
     assert_eq!(world.stands("a"), "Succeeded");
     assert_eq!(world.stands("c"), "Running");
+    let (done, next) = (
+        world.step("b").progress.finished_at,
+        world.step("c").progress.started_at,
+    );
+    assert!(done.is_some() && done <= next, "{done:?} {next:?}");
     assert!(!world.is_held("run-a-1"));
 }
 

@@ -253,7 +253,9 @@ impl World {
     fn create(&mut self, child: NewChild) {
         self.uids += 1;
         let uid = Some(format!("uid-{}", self.uids));
-        let made = self.busy.then_some(Time(self.now));
+        // In whole seconds, as an API server has it.
+        let second = Timestamp::from_second(self.now.as_second()).expect("a time");
+        let made = self.busy.then_some(Time(second));
         let (key, child) = match child {
             NewChild::AgentRun(mut run) => {
                 run.metadata.uid = uid;
