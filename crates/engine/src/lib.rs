@@ -18,6 +18,7 @@
 //! - [`conditions`]: how a status says what is true, and [`plain_status`]: what is left of one that is refused;
 //! - [`last_sight`]: what is known of an object that went away, and [`removal`]: what a run that is over may have outside;
 //! - [`template`]: texts with places for values, and [`as_given`]: parts of a pod as people wrote them.
+//! - [`leisure`]: what gives way while there is much to do.
 
 pub mod agent;
 pub mod agent_provider;
