@@ -58,8 +58,8 @@ pub(crate) async fn carry_out<R: Cached>(
         .as_ref()
         .map_or(EffectResult::Failed, |outcome| EffectResult::from(*outcome));
     context.metrics.effect(effect, counted);
-    if !matches!(effect, Effect::ReleaseJob { .. } | Effect::ReleaseChild { .. }) {
-        context.leisure.wrote();
+    if let Ok(outcome) = &result {
+        context.leisure.after(effect, *outcome);
     }
     tracing::info!(effect = ?EffectKind::from(effect), result = ?counted, "effect");
     result

@@ -1,8 +1,8 @@
 //! Where Events wait for their turn, so that no work waits for one, and so that a crowd of runs does not spend on Events what it
 //! needs for itself.
 //!
-//! They go out no faster than a [`Pace`] allows. An Event that says what is well and still waits when its object has something newer to
-//! tell is left out: whoever looks then wants to know how it ended.
+//! They go out no faster than a [`Pace`] allows, warnings first. That a run has begun is left out if it still waits when there is something
+//! newer to tell about it: whoever looks then wants to know how it ended.
 
 use std::{
     collections::VecDeque,
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use jangar_api::reason::Reason;
 use jangar_engine::decision::{Notice, Severity};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -23,8 +24,8 @@ use crate::{
 
 /// How many Events go out at the same time.
 pub(crate) const AT_ONCE: usize = 2;
-/// How many Events may wait for their turn. A thousand runs that begin and end at once have two thousand; what is beyond this is
-/// dropped, and counted.
+/// How many Events may wait for their turn, of warnings and of the others. A thousand runs that begin and end at once have two thousand;
+/// what is beyond this is dropped, and counted.
 const WAITING_MAX: usize = 10_000;
 /// Between two Events where there are many. Ten in a second are what people can read, and take the API server a hundredth of its time.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -43,6 +44,8 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
+    warnings: VecDeque<Letter>,
+    /// The others, which come after them.
     letters: VecDeque<Letter>,
     /// Nothing is put in any more.
     closed: bool,
@@ -78,12 +81,16 @@ impl Outbox {
     pub(crate) fn put(&self, metrics: &Metrics, about: ObjectReference, notice: Notice, at: Timestamp) {
         let mut waiting = self.waiting();
         let is_past =
-            |letter: &Letter| letter.notice.severity == Severity::Normal && letter.about.uid == about.uid;
+            |letter: &Letter| letter.notice.reason == Reason::Submitted && letter.about.uid == about.uid;
         if let Some(place) = waiting.letters.iter().position(is_past) {
             waiting.letters.remove(place);
             metrics.event(EventResult::Superseded);
         }
-        if waiting.letters.len() >= WAITING_MAX {
+        let queue = match notice.severity {
+            Severity::Warning => &mut waiting.warnings,
+            Severity::Normal => &mut waiting.letters,
+        };
+        if queue.len() >= WAITING_MAX {
             drop(waiting);
             metrics.event(EventResult::Dropped);
             tracing::warn!(
@@ -93,7 +100,7 @@ impl Outbox {
             );
             return;
         }
-        waiting.letters.push_back(Letter { about, notice, at });
+        queue.push_back(Letter { about, notice, at });
         drop(waiting);
         self.changed.notify_one();
     }
@@ -107,12 +114,18 @@ impl Outbox {
 
     /// Gives up those that still wait, and counts them.
     pub(crate) fn abandon(&self, metrics: &Metrics) {
-        let left = std::mem::take(&mut self.waiting().letters);
-        for _ in &left {
+        let left = {
+            let mut waiting = self.waiting();
+            let left = waiting.warnings.len() + waiting.letters.len();
+            waiting.warnings.clear();
+            waiting.letters.clear();
+            left
+        };
+        for _ in 0..left {
             metrics.event(EventResult::Dropped);
         }
         tracing::warn!(
-            events = left.len(),
+            events = left,
             "there was no time to publish all Events before the end"
         );
     }
@@ -134,7 +147,8 @@ impl Outbox {
             let changed = self.changed.notified();
             let (next, closed) = {
                 let mut waiting = self.waiting();
-                (waiting.letters.pop_front(), waiting.closed)
+                let next = waiting.warnings.pop_front();
+                (next.or_else(|| waiting.letters.pop_front()), waiting.closed)
             };
             match next {
                 Some(letter) => return Some(letter),
@@ -172,7 +186,6 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use jangar_api::reason::Reason;
     use jangar_engine::decision::Uid;
 
     use super::*;
@@ -193,7 +206,7 @@ mod tests {
 
     fn waiting(outbox: &Outbox) -> Vec<(String, Reason)> {
         let waiting = outbox.waiting();
-        let letters = waiting.letters.iter();
+        let letters = waiting.warnings.iter().chain(&waiting.letters);
         letters
             .map(|letter| {
                 (
@@ -205,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_well_and_was_not_told_gives_way_to_what_came_of_it() {
+    fn that_a_run_has_begun_gives_way_to_what_came_of_it() {
         let (outbox, metrics) = (Outbox::default(), Metrics::default());
         put(&outbox, &metrics, "a", Severity::Normal, Reason::Submitted);
         put(&outbox, &metrics, "b", Severity::Normal, Reason::Submitted);
@@ -221,12 +234,33 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_told_whatever_comes_after_it() {
+    fn whatever_else_is_told_is_told_whatever_comes_after_it() {
         let (outbox, metrics) = (Outbox::default(), Metrics::default());
         put(&outbox, &metrics, "a", Severity::Warning, Reason::JobMissing);
+        put(&outbox, &metrics, "a", Severity::Normal, Reason::ApprovalPending);
+        put(&outbox, &metrics, "a", Severity::Normal, Reason::ApprovalPending);
         put(&outbox, &metrics, "a", Severity::Normal, Reason::Completed);
 
-        assert_eq!(waiting(&outbox).len(), 2);
+        assert_eq!(waiting(&outbox).len(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_warning_goes_out_before_what_is_well_and_has_its_place_when_there_is_no_other() {
+        let (outbox, metrics) = (Outbox::default(), Metrics::default());
+        for number in 0..=WAITING_MAX {
+            put(
+                &outbox,
+                &metrics,
+                &number.to_string(),
+                Severity::Normal,
+                Reason::Completed,
+            );
+        }
+        put(&outbox, &metrics, "a", Severity::Warning, Reason::JobMissing);
+
+        let first = outbox.next().await.map(|letter| letter.notice.reason);
+        assert_eq!(first, Some(Reason::JobMissing));
+        assert_eq!(waiting(&outbox).len(), WAITING_MAX);
     }
 
     #[tokio::test(start_paused = true)]

@@ -296,6 +296,52 @@ pub enum Effect {
     CallTemporal(Box<temporal::call::Call>),
 }
 
+impl Effect {
+    /// Whether a run begins, goes on or ends by it. Nobody waits for the rest, which is no sign of a crowd.
+    pub const fn is_awaited(&self) -> bool {
+        match self {
+            Self::CreateConfigMap(_)
+            | Self::CreateJob(_)
+            | Self::StopJob { .. }
+            | Self::DeletePod { .. }
+            | Self::PostCustom(_)
+            | Self::CreateChild(_)
+            | Self::CancelChild { .. }
+            | Self::ConsumeSignal { .. }
+            | Self::MarkApproval { .. }
+            | Self::MintToken(_)
+            | Self::CallTemporal(_) => true,
+            Self::ReleaseJob { .. }
+            | Self::ReleaseChild { .. }
+            | Self::DeleteRun { .. }
+            | Self::SetFinalizers { .. }
+            | Self::RevokeToken { .. } => false,
+        }
+    }
+
+    /// What is let go by it, if it lets something go that has ended.
+    pub const fn lets_go(&self) -> Option<&Uid> {
+        match self {
+            Self::ReleaseJob { job, .. } => Some(&job.uid),
+            Self::ReleaseChild { child, .. } => Some(&child.id.uid),
+            Self::CreateConfigMap(_)
+            | Self::CreateJob(_)
+            | Self::StopJob { .. }
+            | Self::DeletePod { .. }
+            | Self::DeleteRun { .. }
+            | Self::SetFinalizers { .. }
+            | Self::PostCustom(_)
+            | Self::CreateChild(_)
+            | Self::CancelChild { .. }
+            | Self::ConsumeSignal { .. }
+            | Self::MarkApproval { .. }
+            | Self::MintToken(_)
+            | Self::RevokeToken { .. }
+            | Self::CallTemporal(_) => None,
+        }
+    }
+}
+
 /// The kinds of runs that can do the work of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum ChildKind {

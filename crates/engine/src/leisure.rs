@@ -9,56 +9,90 @@ use std::{
     time::Duration,
 };
 
-use crate::{decision::Key, retention::Turn};
+use crate::{decision::Uid, retention::Turn};
 
 /// So many other writes within [`BUSY_WITHIN`] are much to do: some fifteen runs that begin and end. A person who applies a directory of
 /// manifests causes fewer.
 const BUSY_WRITES: usize = 50;
 const BUSY_WITHIN: Duration = Duration::from_secs(1);
-/// How long one can be put off in all. A Job is kept for thirty seconds at least after its end, so it is let go before it would go.
-const PUT_OFF_MAX: Duration = Duration::from_secs(25);
+/// For how long after that there is still much to do. A crowd has its lulls for us, while Kubernetes makes the pods that we asked for.
+const BUSY_LASTS: Duration = Duration::from_secs(5);
+/// How long one can be put off in all: longer than a crowd of a thousand runs takes to begin and end.
+const PUT_OFF_MAX: Duration = Duration::from_mins(1);
 /// When who was put off asks again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// How many can be put off. Beyond that nobody is, so that what was forgotten about does not add up.
+const WAITING_MAX: usize = 20_000;
 
 /// How much there is to do, and who is put off because of it. Times are counted from any one moment.
 #[derive(Debug, Default)]
 pub struct Leisure {
     /// The latest writes that somebody waited for, no more than it takes to be busy.
     written: VecDeque<Duration>,
-    /// Who was put off, and since when.
-    waiting: BTreeMap<Key, Duration>,
+    /// Until when there is much to do, unless more comes.
+    busy_until: Duration,
+    /// There is always much to do.
+    never_rests: bool,
+    /// What was to be let go and was put off, and since when.
+    waiting: BTreeMap<Uid, Duration>,
 }
 
 impl Leisure {
+    /// As if there was always much to do.
+    pub fn never_resting() -> Self {
+        Self {
+            never_rests: true,
+            ..Self::default()
+        }
+    }
+
     /// Something was written that somebody waited for.
     pub fn wrote(&mut self, now: Duration) {
         if self.written.len() >= BUSY_WRITES {
             self.written.pop_front();
         }
         self.written.push_back(now);
+        let oldest = self.written.front();
+        if self.written.len() >= BUSY_WRITES
+            && oldest.is_some_and(|oldest| now.saturating_sub(*oldest) < BUSY_WITHIN)
+        {
+            self.busy_until = now.saturating_add(BUSY_LASTS);
+        }
     }
 
-    /// Somebody wants to write what nobody waits for.
-    pub fn ask(&mut self, key: &Key, now: Duration) -> Turn {
+    /// Somebody wants to let this object go, for which nobody waits.
+    pub fn ask(&mut self, object: &Uid, now: Duration) -> Turn {
         if !self.is_busy(now) {
             // Whoever else is waiting has its turn when it asks.
             self.waiting.clear();
             return Turn::Now;
         }
-        let since = *self.waiting.entry(key.clone()).or_insert(now);
-        let left = PUT_OFF_MAX.saturating_sub(now.saturating_sub(since));
-        if left.is_zero() {
-            self.waiting.remove(key);
+        let since = self.waiting.get(object).copied();
+        let left = PUT_OFF_MAX.saturating_sub(now.saturating_sub(since.unwrap_or(now)));
+        if left.is_zero() || (since.is_none() && !self.has_room(now)) {
             return Turn::Now;
         }
+        self.waiting.entry(object.clone()).or_insert(now);
         Turn::In(left.min(ASK_AGAIN))
     }
 
-    /// Whether much is written that somebody waits for.
+    /// An object was let go, or is gone.
+    pub fn let_go(&mut self, object: &Uid) {
+        self.waiting.remove(object);
+    }
+
+    /// Whether one more can be put off. Who has not come for its turn will not come any more.
+    fn has_room(&mut self, now: Duration) -> bool {
+        if self.waiting.len() >= WAITING_MAX {
+            let long = PUT_OFF_MAX + ASK_AGAIN;
+            self.waiting.retain(|_, since| now.saturating_sub(*since) < long);
+        }
+        self.waiting.len() < WAITING_MAX
+    }
+
+    /// Whether much is written that somebody waits for, or was a moment ago.
     pub fn is_busy(&self, now: Duration) -> bool {
-        let oldest = self.written.front();
-        self.written.len() >= BUSY_WRITES
-            && oldest.is_some_and(|oldest| now.saturating_sub(*oldest) < BUSY_WITHIN)
+        self.never_rests || now < self.busy_until
     }
 }
 
@@ -68,11 +102,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn key(name: &str) -> Key {
-        Key {
-            namespace: "agents".to_owned(),
-            name: name.to_owned(),
-        }
+    fn object(name: &str) -> Uid {
+        Uid(name.to_owned())
     }
 
     /// Has written this often at this time.
@@ -89,7 +120,7 @@ mod tests {
             leisure.wrote(SECOND);
         }
 
-        assert_eq!(leisure.ask(&key("a"), SECOND), Turn::Now);
+        assert_eq!(leisure.ask(&object("a"), SECOND), Turn::Now);
     }
 
     #[test]
@@ -97,8 +128,10 @@ mod tests {
         let mut leisure = Leisure::default();
         busy(&mut leisure, SECOND);
 
-        assert_eq!(leisure.ask(&key("a"), SECOND), Turn::In(ASK_AGAIN));
-        assert_eq!(leisure.ask(&key("a"), SECOND + ASK_AGAIN), Turn::Now);
+        assert_eq!(leisure.ask(&object("a"), SECOND), Turn::In(ASK_AGAIN));
+        let lull = SECOND + BUSY_LASTS - Duration::from_millis(1);
+        assert!(leisure.is_busy(lull), "a lull does not end a crowd");
+        assert_eq!(leisure.ask(&object("a"), SECOND + BUSY_LASTS), Turn::Now);
     }
 
     #[test]
@@ -108,17 +141,29 @@ mod tests {
         let begun = now;
         loop {
             busy(&mut leisure, now);
-            match leisure.ask(&key("a"), now) {
+            match leisure.ask(&object("a"), now) {
                 Turn::Now => break,
                 Turn::In(wait) => now += wait,
             }
         }
 
         assert_eq!(now.saturating_sub(begun), PUT_OFF_MAX);
-        busy(&mut leisure, now);
-        assert!(
-            matches!(leisure.ask(&key("a"), now), Turn::In(_)),
-            "the next thing begins to wait anew"
-        );
+        leisure.let_go(&object("a"));
+        assert!(leisure.waiting.is_empty(), "what was let go is forgotten");
+    }
+
+    #[test]
+    fn no_more_than_the_bound_are_put_off_and_who_did_not_come_again_makes_room() {
+        let mut leisure = Leisure::default();
+        busy(&mut leisure, SECOND);
+        for number in 0..WAITING_MAX {
+            leisure.ask(&object(&number.to_string()), SECOND);
+        }
+        assert_eq!(leisure.ask(&object("one more"), SECOND), Turn::Now);
+
+        let later = SECOND + PUT_OFF_MAX + ASK_AGAIN;
+        busy(&mut leisure, later);
+        assert!(matches!(leisure.ask(&object("one more"), later), Turn::In(_)));
+        assert_eq!(leisure.waiting.len(), 1);
     }
 }

@@ -51,6 +51,11 @@ fn schemas_are_structural() {
     ]
     .into();
     for kind in Kind::ALL {
+        let status = &schema(*kind)["properties"]["status"];
+        assert_eq!(
+            status["x-kubernetes-map-type"], "atomic",
+            "{kind:?} has a status of many owners"
+        );
         walk(&schema(*kind), "", &mut |path, node| {
             let keywords = node.as_object().expect("a schema is an object");
             for keyword in keywords.keys() {

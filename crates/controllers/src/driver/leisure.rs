@@ -9,15 +9,16 @@ use jangar_api::{
     agents::agent_run::AgentRun, orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
 };
 use jangar_engine::{
-    decision::{ChildKind, Effect, Key},
+    decision::{ChildKind, Effect, Key, Uid},
     leisure,
     retention::Turn,
+    settings::Settings,
 };
 use k8s_openapi::api::batch::v1::Job;
 use tokio::time::Instant;
 
 use super::Context;
-use crate::caches::Cached;
+use crate::{caches::Cached, effects::Outcome};
 
 /// How much there is to do in one term.
 #[derive(Debug)]
@@ -26,16 +27,19 @@ pub(crate) struct Leisure {
     begin: Instant,
 }
 
-impl Default for Leisure {
-    fn default() -> Self {
+impl Leisure {
+    pub(super) fn of(settings: &Settings) -> Self {
+        let kept = if settings.safeguards.leisure {
+            leisure::Leisure::default()
+        } else {
+            leisure::Leisure::never_resting()
+        };
         Self {
-            kept: Mutex::default(),
+            kept: Mutex::new(kept),
             begin: Instant::now(),
         }
     }
-}
 
-impl Leisure {
     /// Something was written that somebody waited for.
     pub(crate) fn wrote(&self) {
         let now = self.begin.elapsed();
@@ -48,10 +52,20 @@ impl Leisure {
         self.kept().is_busy(now)
     }
 
-    /// Asks for a turn to write what nobody waits for: how long it has to wait, or not at all.
-    pub(super) fn ask(&self, key: &Key) -> Option<Duration> {
+    /// An effect was carried out.
+    pub(crate) fn after(&self, effect: &Effect, outcome: Outcome) {
+        if let Some(object) = effect.lets_go() {
+            self.kept().let_go(object);
+        }
+        if effect.is_awaited() && outcome == Outcome::Done {
+            self.wrote();
+        }
+    }
+
+    /// Asks for a turn to let something go: how long it has to wait, or not at all.
+    pub(super) fn ask(&self, object: &Uid) -> Option<Duration> {
         let now = self.begin.elapsed();
-        match self.kept().ask(key, now) {
+        match self.kept().ask(object, now) {
             Turn::Now => None,
             Turn::In(wait) => Some(wait),
         }
@@ -63,10 +77,10 @@ impl Leisure {
     }
 }
 
-/// Whether an effect lets something go for which nobody waits: whoever deletes it does.
-pub(super) fn is_for_leisure(context: &Context, namespace: &str, effect: &Effect) -> bool {
-    match effect {
-        Effect::ReleaseJob { job, .. } => stays::<Job>(context, namespace, &job.name),
+/// How long an effect gives way to others. Only letting something go does, and only where nobody deletes it: whoever does waits for that.
+pub(super) fn gives_way(context: &Context, namespace: &str, effect: &Effect) -> Option<Duration> {
+    let object = effect.lets_go()?;
+    let stays = match effect {
         Effect::ReleaseChild { child, .. } => {
             let name = &child.id.name;
             match child.kind {
@@ -75,8 +89,10 @@ pub(super) fn is_for_leisure(context: &Context, namespace: &str, effect: &Effect
                 ChildKind::OrchestrationRun => stays::<OrchestrationRun>(context, namespace, name),
             }
         }
+        Effect::ReleaseJob { job, .. } => stays::<Job>(context, namespace, &job.name),
         _ => false,
-    }
+    };
+    if stays { context.leisure.ask(object) } else { None }
 }
 
 /// Whether a cache shows an object that nobody deletes.

@@ -276,13 +276,14 @@ async fn act<C: Controller>(
     plan: &Plan<StatusOf<C>>,
     work: &mut Work,
 ) -> Result<Acted, ReconcileError> {
-    if !plan.effects.is_empty() {
+    let (effects, put_off) = in_turn(context, key, &plan.effects);
+    if !effects.is_empty() {
         work.learned.refusal = None;
         work.learned.occupant = None;
         // What was let in was this one.
         work.learned.admission = None;
     }
-    let (effects, put_off) = in_turn(context, key, &plan.effects);
+    let mut changed = false;
     let mut left = effects.as_ref();
     while let Some(effect) = left.first() {
         context.check_halt()?;
@@ -308,7 +309,9 @@ async fn act<C: Controller>(
             return Ok(Acted::NotYet(wait));
         }
         match effects::carry_out_together::<C::Object>(context, key, now, work).await? {
-            Outcome::Done | Outcome::Already => {}
+            // A token that was taken back before is asked for whenever its Job is to go, and tells nothing new.
+            Outcome::Already if matches!(effect, Effect::RevokeToken { .. }) => {}
+            Outcome::Done | Outcome::Already => changed = true,
             Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),
         }
         if !left.is_empty() && object.is_some_and(|object| wants_otherwise(context, key, object.as_ref())) {
@@ -320,7 +323,7 @@ async fn act<C: Controller>(
         (Some(_) | None, _) => Report::Unchanged,
     };
     match report {
-        Report::Unchanged if effects.is_empty() => return Ok(Acted::Settled(put_off)),
+        Report::Unchanged if !changed => return Ok(Acted::Settled(put_off)),
         Report::Otherwise => return Ok(Acted::PlanAgain),
         Report::Refused(refusal) => {
             let plain_already = work.learned.status_refusal.replace(refusal).is_some();
@@ -341,16 +344,18 @@ async fn act<C: Controller>(
 /// The effects that are carried out now, without those that give way to others, and how long these do. They come when all else that the
 /// plan wants is done: what is put off changes nothing for the rest.
 fn in_turn<'p>(context: &Context, key: &Key, effects: &'p [Effect]) -> (Cow<'p, [Effect]>, Option<Duration>) {
-    let gives_way = |effect: &Effect| leisure::is_for_leisure(context, &key.namespace, effect);
-    if !effects.iter().any(gives_way) {
+    let waits: Vec<Option<Duration>> = effects
+        .iter()
+        .map(|effect| leisure::gives_way(context, &key.namespace, effect))
+        .collect();
+    let Some(soonest) = waits.iter().flatten().min().copied() else {
         return (Cow::Borrowed(effects), None);
-    }
-    let wait = context.leisure.ask(key);
-    if wait.is_none() {
-        return (Cow::Borrowed(effects), None);
-    }
-    let urgent = effects.iter().filter(|effect| !gives_way(effect)).cloned();
-    (Cow::Owned(urgent.collect()), wait)
+    };
+    let now = effects.iter().zip(&waits).filter(|(_, wait)| wait.is_none());
+    (
+        Cow::Owned(now.map(|(effect, _)| effect.clone()).collect()),
+        Some(soonest),
+    )
 }
 
 /// Whether somebody has changed what an object asks for since a plan was made from it: what is left of a long plan is not sent

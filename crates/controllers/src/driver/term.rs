@@ -128,7 +128,7 @@ pub(crate) fn open(setup: TermSetup, listeners: Vec<Arc<dyn Listener>>) -> (Arc<
         client: setup.client,
         world,
         deletions: Deletions::of(&setup.settings),
-        leisure: Leisure::default(),
+        leisure: Leisure::of(&setup.settings),
         settings: setup.settings,
         clock: setup.clock,
         gate: setup.gate,

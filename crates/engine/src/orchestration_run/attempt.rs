@@ -15,8 +15,8 @@ use super::{
     Child, after,
     begin::Begun,
     child,
-    follow::{Unsaid, Walk},
-    next_status::StepEnd,
+    follow::{Good, Unsaid, Walk},
+    step_end::StepEnd,
 };
 use crate::{
     decision::{ChildKind, Effect, Question, Rejection, Uid},
@@ -152,9 +152,10 @@ impl Walk<'_> {
         match phase {
             RunPhase::Succeeded => {
                 self.next.step_ended(step, StepEnd::succeeded(child.outputs()));
-                if let Some(at) = child.ended_at().filter(|_| child.is_held()) {
-                    self.next.step_ended_at(step, at);
-                    self.unsaid.push((step, Unsaid::Ended, at));
+                if let Some(since) = child.ended_at().filter(|_| child.is_held()) {
+                    self.next.step_ended_at(step, since);
+                    let what = Good::Ended;
+                    self.unsaid.push(Unsaid { step, what, since });
                 }
             }
             _ if timed_out => {
@@ -192,6 +193,7 @@ impl Walk<'_> {
 
     /// An attempt ended badly: another one follows if there is one left, and if the run goes on.
     pub(super) fn attempt_failed(&mut self, step: StepId, node: &Node, known: &StepStatus, why: &Rejection) {
+        self.hurried = true;
         let attempt = attempt_of(known);
         if attempt >= node.attempts {
             let reason = if node.attempts > 1 {

@@ -13,10 +13,9 @@ use serde_json::Value;
 use super::{
     after,
     child::{self, Child, Draft},
-    follow::{Unsaid, Walk},
-    gate,
-    next_status::StepEnd,
-    origin,
+    follow::{Good, Unsaid, Walk},
+    gate, origin,
+    step_end::StepEnd,
 };
 use crate::{
     decision::{ChildKind, Effect, NewChild, Refusal, Rejection},
@@ -131,8 +130,9 @@ impl Walk<'_> {
         match self.draft(step, node, attempt) {
             Ok(draft) if child.is_made_as(&draft) => {
                 self.next.step_works(step, node, attempt, child);
-                if let Some(made) = child.created_at().filter(|_| child.is_held()) {
-                    self.unsaid.push((step, Unsaid::Made, made));
+                if let Some(since) = child.created_at().filter(|_| child.is_held()) {
+                    let what = Good::Made;
+                    self.unsaid.push(Unsaid { step, what, since });
                 }
                 self.look_at(step, node);
                 Begun::Works

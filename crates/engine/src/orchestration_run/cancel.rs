@@ -1,5 +1,7 @@
 //! The run is to stop: nothing new starts, what works is asked to stop, and the run is over when all of it has.
 
+use std::collections::BTreeSet;
+
 use jangar_api::{
     condition::ConditionType,
     orchestration::orchestration_run::StepStatus,
@@ -12,7 +14,7 @@ use super::{
     attempt::{attempt_of, has_child, kind_of},
     child,
     follow::{Walk, stored},
-    next_status::StepEnd,
+    step_end::StepEnd,
     survivors,
 };
 use crate::{
@@ -20,6 +22,7 @@ use crate::{
     orchestration::{
         Node, StepId,
         advance::{Going, Skipped, Verdict, Why, advance},
+        work::Work,
     },
     parent,
 };
@@ -239,50 +242,84 @@ impl Walk<'_> {
         }
     }
 
-    /// A child may have been made a moment before the status was to say so.
-    fn adopt_unrecorded(&mut self) {
+    /// Children may have been made, and have done their work, before the status was to say so: layer after layer where there is much
+    /// to do. All of them are taken on, so that what works is stopped and what is done stays.
+    pub(super) fn adopt_unrecorded(&mut self) {
+        let mut looked_at = BTreeSet::new();
+        loop {
+            let next: Vec<(StepId, u32)> = self
+                .unrecorded()
+                .into_iter()
+                .filter(|place| looked_at.insert(*place))
+                .collect();
+            if next.is_empty() {
+                return;
+            }
+            for (step, attempt) in next {
+                self.adopt_if_made(step, attempt);
+            }
+        }
+    }
+
+    /// The attempts that may have been made although the status does not say so: as it stands now, they would be made next.
+    fn unrecorded(&self) -> Vec<(StepId, u32)> {
         let states = self.next.states(self.graph);
         let startable = advance(self.graph, &states, Going::On, |_| Verdict::Run).starts;
         let first = startable.into_iter().map(|step| (step, 1));
-        let again: Vec<(StepId, u32)> = self
-            .active()
-            .into_iter()
-            .filter_map(|(step, _)| {
-                let known = self.step(step)?;
-                let retrying = known.progress.phase == Some(StepPhase::Retrying);
-                retrying.then(|| (step, attempt_of(known) + 1))
-            })
-            .collect();
-        let both: Vec<(StepId, u32)> = first.chain(again).collect();
-        for (step, attempt) in both {
-            let Some(node) = self.graph.node(step).filter(|node| has_child(&node.work)) else {
-                continue;
-            };
-            if !self.knows(node, attempt) {
-                let name = child::name(&self.situation.name(), &node.name, attempt);
-                self.questions.insert(Question::Child(kind_of(&node.work), name));
-                continue;
+        let again = self.active().into_iter().filter_map(|(step, _)| {
+            let known = self.step(step)?;
+            let retrying = known.progress.phase == Some(StepPhase::Retrying);
+            retrying.then(|| (step, attempt_of(known) + 1))
+        });
+        first.chain(again).collect()
+    }
+
+    fn adopt_if_made(&mut self, step: StepId, attempt: u32) {
+        let Some(node) = self.graph.node(step) else {
+            return;
+        };
+        if !has_child(&node.work) {
+            // It leaves nothing but a word in the status; that it was reached shows in what came after it.
+            if matches!(node.work, Work::Checkpoint) && self.has_child_after(step) {
+                self.next.step_ended(step, StepEnd::succeeded(None));
             }
-            let name = child::name(&self.situation.name(), &node.name, attempt);
-            let child = self.situation.observed.children.get(&(kind_of(&node.work), name));
-            let Some(child) = child.filter(|child| child.owner().as_ref() == Some(&self.situation.uid))
-            else {
-                continue;
-            };
-            // Whatever of this run works is stopped, whoever made it. Only what the step would have made has a result for it.
-            let over = child.end().is_some();
-            let is_own = || {
-                let draft = self.draft(step, node, attempt);
-                draft.is_ok_and(|draft| child.is_made_as(&draft))
-            };
-            if over && !is_own() {
-                continue;
-            }
-            self.next.step_works(step, node, attempt, child);
-            if over {
-                self.look_at(step, node);
-            }
+            return;
         }
+        let name = child::name(&self.situation.name(), &node.name, attempt);
+        if !self.knows(node, attempt) {
+            self.questions.insert(Question::Child(kind_of(&node.work), name));
+            return;
+        }
+        let child = self.situation.observed.children.get(&(kind_of(&node.work), name));
+        let Some(child) = child.filter(|child| child.owner().as_ref() == Some(&self.situation.uid)) else {
+            return;
+        };
+        // Whatever of this run works is stopped, whoever made it. Only what the step would have made has a result for it.
+        let over = child.end().is_some();
+        let is_own = || {
+            let draft = self.draft(step, node, attempt);
+            draft.is_ok_and(|draft| child.is_made_as(&draft))
+        };
+        if over && !is_own() {
+            return;
+        }
+        self.next.step_works(step, node, attempt, child);
+        if over {
+            self.look_at(step, node);
+        }
+    }
+
+    /// Whether a step that comes after this one has a child.
+    fn has_child_after(&self, step: StepId) -> bool {
+        let children = &self.situation.observed.children;
+        let mut later = self.graph.steps().filter(|(later, node)| {
+            has_child(&node.work) && self.graph.ancestors(*later).any(|of| of == step)
+        });
+        later.any(|(_, node)| {
+            let name = child::name(&self.situation.name(), &node.name, 1);
+            let child = children.get(&(kind_of(&node.work), name));
+            child.is_some_and(|child| child.owner().as_ref() == Some(&self.situation.uid))
+        })
     }
 
     /// Whether it is known if there is a child of this attempt.

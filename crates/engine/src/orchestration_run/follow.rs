@@ -14,9 +14,8 @@ use serde_json::Value;
 use super::{
     NextStatus, Situation, after,
     begin::{Begun, REFUSED_ENOUGH},
-    cancel, finished,
-    next_status::StepEnd,
-    sooner,
+    cancel, finished, sooner,
+    step_end::StepEnd,
 };
 use crate::{
     decision::{Decision, Effect, Notice, Plan, Question, Rejection},
@@ -27,15 +26,35 @@ use crate::{
     },
 };
 
-/// How long it may stay unsaid that the child of a step was made, or has done its work. Of the former Kubernetes knows whole seconds,
-/// so it is between one and two.
-const UNHURRIED: Duration = Duration::from_secs(2);
+/// How long it may stay unsaid that the child of a step was made. A child that says nothing yet is silent for as long.
+const MADE_UNSAID_MAX: Duration = Duration::from_secs(10);
+/// How long it may stay unsaid that the child of a step has done its work.
+const ENDED_UNSAID_MAX: Duration = Duration::from_secs(2);
+/// What so many steps have done is worth a write: each that is not recorded is compared anew with what its step would make.
+const UNSAID_STEPS_MAX: usize = 64;
 
-/// Something good about a child that the status does not say yet.
+/// Something good about the child of a step that the status does not say yet, and since when it is so.
+pub(super) struct Unsaid {
+    pub step: StepId,
+    pub what: Good,
+    pub since: Timestamp,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unsaid {
+pub(super) enum Good {
     Made,
     Ended,
+}
+
+impl Unsaid {
+    /// Until when it may stay unsaid.
+    fn until(&self) -> Timestamp {
+        let most = match self.what {
+            Good::Made => MADE_UNSAID_MAX,
+            Good::Ended => ENDED_UNSAID_MAX,
+        };
+        after(self.since, most)
+    }
 }
 
 /// Why no step starts any more, although nobody cancelled the run.
@@ -58,8 +77,10 @@ pub(super) struct Walk<'a> {
     pub wake_at: Option<Timestamp>,
     /// Steps whose child is being created, or waits for its name.
     pub beginning: BTreeSet<StepId>,
-    /// What children have done that is not in the status yet, and when.
-    pub unsaid: Vec<(StepId, Unsaid, Timestamp)>,
+    /// What children have done that is not in the status yet.
+    pub unsaid: Vec<Unsaid>,
+    /// An attempt ended badly, which is told at once.
+    pub hurried: bool,
     /// How many steps failed just now because the API server will not have their child.
     pub refused: usize,
 }
@@ -80,15 +101,16 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
         wake_at: None,
         beginning: BTreeSet::new(),
         unsaid: Vec::new(),
+        hurried: false,
         refused: 0,
     };
     walk.next.lay_out(graph);
     walk.look_at_working_steps();
+    let cancelling = *situation.phase() == RunPhase::Cancelling;
     let closes = situation.settings.safeguards.cancel_closes;
-    if *situation.phase() == RunPhase::Cancelling && closes {
+    if cancelling && closes {
         cancel::carry_on(&mut walk);
-    } else if *situation.phase() != RunPhase::Cancelling && situation.is_asked_to_stop() && !walk.would_end()
-    {
+    } else if !cancelling && situation.is_asked_to_stop() && walk.stops_here() {
         cancel::begin(&mut walk);
     } else {
         walk.go_on();
@@ -171,13 +193,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether the run is over by itself, once what has ended is recorded.
-    fn would_end(&self) -> bool {
+    /// Whether a cancel finds something to stop: the run is not over by itself, once all that was done is recorded.
+    fn stops_here(&mut self) -> bool {
+        self.adopt_unrecorded();
         let states = self.next.states(self.graph);
         let next = advance(self.graph, &states, self.going(&states), |step| {
             self.condition(step)
         });
-        next.end.is_some()
+        next.end.is_none()
     }
 
     /// Why no step starts any more, if that is so. What came first stays the cause, however long it takes until all has stopped.
@@ -446,28 +469,25 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Until when nothing is written although there is something to say, where there is much to do: that children were made a moment ago,
-    /// or that some have done their work and nothing can start yet. The children are the record of that: their names follow from the steps, and our finalizer keeps
-    /// them. What comes next says it as well, in one write. Both at once is never left unsaid, so that no more than the first children
-    /// of a step that is recorded are ever found without being known.
+    /// Until when nothing is written although there is something to say, where there is much to do: that children were made a moment
+    /// ago, or have done their work. The children are the record of that, through all layers that are unsaid: their names and what they
+    /// are made of follow from the steps, what they gave back stands in them, and our finalizer keeps them. What comes next says it as
+    /// well, in one write.
     fn unhurried_until(&self) -> Option<Timestamp> {
-        let now = self.situation.now;
-        let since = self.unsaid.iter().map(|(_, _, since)| *since).min()?;
-        let until = after(since, UNHURRIED);
-        // A time that lies ahead was stamped before the clock was set back.
-        let soon = now < until && until <= after(now, UNHURRIED);
-        let made = self.unsaid.iter().any(|(_, what, _)| *what == Unsaid::Made);
-        let ended = self.unsaid.iter().any(|(_, what, _)| *what == Unsaid::Ended);
-        if !self.situation.observed.busy {
+        let situation = self.situation;
+        if !situation.observed.busy || self.hurried {
             return None;
         }
+        let until = self.unsaid.iter().map(|unsaid| unsaid.until()).min()?;
+        // A time that lies ahead was stamped before the clock was set back.
+        let soon = situation.now < until && until <= after(situation.now, MADE_UNSAID_MAX);
         let idle = self
             .effects
             .iter()
             .all(|effect| matches!(effect, Effect::ReleaseChild { .. }));
-        let steps = self.unsaid.iter().map(|(step, ..)| *step);
-        (soon && idle && made != ended && self.next.says_nothing_but_that_these_do_well(steps))
-            .then_some(until)
+        let steps: BTreeSet<StepId> = self.unsaid.iter().map(|unsaid| unsaid.step).collect();
+        let few = steps.len() <= UNSAID_STEPS_MAX;
+        (soon && idle && few && self.next.says_nothing_but_that_these_do_well(&steps)).then_some(until)
     }
 }
 

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Situation, after, begin::rendered, follow::Walk, next_status::StepEnd};
+use super::{Situation, after, begin::rendered, follow::Walk, step_end::StepEnd};
 use crate::{
     approval::{Gate, Verdict, verdict},
     decision::{Effect, Question, Rejection, Sight},

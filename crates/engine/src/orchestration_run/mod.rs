@@ -10,7 +10,7 @@
 //! | `cancel` | the run is to stop |
 //! | `survivors` | what was still there when a cancel was given up |
 //! | `finished` | children whose end is recorded are let go, and the run is deleted when its time has come |
-//! | `next_status` | how the status changes |
+//! | `next_status`, `step_end` | how the status changes, and what it says of a step that has ended |
 //! | `child` | the runs that do the work |
 //! | `origin` | whether one that is there already was made for a step |
 //!
@@ -30,6 +30,7 @@ mod next_status;
 mod origin;
 mod signal;
 mod start;
+mod step_end;
 pub(crate) mod survivors;
 #[cfg(test)]
 pub(crate) mod tests;

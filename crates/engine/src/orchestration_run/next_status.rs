@@ -1,5 +1,7 @@
 //! Where a run and its steps stand, as its status shows it: every way in which the status changes is one function here.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jangar_api::{
     condition::{ConditionStatus, ConditionType},
     orchestration::orchestration_run::{
@@ -11,7 +13,7 @@ use jangar_api::{
     values::{FreeForm, Timestamp},
 };
 
-use super::{Child, Situation, child::number};
+use super::{Child, Situation, child::number, step_end::StepEnd};
 use crate::{
     conditions::{Conditions, Health, touched},
     decision::Rejection,
@@ -38,43 +40,6 @@ pub(super) struct NextStatus<'a> {
     pub status: OrchestrationRunStatus,
     conditions: Conditions,
     pub now: jiff::Timestamp,
-}
-
-/// How a step ended, with all that is said about it.
-pub(super) struct StepEnd {
-    pub phase: StepPhase,
-    pub reason: Option<Reason>,
-    pub message: Option<String>,
-    pub outputs: Option<FreeForm>,
-}
-
-impl StepEnd {
-    pub(super) fn failed(why: &Rejection) -> Self {
-        Self {
-            phase: StepPhase::Failed,
-            reason: Some(why.reason.clone()),
-            message: Some(why.message.clone()),
-            outputs: None,
-        }
-    }
-
-    pub(super) fn cancelled(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            phase: StepPhase::Cancelled,
-            reason: Some(reason),
-            message: Some(message.into()),
-            outputs: None,
-        }
-    }
-
-    pub(super) const fn succeeded(outputs: Option<FreeForm>) -> Self {
-        Self {
-            phase: StepPhase::Succeeded,
-            reason: None,
-            message: None,
-            outputs,
-        }
-    }
 }
 
 impl<'a> NextStatus<'a> {
@@ -151,7 +116,7 @@ impl<'a> NextStatus<'a> {
                 resource_ref: None,
                 waits_for: None,
                 outputs: None,
-                extra: std::collections::BTreeMap::new(),
+                extra: BTreeMap::new(),
             };
             place.map_or_else(unbegun, |place| known.swap_remove(place))
         });
@@ -225,7 +190,9 @@ impl<'a> NextStatus<'a> {
         let due = steps.get(step.0).and_then(|known| known.progress.next_retry_at);
         let earliest = ends.chain(due).chain(self.status.started_at).map(|at| at.0).max();
         let made = child.created_at().unwrap_or(self.now);
-        let since = Timestamp(earliest.map_or(made, |earliest| made.max(earliest)).min(self.now));
+        let made = made.min(self.now);
+        // The order is right even where another clock was ahead of this one.
+        let since = Timestamp(earliest.map_or(made, |earliest| made.max(earliest)));
         self.change(step, StepPhase::Running, |known| {
             known.progress.attempt = Some(number(attempt));
             known.progress.started_at = Some(since);
@@ -241,14 +208,14 @@ impl<'a> NextStatus<'a> {
         let now = self.now;
         if let Some(known) = self.status.step_statuses.get_mut(step.0) {
             let begun = known.progress.started_at.map_or(at, |begun| begun.0);
-            known.progress.finished_at = Some(Timestamp(at.max(begun).min(now)));
+            known.progress.finished_at = Some(Timestamp(at.min(now).max(begun)));
         }
     }
 
     /// Whether all that changes is that these steps work, or have done their work.
-    pub(super) fn says_nothing_but_that_these_do_well(&self, steps: impl Iterator<Item = StepId>) -> bool {
+    pub(super) fn says_nothing_but_that_these_do_well(&self, steps: &BTreeSet<StepId>) -> bool {
         let mut without = self.clone();
-        for StepId(step) in steps {
+        for &StepId(step) in steps {
             let (Some(now), Some(before)) = (
                 without.status.step_statuses.get_mut(step),
                 self.before.step_statuses.get(step),

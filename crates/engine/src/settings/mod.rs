@@ -214,7 +214,8 @@ impl Default for PolicySettings {
 }
 
 /// What keeps a step from being done twice, and what was cancelled from going on. No operator can choose these: the simulation
-/// takes one away at a time, to show that it finds what the safeguard is for.
+/// takes one away at a time, to show that it finds what the safeguard is for. Without the last one there is always much to do, so that
+/// it plays what gives way to a crowd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safeguards {
     /// An object is not planned again before the caches show what was written for it.
@@ -229,6 +230,8 @@ pub struct Safeguards {
     pub cancel_closes: bool,
     /// An OrchestrationRun that was cancelled has waited until its children had stopped.
     pub cancel_waits: bool,
+    /// Where there is little to do, nothing is put off.
+    pub leisure: bool,
 }
 
 impl Default for Safeguards {
@@ -240,6 +243,7 @@ impl Default for Safeguards {
             one_caller: true,
             cancel_closes: true,
             cancel_waits: true,
+            leisure: true,
         }
     }
 }

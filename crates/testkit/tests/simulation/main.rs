@@ -7,7 +7,7 @@
 //! | `JANGAR_SIM_THOROUGH` | plays every crash at every write of all scenarios, of those too that have some of them otherwise |
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
-//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer` or `one-caller` |
+//! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer`, `one-caller` or `leisure` |
 
 #![expect(
     clippy::expect_used,
@@ -56,6 +56,23 @@ const CORE: [&str; 3] = ["succeeds", "cancelled", "deleted"];
 /// Scenarios whose limits have to hold although a leader that was cut off wakes up and writes what it was about to, at each of
 /// their writes: of Jobs, of slots that no Job shows, and of a window of time.
 const CONTENDED: [&str; 3] = ["one-at-a-time", "custom-one-slot", "paced"];
+/// Scenarios that are played as if there was always much to do: what gives way then is told late, or let go late.
+const GIVE_WAY: [&str; 14] = [
+    "succeeds",
+    "cancelled",
+    "deleted",
+    "one-at-a-time",
+    "app-in-steps",
+    "workflow-retried",
+    "workflow-job-taken",
+    "tool-succeeds",
+    "orchestration",
+    "orchestration-deleted",
+    "orchestration-fail-fast",
+    "orchestration-nested-cancelled",
+    "orchestration-retried",
+    "orchestration-retry-cancelled",
+];
 /// Longer than a lease is.
 const TAKEOVER: Trouble = Trouble::Takeover(Duration::from_secs(70));
 /// How many failures are told in full; the others are only named.
@@ -76,8 +93,9 @@ fn without(safeguard: &str) -> Shipped {
         "adoption-check" => safeguards.adoption_check = false,
         "job-finalizer" => safeguards.job_finalizer = false,
         "one-caller" => safeguards.one_caller = false,
+        "leisure" => safeguards.leisure = false,
         other => panic!(
-            "there is no safeguard {other:?}: say barrier, adoption-check, job-finalizer or one-caller"
+            "there is no safeguard {other:?}: say barrier, adoption-check, job-finalizer, one-caller or leisure"
         ),
     }
     Shipped::with(safeguards)
@@ -157,6 +175,23 @@ fn crash_or_lost_answer_at_some_writes_of_graphs_tools_and_temporal_changes_noth
     let (_, part) = by_coverage();
     let (simulations, failures) = search::at_some_writes(&shipped(), &part, &CRASHES, SOME_WRITES);
     assert!(simulations > 100, "only {simulations} simulations");
+    assert_none(simulations, &failures);
+}
+
+/// What gives way to a crowd comes all the same, once, whoever crashed meanwhile: as if there was always much to do.
+#[test]
+fn crash_or_lost_answer_at_some_writes_where_there_is_much_to_do_changes_nothing() {
+    let crowded = without("leisure");
+    let played = search::in_parallel(&GIVE_WAY.map(scenario), |scenario| {
+        search::clean(&crowded, scenario)
+    });
+    let cleans: Vec<Clean> = played
+        .into_iter()
+        .map(|clean| clean.unwrap_or_else(|failure| panic!("{failure}")))
+        .collect();
+    let cleans: Vec<&Clean> = cleans.iter().collect();
+    let (simulations, failures) = search::at_some_writes(&crowded, &cleans, &CRASHES, SOME_WRITES);
+    assert!(simulations > 50, "only {simulations} simulations");
     assert_none(simulations, &failures);
 }
 

@@ -1,6 +1,7 @@
 //! The life of a run, played on values.
 
 mod bad_input;
+mod brief;
 mod custom;
 mod custom_stops;
 mod ends;

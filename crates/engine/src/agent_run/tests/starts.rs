@@ -7,7 +7,7 @@ use jangar_api::{
     phase::RunPhase,
     reason::Reason,
 };
-use jiff::{Timestamp, ToSpan};
+use jiff::ToSpan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -248,85 +248,6 @@ fn a_pod_that_cannot_be_placed_shows_the_words_of_the_scheduler() {
         world.condition(&ConditionType::Blocked).status,
         ConditionStatus::False
     );
-}
-
-/// A run where there is much to do.
-fn busy() -> World {
-    let mut world = World::new();
-    world.observed.busy = true;
-    world
-}
-
-/// A pod whose agent was started at this time.
-fn works_since(at: Timestamp) -> Value {
-    json!({"phase": "Running", "containerStatuses": [{
-        "name": "agent-runner", "image": "", "imageID": "", "ready": true, "restartCount": 0,
-        "state": {"running": {"startedAt": at.to_string()}},
-    }]})
-}
-
-#[test]
-fn a_pod_that_ends_soon_is_told_of_once() {
-    let mut world = busy();
-    let begun = world.now;
-    world.settle().pod("mend-job", &works_since(begun)).settle();
-    assert_eq!(world.statuses, 0, "it may be over in a moment");
-    world.wait(2).settle();
-    world.pod_ended("mend-job", 0, &json!({})).settle();
-
-    assert_eq!(world.statuses, 1);
-    assert_eq!(world.phase(), Some(RunPhase::Succeeded));
-    assert!(!world.is_held("mend-job"));
-}
-
-#[test]
-fn a_pod_that_works_on_is_told_of_after_three_seconds() {
-    let mut world = busy();
-    let begun = world.now;
-    world.settle().pod("mend-job", &works_since(begun)).settle();
-    assert_eq!(world.wake_at, Some(begun + 3.seconds()));
-    world.wait(3).settle();
-
-    assert_eq!(world.statuses, 1);
-    assert_eq!(world.phase(), Some(RunPhase::Running));
-}
-
-#[test]
-fn a_wait_that_is_over_is_taken_back_with_the_end_of_a_quick_pod() {
-    let mut world = busy();
-    world.settle().wait(10).settle();
-    assert_eq!(
-        world.condition(&ConditionType::Blocked).status,
-        ConditionStatus::True
-    );
-    let begun = world.now;
-    world.pod("mend-job", &works_since(begun)).settle();
-    assert_eq!(world.statuses, 1, "nothing is said yet");
-    world.wait(1).pod_ended("mend-job", 0, &json!({})).settle();
-
-    assert_eq!(world.statuses, 2);
-    assert_eq!(
-        world.condition(&ConditionType::Blocked).status,
-        ConditionStatus::False
-    );
-}
-
-#[test]
-fn a_node_whose_clock_is_ahead_silences_no_run() {
-    let mut world = busy();
-    let ahead = world.now + 60.seconds();
-    world.settle().pod("mend-job", &works_since(ahead)).settle();
-
-    assert_eq!(world.phase(), Some(RunPhase::Running));
-}
-
-#[test]
-fn where_there_is_little_to_do_a_run_says_at_once_that_its_pod_works() {
-    let mut world = World::new();
-    let begun = world.now;
-    world.settle().pod("mend-job", &works_since(begun)).settle();
-
-    assert_eq!(world.phase(), Some(RunPhase::Running));
 }
 
 #[test]

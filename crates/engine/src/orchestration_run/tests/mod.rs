@@ -14,6 +14,7 @@ mod retention;
 mod steps;
 mod stops;
 mod survivors;
+mod unsaid;
 mod waits;
 mod world;
 
