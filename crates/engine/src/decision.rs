@@ -458,6 +458,9 @@ pub struct Plan<S> {
     pub notices: Vec<Notice>,
     /// When to look again although nothing happened.
     pub wake_at: Option<Timestamp>,
+    /// The status tells nothing but how the work goes, so that it gives way to a crowd.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gives_way: bool,
 }
 
 impl<S> Plan<S> {
@@ -468,6 +471,7 @@ impl<S> Plan<S> {
             status: None,
             notices: Vec::new(),
             wake_at: None,
+            gives_way: false,
         }
     }
 

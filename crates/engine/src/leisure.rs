@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{decision::Uid, retention::Turn};
+use crate::{
+    decision::Uid,
+    retention::{Budget, Turn},
+};
 
 /// So many other writes within [`BUSY_WITHIN`] are much to do: some fifteen runs that begin and end. A person who applies a directory of
 /// manifests causes fewer.
@@ -24,8 +27,12 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// How many can be put off. Beyond that nobody is, so that what was forgotten about does not add up.
 const WAITING_MAX: usize = 20_000;
 
+/// How many runs may say in a minute how their work goes where there is much to do. Ten in a second are more than people can read, and a
+/// tenth of what a crowd would say of itself; each is a write, which makes the others wait longer and so have more to say.
+const TOLD_PER_MINUTE: u32 = 600;
+
 /// How much there is to do, and who is put off because of it. Times are counted from any one moment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Leisure {
     /// The latest writes that somebody waited for, no more than it takes to be busy.
     written: VecDeque<Duration>,
@@ -35,6 +42,20 @@ pub struct Leisure {
     never_rests: bool,
     /// What was to be let go and was put off, and since when.
     waiting: BTreeMap<Uid, Duration>,
+    /// Who may say how its work goes.
+    tellings: Budget,
+}
+
+impl Default for Leisure {
+    fn default() -> Self {
+        Self {
+            written: VecDeque::new(),
+            busy_until: Duration::ZERO,
+            never_rests: false,
+            waiting: BTreeMap::new(),
+            tellings: Budget::new(TOLD_PER_MINUTE),
+        }
+    }
 }
 
 impl Leisure {
@@ -88,6 +109,15 @@ impl Leisure {
             self.waiting.retain(|_, since| now.saturating_sub(*since) < long);
         }
         self.waiting.len() < WAITING_MAX
+    }
+
+    /// Somebody wants to say how the work goes, and nothing else.
+    pub fn tell(&mut self, now: Duration) -> Turn {
+        if self.is_busy(now) {
+            self.tellings.ask(now)
+        } else {
+            Turn::Now
+        }
     }
 
     /// Whether much is written that somebody waits for, or was a moment ago.
@@ -150,6 +180,24 @@ mod tests {
         assert_eq!(now.saturating_sub(begun), PUT_OFF_MAX);
         leisure.let_go(&object("a"));
         assert!(leisure.waiting.is_empty(), "what was let go is forgotten");
+    }
+
+    #[test]
+    fn how_the_work_goes_is_told_at_once_by_few_and_by_many_in_turn() {
+        let mut leisure = Leisure::default();
+        for _ in 0..TOLD_PER_MINUTE {
+            assert_eq!(leisure.tell(SECOND), Turn::Now, "there is little to do");
+        }
+        busy(&mut leisure, SECOND);
+        let turns: Vec<Turn> = (0..TOLD_PER_MINUTE).map(|_| leisure.tell(SECOND)).collect();
+        let now = turns.iter().filter(|turn| **turn == Turn::Now).count();
+        assert_eq!(now, 100, "those of ten seconds");
+        let last = turns.last().copied();
+        assert_eq!(
+            last,
+            Some(Turn::In(Duration::from_secs(50))),
+            "the last of them has its turn within the minute"
+        );
     }
 
     #[test]

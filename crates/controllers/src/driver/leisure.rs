@@ -71,6 +71,15 @@ impl Leisure {
         }
     }
 
+    /// Asks for a turn to say how the work goes: how long it has to wait, or not at all.
+    pub(super) fn tell(&self) -> Option<Duration> {
+        let now = self.begin.elapsed();
+        match self.kept().tell(now) {
+            Turn::Now => None,
+            Turn::In(wait) => Some(wait),
+        }
+    }
+
     fn kept(&self) -> MutexGuard<'_, leisure::Leisure> {
         // Every change to it is complete before anything can fail.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)

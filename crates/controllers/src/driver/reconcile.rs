@@ -318,10 +318,21 @@ async fn act<C: Controller>(
             return Ok(Acted::PlanAgain);
         }
     }
+    let untold = if plan.gives_way && plan.status.is_some() {
+        context.leisure.tell()
+    } else {
+        None
+    };
+    let put_off = put_off.into_iter().chain(untold).min();
     let report = match (object, &plan.status) {
-        (Some(object), Some(status)) => report(controller, context, key, object, status, work).await?,
+        (Some(object), Some(status)) if untold.is_none() => {
+            report(controller, context, key, object, status, work).await?
+        }
         (Some(_) | None, _) => Report::Unchanged,
     };
+    if matches!(report, Report::Written) && !plan.gives_way {
+        context.leisure.wrote();
+    }
     match report {
         Report::Unchanged if !changed => return Ok(Acted::Settled(put_off)),
         Report::Otherwise => return Ok(Acted::PlanAgain),
@@ -413,7 +424,6 @@ async fn report<C: Controller>(
     let request = api.patch_status(&key.name, &params, &patch);
     match context.write::<C::Object, _>(Verb::Patch, request).await {
         Ok(written) => {
-            context.leisure.wrote();
             controller.reported(key, &context.metrics, object.status(), status);
             work.wrote(written);
             Ok(Report::Written)

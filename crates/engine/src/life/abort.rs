@@ -74,8 +74,8 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, rejection: Rejection) -
         Stopping::Going { effects, wake_at } => Decision::Act(Plan {
             effects,
             status: next.into_status(),
-            notices: Vec::new(),
             wake_at,
+            ..Plan::nothing()
         }),
         Stopping::Stopped => {
             let allowed = R::attempts_allowed(situation, situation.current_job().map(AsRef::as_ref));

@@ -57,8 +57,8 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
             Decision::Act(Plan {
                 effects,
                 status: next.into_status(),
-                notices: Vec::new(),
                 wake_at: sooner(Some(deadline), wake_at),
+                ..Plan::nothing()
             })
         }
     }

@@ -38,8 +38,8 @@ pub(crate) fn deleted<R: Run>(
         Stopping::Going { effects, wake_at } => Decision::Act(Plan {
             effects,
             status: next.into_status(),
-            notices: Vec::new(),
             wake_at,
+            ..Plan::nothing()
         }),
         Stopping::Stopped => {
             let message = format!(
@@ -75,8 +75,8 @@ pub(crate) fn lost<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> Deci
             Decision::Act(Plan {
                 effects,
                 status: next.into_status(),
-                notices: Vec::new(),
                 wake_at,
+                ..Plan::nothing()
             })
         }
         Stopping::Stopped => {

@@ -35,6 +35,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 const BRIEF: Duration = Duration::from_secs(3);
 /// How long a pod may take to start before a run that has told of its Job says what it waits for, and any run where there is much to do.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long after its Job was made a run may wait for its turn to say how its work goes, where there is much to do.
+const UNTOLD_MAX: Duration = Duration::from_mins(1);
 /// How long a run that waits keeps to its words. A scheduler words the same wait anew whenever something changes in the cluster,
 /// for every pod that waits, and each would be a write.
 const REWORDING: Duration = Duration::from_mins(1);
@@ -98,7 +100,10 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodS
             tell(situation, &mut next, &wait, patience)
         }
     };
-    act(situation, job, next, sooner(look_again, limit))
+    Decision::Act(Plan {
+        gives_way: gives_way(situation, job),
+        ..act(situation, job, next, sooner(look_again, limit))
+    })
 }
 
 fn act<R: Run>(
@@ -106,21 +111,21 @@ fn act<R: Run>(
     job: &Job,
     next: NextStatus<'_, R>,
     wake_at: Option<Timestamp>,
-) -> Decision<R::Status> {
+) -> Plan<R::Status> {
     let submitted = || situation.normal(Reason::Submitted, format!("Job {} was created", job.name_any()));
-    Decision::Act(Plan {
-        effects: Vec::new(),
+    Plan {
         status: next.into_status(),
         notices: is_first(situation).then(submitted).into_iter().collect(),
         wake_at,
-    })
+        ..Plan::nothing()
+    }
 }
 
 /// The attempt is over, although its pod is there.
 fn give_up<R: Run>(situation: &Situation<'_, R>, job: &Job, why: &Rejection) -> Decision<R::Status> {
     let mut next = follow::recorded(situation, job);
     next.given_up(why);
-    act(situation, job, next, None)
+    Decision::Act(act(situation, job, next, None))
 }
 
 /// Whether the Job is the first of the run, and not recorded yet.
@@ -155,6 +160,17 @@ fn brief_until<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight
     // The clock of a node may be ahead of ours.
     let soon = until <= after(situation.now, BRIEF);
     (soon && (is_told_to_wait(situation) || is_untold(situation, job))).then_some(until)
+}
+
+/// Whether a run can wait for its turn to say how its work goes, where there is much to do: the Job is the record meanwhile, or the
+/// status has it and says what its pod waited for. Not for ever.
+fn gives_way<R: Run>(situation: &Situation<'_, R>, job: &Job) -> bool {
+    let made = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job));
+    let in_time = made.is_some_and(|made| {
+        let until = after(made, UNTOLD_MAX);
+        situation.now < until && until <= after(situation.now, UNTOLD_MAX)
+    });
+    situation.seen.busy && in_time && (is_told_to_wait(situation) || is_untold(situation, job))
 }
 
 /// Whether the status has the Job, and says what its pod waits for.

@@ -30,6 +30,8 @@ use crate::{
 const MADE_UNSAID_MAX: Duration = Duration::from_secs(10);
 /// How long it may stay unsaid that the child of a step has done its work.
 const ENDED_UNSAID_MAX: Duration = Duration::from_secs(2);
+/// How long it may stay unsaid in all, if many others have to say how they go.
+const UNTOLD_MAX: Duration = Duration::from_mins(1);
 /// What so many steps have done is worth a write: each that is not recorded is compared anew with what its step would make.
 const UNSAID_STEPS_MAX: usize = 64;
 
@@ -55,6 +57,17 @@ impl Unsaid {
         };
         after(self.since, most)
     }
+}
+
+/// When a run says what its children have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hurry {
+    Now,
+    /// When it is its turn, among all that have nothing else to say.
+    InTurn,
+    Not {
+        until: Timestamp,
+    },
 }
 
 /// Why no step starts any more, although nobody cancelled the run.
@@ -449,11 +462,11 @@ impl<'a> Walk<'a> {
                 Effect::CreateChild(_) | Effect::ConsumeSignal { .. } | Effect::MarkApproval { .. }
             )
         });
-        let unhurried = (!first_done).then(|| self.unhurried_until()).flatten();
-        if let Some(until) = unhurried {
+        let hurry = if first_done { Hurry::Now } else { self.hurry() };
+        if let Hurry::Not { until } = hurry {
             self.wake(until);
         }
-        let (status, notices) = if first_done || unhurried.is_some() {
+        let (status, notices) = if first_done || matches!(hurry, Hurry::Not { .. }) {
             (None, Vec::new())
         } else {
             (self.next.into_status(), self.notices)
@@ -464,30 +477,41 @@ impl<'a> Walk<'a> {
             notices: if status.is_some() { notices } else { Vec::new() },
             status,
             wake_at: self.wake_at,
+            gives_way: hurry == Hurry::InTurn,
         })
     }
 }
 
 impl Walk<'_> {
-    /// Until when nothing is written although there is something to say, where there is much to do: that children were made a moment
-    /// ago, or have done their work. The children are the record of that, through all layers that are unsaid: their names and what they
-    /// are made of follow from the steps, what they gave back stands in them, and our finalizer keeps them. What comes next says it as
+    /// Whether what there is to say has to be said now. Where there is much to do, that children were made a moment ago, or have done their
+    /// work, is said later. The children are the record of that, through all layers that are unsaid: their names and what they are
+    /// made of follow from the steps, what they gave back stands in them, and our finalizer keeps them. What comes next says it as
     /// well, in one write.
-    fn unhurried_until(&self) -> Option<Timestamp> {
-        let situation = self.situation;
-        if !situation.observed.busy || self.hurried {
-            return None;
-        }
-        let until = self.unsaid.iter().map(|unsaid| unsaid.until()).min()?;
-        // A time that lies ahead was stamped before the clock was set back.
-        let soon = situation.now < until && until <= after(situation.now, MADE_UNSAID_MAX);
+    fn hurry(&self) -> Hurry {
+        let Situation { now, observed, .. } = *self.situation;
+        let until = self.unsaid.iter().map(Unsaid::until).min();
+        let since = self.unsaid.iter().map(|unsaid| unsaid.since).min();
+        let (Some(until), Some(since)) = (until, since) else {
+            return Hurry::Now;
+        };
         let idle = self
             .effects
             .iter()
             .all(|effect| matches!(effect, Effect::ReleaseChild { .. }));
         let steps: BTreeSet<StepId> = self.unsaid.iter().map(|unsaid| unsaid.step).collect();
         let few = steps.len() <= UNSAID_STEPS_MAX;
-        (soon && idle && few && self.next.says_nothing_but_that_these_do_well(&steps)).then_some(until)
+        let can_wait = observed.busy && !self.hurried && idle && few;
+        // A time that lies ahead was stamped before the clock was set back.
+        let plausible = until <= after(now, MADE_UNSAID_MAX);
+        if !can_wait || !plausible || !self.next.says_nothing_but_that_these_do_well(&steps) {
+            Hurry::Now
+        } else if now < until {
+            Hurry::Not { until }
+        } else if now < after(since, UNTOLD_MAX) {
+            Hurry::InTurn
+        } else {
+            Hurry::Now
+        }
     }
 }
 

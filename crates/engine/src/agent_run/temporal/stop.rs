@@ -67,8 +67,8 @@ impl Going {
         Decision::Act(Plan {
             effects: self.effects,
             status: next.into_status(),
-            notices: Vec::new(),
             wake_at: sooner(self.wake_at, deadline),
+            ..Plan::nothing()
         })
     }
 

@@ -1,6 +1,7 @@
 //! Where there is much to do, what may be over in a moment is told when it is.
 
 use jangar_api::{
+    agents::agent_run::AgentRunStatus,
     condition::{ConditionStatus, ConditionType},
     phase::RunPhase,
 };
@@ -8,6 +9,10 @@ use jiff::{Timestamp, ToSpan};
 use serde_json::{Value, json};
 
 use super::World;
+use crate::{
+    agent_run::plan,
+    decision::{Decision, Plan},
+};
 
 /// A run where there is much to do.
 fn busy() -> World {
@@ -86,4 +91,34 @@ fn where_there_is_little_to_do_a_run_says_at_once_that_its_pod_works() {
     world.settle().pod("mend-job", &works_since(begun)).settle();
 
     assert_eq!(world.phase(), Some(RunPhase::Running));
+}
+
+/// What would be done now.
+fn planned(world: &World) -> Plan<AgentRunStatus> {
+    match plan(&world.observed, &world.settings, world.now) {
+        Decision::Act(plan) => plan,
+        Decision::Look(questions) => panic!("{questions:?}"),
+    }
+}
+
+#[test]
+fn what_a_pod_waits_for_is_told_in_turn_for_a_minute_and_then_in_any_case() {
+    let mut world = busy();
+    world.settle();
+    world.wait(10);
+    let first = planned(&world);
+    assert!(first.status.is_some() && first.gives_way);
+    world.wait(50);
+    let late = planned(&world);
+    assert!(late.status.is_some() && !late.gives_way);
+}
+
+#[test]
+fn the_end_of_a_run_gives_way_to_nobody() {
+    let mut world = busy();
+    let begun = world.now;
+    world.settle().pod("mend-job", &works_since(begun)).settle();
+    world.pod_ended("mend-job", 1, &json!({}));
+    let end = planned(&world);
+    assert!(end.status.is_some() && !end.gives_way);
 }

@@ -4,6 +4,7 @@ use jangar_api::{phase::RunPhase, reason::Reason};
 use serde_json::json;
 
 use super::world::{World, agent};
+use crate::decision::Decision;
 
 /// These steps, where there is much to do.
 fn busy(steps: serde_json::Value) -> World {
@@ -209,4 +210,27 @@ fn a_cancel_that_comes_after_the_last_child_has_succeeded_is_too_late() {
     cancel(&mut world);
 
     assert_eq!(world.phase(), RunPhase::Succeeded);
+}
+
+#[test]
+fn what_children_do_well_is_told_in_turn_for_a_minute_and_then_in_any_case() {
+    let mut world = one();
+    for (seconds, in_turn) in [(10, true), (50, false)] {
+        world.pass(seconds);
+        let Decision::Act(plan) = world.plan() else {
+            panic!("there is nothing to ask")
+        };
+        assert!(plan.status.is_some());
+        assert_eq!(plan.gives_way, in_turn, "{seconds} s later");
+    }
+}
+
+#[test]
+fn what_very_many_steps_have_done_is_worth_a_write() {
+    let steps = |count: usize| {
+        let steps = (0..count).map(|number| agent(&format!("s{number}"), json!({"dependsOn": []})));
+        busy(serde_json::Value::Array(steps.collect()))
+    };
+    assert_eq!(steps(64).status_writes, 1, "that the run was accepted");
+    assert_eq!(steps(65).status_writes, 2);
 }
