@@ -159,7 +159,7 @@ mod tests {
         busy(&mut leisure, SECOND);
 
         assert_eq!(leisure.ask(&object("a"), SECOND), Turn::In(ASK_AGAIN));
-        let lull = SECOND + BUSY_LASTS - Duration::from_millis(1);
+        let lull = (SECOND + BUSY_LASTS).saturating_sub(Duration::from_millis(1));
         assert!(leisure.is_busy(lull), "a lull does not end a crowd");
         assert_eq!(leisure.ask(&object("a"), SECOND + BUSY_LASTS), Turn::Now);
     }

@@ -35,7 +35,7 @@ async fn effects_come_before_the_status_and_notices_after_it() {
                 effects: vec![create_job("one", "a"), create_job("two", "a")],
                 status: Some(phase(RunPhase::Running)),
                 notices: vec![notice()],
-                wake_at: None,
+                ..Plan::nothing()
             }),
             _ => idle(),
         },

@@ -205,7 +205,7 @@ async fn a_stop_does_not_wait_for_events_that_are_slow_to_tell() {
                 effects: vec![create_job("one", "a")],
                 status: None,
                 notices: (0..5).map(notice).collect(),
-                wake_at: None,
+                ..Plan::nothing()
             }),
             _ => idle(),
         },

@@ -7,7 +7,6 @@ use jangar_api::{
     phase::RunPhase,
     reason::Reason,
 };
-use jiff::ToSpan;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::{Value, json};
