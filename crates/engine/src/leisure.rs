@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    decision::Uid,
-    retention::{Budget, Turn},
-};
+use crate::{decision::Uid, retention::Turn};
 
 /// So many other writes within [`BUSY_WITHIN`] are much to do: some fifteen runs that begin and end. A person who applies a directory of
 /// manifests causes fewer.
@@ -27,12 +24,14 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// How many can be put off. Beyond that nobody is, so that what was forgotten about does not add up.
 const WAITING_MAX: usize = 20_000;
 
-/// How many runs may say in a minute how their work goes where there is much to do. Ten in a second are more than people can read, and a
-/// tenth of what a crowd would say of itself; each is a write, which makes the others wait longer and so have more to say.
-const TOLD_PER_MINUTE: u32 = 600;
+/// Between two runs that say how their work goes, where there is much to do. Ten in a second are more than people can read, and a tenth of
+/// what a crowd would say of itself; each is a write, which makes the others wait longer and so have more to say.
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+/// How many may say it without that after a rest.
+const TELL_BURST: u32 = 25;
 
 /// How much there is to do, and who is put off because of it. Times are counted from any one moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Leisure {
     /// The latest writes that somebody waited for, no more than it takes to be busy.
     written: VecDeque<Duration>,
@@ -42,20 +41,10 @@ pub struct Leisure {
     never_rests: bool,
     /// What was to be let go and was put off, and since when.
     waiting: BTreeMap<Uid, Duration>,
-    /// Who may say how its work goes.
-    tellings: Budget,
-}
-
-impl Default for Leisure {
-    fn default() -> Self {
-        Self {
-            written: VecDeque::new(),
-            busy_until: Duration::ZERO,
-            never_rests: false,
-            waiting: BTreeMap::new(),
-            tellings: Budget::new(TOLD_PER_MINUTE),
-        }
-    }
+    /// Who waits for its turn to say how its work goes, and when that is.
+    turns: BTreeMap<Uid, Duration>,
+    /// Until when turns are given away, one interval each.
+    booked: Duration,
 }
 
 impl Leisure {
@@ -84,8 +73,6 @@ impl Leisure {
     /// Somebody wants to let this object go, for which nobody waits.
     pub fn ask(&mut self, object: &Uid, now: Duration) -> Turn {
         if !self.is_busy(now) {
-            // Whoever else is waiting has its turn when it asks.
-            self.waiting.clear();
             return Turn::Now;
         }
         let since = self.waiting.get(object).copied();
@@ -97,7 +84,12 @@ impl Leisure {
         Turn::In(left.min(ASK_AGAIN))
     }
 
-    /// An object was let go, or is gone.
+    /// Whether this object was to be let go before, and was put off.
+    pub fn is_put_off(&self, object: &Uid) -> bool {
+        self.waiting.contains_key(object)
+    }
+
+    /// An object was let go.
     pub fn let_go(&mut self, object: &Uid) {
         self.waiting.remove(object);
     }
@@ -111,13 +103,29 @@ impl Leisure {
         self.waiting.len() < WAITING_MAX
     }
 
-    /// Somebody wants to say how the work goes, and nothing else.
-    pub fn tell(&mut self, now: Duration) -> Turn {
-        if self.is_busy(now) {
-            self.tellings.ask(now)
-        } else {
-            Turn::Now
+    /// A run wants to say how its work goes, and nothing else. It has one turn, however often it asks.
+    pub fn tell(&mut self, run: &Uid, now: Duration) -> Turn {
+        let turn = self.turns.get(run).copied();
+        if !self.is_busy(now) || turn.is_some_and(|turn| turn <= now) {
+            self.turns.remove(run);
+            return Turn::Now;
         }
+        if let Some(turn) = turn {
+            return Turn::In(turn.saturating_sub(now));
+        }
+        if self.turns.len() >= WAITING_MAX {
+            self.turns.retain(|_, turn| *turn > now);
+        }
+        if self.turns.len() >= WAITING_MAX {
+            return Turn::In(ASK_AGAIN);
+        }
+        self.booked = self.booked.max(now).saturating_add(TELL_INTERVAL);
+        let turn = self.booked.saturating_sub(TELL_INTERVAL * TELL_BURST);
+        if turn <= now {
+            return Turn::Now;
+        }
+        self.turns.insert(run.clone(), turn);
+        Turn::In(turn.saturating_sub(now))
     }
 
     /// Whether much is written that somebody waits for, or was a moment ago.
@@ -185,19 +193,44 @@ mod tests {
     #[test]
     fn how_the_work_goes_is_told_at_once_by_few_and_by_many_in_turn() {
         let mut leisure = Leisure::default();
-        for _ in 0..TOLD_PER_MINUTE {
-            assert_eq!(leisure.tell(SECOND), Turn::Now, "there is little to do");
+        let runs: Vec<Uid> = (0..1000).map(|number| object(&number.to_string())).collect();
+        assert!(
+            runs.iter().all(|run| leisure.tell(run, SECOND) == Turn::Now),
+            "there is little to do"
+        );
+        let mut waiting: Vec<(Duration, &Uid)> = runs.iter().map(|run| (SECOND, run)).collect();
+        let (mut told, mut last) = (Vec::new(), SECOND);
+        while !waiting.is_empty() {
+            waiting.sort();
+            let (now, run) = waiting.remove(0);
+            busy(&mut leisure, now);
+            match leisure.tell(run, now) {
+                Turn::Now => told.push(now),
+                Turn::In(wait) => waiting.push((now + wait, run)),
+            }
+            last = now;
         }
-        busy(&mut leisure, SECOND);
-        let turns: Vec<Turn> = (0..TOLD_PER_MINUTE).map(|_| leisure.tell(SECOND)).collect();
-        let now = turns.iter().filter(|turn| **turn == Turn::Now).count();
-        assert_eq!(now, 100, "those of ten seconds");
-        let last = turns.last().copied();
+
+        let at_once = told.iter().filter(|at| **at == SECOND).count();
+        assert_eq!(at_once, 25);
         assert_eq!(
             last,
-            Some(Turn::In(Duration::from_secs(50))),
-            "the last of them has its turn within the minute"
+            SECOND + TELL_INTERVAL * 975,
+            "each has the turn that it was given"
         );
+    }
+
+    #[test]
+    fn who_asks_often_has_one_turn() {
+        let mut leisure = Leisure::default();
+        busy(&mut leisure, SECOND);
+        for number in 0..TELL_BURST {
+            leisure.tell(&object(&number.to_string()), SECOND);
+        }
+        let first = leisure.tell(&object("a"), SECOND);
+        assert_eq!(first, Turn::In(TELL_INTERVAL));
+        assert_eq!(leisure.tell(&object("a"), SECOND), first);
+        assert_eq!(leisure.tell(&object("b"), SECOND), Turn::In(TELL_INTERVAL * 2));
     }
 
     #[test]

@@ -54,7 +54,8 @@ impl Leisure {
 
     /// An effect was carried out.
     pub(crate) fn after(&self, effect: &Effect, outcome: Outcome) {
-        if let Some(object) = effect.lets_go() {
+        let done = matches!(outcome, Outcome::Done | Outcome::Already);
+        if let Some(object) = effect.lets_go().filter(|_| done) {
             self.kept().let_go(object);
         }
         if effect.is_awaited() && outcome == Outcome::Done {
@@ -71,10 +72,15 @@ impl Leisure {
         }
     }
 
+    /// Whether this object was to be let go before, and was put off.
+    pub(super) fn is_put_off(&self, object: &Uid) -> bool {
+        self.kept().is_put_off(object)
+    }
+
     /// Asks for a turn to say how the work goes: how long it has to wait, or not at all.
-    pub(super) fn tell(&self) -> Option<Duration> {
+    pub(super) fn tell(&self, run: &Uid) -> Option<Duration> {
         let now = self.begin.elapsed();
-        match self.kept().tell(now) {
+        match self.kept().tell(run, now) {
             Turn::Now => None,
             Turn::In(wait) => Some(wait),
         }

@@ -318,11 +318,9 @@ async fn act<C: Controller>(
             return Ok(Acted::PlanAgain);
         }
     }
-    let untold = if plan.gives_way && plan.status.is_some() {
-        context.leisure.tell()
-    } else {
-        None
-    };
+    let untold = object
+        .filter(|_| plan.gives_way && plan.status.is_some())
+        .and_then(|object| context.leisure.tell(&uid_of(object.meta())));
     let put_off = put_off.into_iter().chain(untold).min();
     let report = match (object, &plan.status) {
         (Some(object), Some(status)) if untold.is_none() => {
@@ -346,7 +344,7 @@ async fn act<C: Controller>(
         }
         Report::Unchanged | Report::Written => {}
     }
-    let told = plan.notices.iter().cloned();
+    let told = plan.notices.iter().filter(|_| untold.is_none()).cloned();
     work.notices
         .extend(told.map(|notice| (reference::<C::Object>(key, &notice), notice)));
     Ok(Acted::PlanAgain)
@@ -355,6 +353,12 @@ async fn act<C: Controller>(
 /// The effects that are carried out now, without those that give way to others, and how long these do. They come when all else that the
 /// plan wants is done: what is put off changes nothing for the rest.
 fn in_turn<'p>(context: &Context, key: &Key, effects: &'p [Effect]) -> (Cow<'p, [Effect]>, Option<Duration>) {
+    let known = |effect: &Effect| {
+        effect
+            .lets_go()
+            .is_some_and(|object| context.leisure.is_put_off(object))
+    };
+    let again: Vec<bool> = effects.iter().map(known).collect();
     let waits: Vec<Option<Duration>> = effects
         .iter()
         .map(|effect| leisure::gives_way(context, &key.namespace, effect))
@@ -362,9 +366,17 @@ fn in_turn<'p>(context: &Context, key: &Key, effects: &'p [Effect]) -> (Cow<'p, 
     let Some(soonest) = waits.iter().flatten().min().copied() else {
         return (Cow::Borrowed(effects), None);
     };
-    let now = effects.iter().zip(&waits).filter(|(_, wait)| wait.is_none());
+    // The token of a Job was taken back when it was put off for the first time.
+    let is_over = |place: usize| {
+        let next = place + 1;
+        matches!(effects.get(place), Some(Effect::RevokeToken { .. }))
+            && again.get(next) == Some(&true)
+            && waits.get(next).is_some_and(Option::is_some)
+    };
+    let now = effects.iter().zip(&waits).enumerate();
+    let now = now.filter(|(place, (_, wait))| wait.is_none() && !is_over(*place));
     (
-        Cow::Owned(now.map(|(effect, _)| effect.clone()).collect()),
+        Cow::Owned(now.map(|(_, (effect, _))| effect.clone()).collect()),
         Some(soonest),
     )
 }

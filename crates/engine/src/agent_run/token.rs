@@ -226,6 +226,7 @@ fn note(situation: &Situation<'_>, plan: &mut Plan<AgentRunStatus>, renewal: Ren
     }
     if let Some(status) = next.into_status() {
         plan.status = Some(status);
+        plan.gives_way = false;
     }
 }
 

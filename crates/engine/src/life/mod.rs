@@ -441,12 +441,17 @@ impl<'a, R: Run> Situation<'a, R> {
         next
     }
 
+    /// Whether somebody asks it to stop, and the settings do not let it.
+    pub(crate) fn refuses_to_stop(&self) -> bool {
+        let people_may = self.settings.runs.cancel_enabled;
+        crate::parent::is_stop_refused(self.run.meta(), self.run.stop(), people_may)
+    }
+
     /// A cancel that the settings do not allow is answered, and changes nothing. It is honoured when they do.
     fn answer_disabled_cancel(&self, next: &mut NextStatus<'_, R>) {
         let stands = self.status.phase();
         let open = stands.is_none_or(|phase| !phase.is_terminal() && *phase != RunPhase::Cancelling);
-        let people_may = self.settings.runs.cancel_enabled;
-        if open && crate::parent::is_stop_refused(self.run.meta(), self.run.stop(), people_may) {
+        if open && self.refuses_to_stop() {
             next.not_cancelled(
                 &Reason::CancelDisabled,
                 "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \

@@ -15,7 +15,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 
 use super::{
-    NextStatus, Run, RunStatus, Situation, follow, jobs,
+    NextStatus, Run, RunStatus, Situation, abort, follow, jobs,
     leftovers::{after, sooner},
     start::waiting_since,
     unreachable,
@@ -100,9 +100,11 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodS
             tell(situation, &mut next, &wait, patience)
         }
     };
+    let in_turn = in_turn_until(situation, job);
+    let wake_at = sooner(sooner(look_again, limit), in_turn);
     Decision::Act(Plan {
-        gives_way: gives_way(situation, job),
-        ..act(situation, job, next, sooner(look_again, limit))
+        gives_way: in_turn.is_some(),
+        ..act(situation, job, next, wake_at)
     })
 }
 
@@ -162,15 +164,16 @@ fn brief_until<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodSight
     (soon && (is_told_to_wait(situation) || is_untold(situation, job))).then_some(until)
 }
 
-/// Whether a run can wait for its turn to say how its work goes, where there is much to do: the Job is the record meanwhile, or the
-/// status has it and says what its pod waited for. Not for ever.
-fn gives_way<R: Run>(situation: &Situation<'_, R>, job: &Job) -> bool {
-    let made = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job));
-    let in_time = made.is_some_and(|made| {
-        let until = after(made, UNTOLD_MAX);
-        situation.now < until && until <= after(situation.now, UNTOLD_MAX)
-    });
-    situation.seen.busy && in_time && (is_told_to_wait(situation) || is_untold(situation, job))
+/// Until when a run can wait for its turn to say how its work goes, where there is much to do: the Job is the record meanwhile, or the
+/// status has it and says what its pod waited for. Who wanted something else of the run is answered at once.
+fn in_turn_until<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Option<Timestamp> {
+    let made = jobs::time_in(job, labels::ADMITTED_AT).or_else(|| jobs::created_at(job))?;
+    let until = after(made, UNTOLD_MAX);
+    // A clock that was set back would make it last.
+    let in_time = situation.now < until && until <= after(situation.now, UNTOLD_MAX);
+    let goes_well = is_told_to_wait(situation) || is_untold(situation, job);
+    let answers = situation.refuses_to_stop() || abort::edited(situation).is_some();
+    (situation.seen.busy && in_time && goes_well && !answers).then_some(until)
 }
 
 /// Whether the status has the Job, and says what its pod waits for.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use jangar_api::{
     condition::ConditionType,
+    labels::ORCHESTRATION_ATTEMPT,
     orchestration::orchestration_run::StepStatus,
     phase::{RunPhase, StepPhase},
     reason::Reason,
 };
 
 use super::{
-    Situation,
+    Child, Situation,
     attempt::{attempt_of, has_child, kind_of},
     child,
     follow::{Walk, stored},
@@ -253,12 +254,53 @@ impl Walk<'_> {
                 .filter(|place| looked_at.insert(*place))
                 .collect();
             if next.is_empty() {
-                return;
+                break;
             }
             for (step, attempt) in next {
                 self.adopt_if_made(step, attempt);
             }
         }
+        self.adopt_all_that_work();
+    }
+
+    /// Whatever of this run works is to be stopped, also what no step that is known to have ended leads to: behind one that was skipped, or
+    /// could not start.
+    fn adopt_all_that_work(&mut self) {
+        let working: Vec<(StepId, u32, Child)> = self
+            .situation
+            .own_children()
+            .filter(|child| child.end().is_none())
+            .filter_map(|child| {
+                let (step, attempt) = self.made_for(child)?;
+                let known = self.step(step)?;
+                let recorded = match known.progress.phase {
+                    Some(StepPhase::Pending) | None => 0,
+                    Some(_) => attempt_of(known),
+                };
+                (recorded < attempt && !is_over(known)).then(|| (step, attempt, child.clone()))
+            })
+            .collect();
+        for (step, attempt, child) in working {
+            if let Some(node) = self.graph.node(step) {
+                self.next.step_works(step, node, attempt, &child);
+            }
+        }
+    }
+
+    /// The step and the attempt that a child of this run was made for.
+    fn made_for(&self, child: &Child) -> Option<(StepId, u32)> {
+        let metadata = child.metadata();
+        let attempt = metadata.annotations.as_ref()?.get(ORCHESTRATION_ATTEMPT)?;
+        let attempt = attempt.parse().ok()?;
+        let name = child.name();
+        let run = self.situation.name();
+        let mut steps = self.graph.steps();
+        let found = steps.find(|(_, node)| {
+            has_child(&node.work)
+                && kind_of(&node.work) == child.kind()
+                && child::name(&run, &node.name, attempt) == name
+        });
+        found.map(|(step, _)| (step, attempt))
     }
 
     /// The attempts that may have been made although the status does not say so: as it stands now, they would be made next.
@@ -280,7 +322,8 @@ impl Walk<'_> {
         };
         if !has_child(&node.work) {
             // It leaves nothing but a word in the status; that it was reached shows in what came after it.
-            if matches!(node.work, Work::Checkpoint) && self.has_child_after(step) {
+            let reached = || matches!(self.condition(step), Verdict::Run) && self.has_child_after(step);
+            if matches!(node.work, Work::Checkpoint) && reached() {
                 self.next.step_ended(step, StepEnd::succeeded(None));
             }
             return;
@@ -311,15 +354,11 @@ impl Walk<'_> {
 
     /// Whether a step that comes after this one has a child.
     fn has_child_after(&self, step: StepId) -> bool {
-        let children = &self.situation.observed.children;
-        let mut later = self.graph.steps().filter(|(later, node)| {
-            has_child(&node.work) && self.graph.ancestors(*later).any(|of| of == step)
-        });
-        later.any(|(_, node)| {
-            let name = child::name(&self.situation.name(), &node.name, 1);
-            let child = children.get(&(kind_of(&node.work), name));
-            child.is_some_and(|child| child.owner().as_ref() == Some(&self.situation.uid))
-        })
+        let mut made = self
+            .situation
+            .own_children()
+            .filter_map(|child| self.made_for(child));
+        made.any(|(later, _)| self.graph.ancestors(later).any(|above| above == step))
     }
 
     /// Whether it is known if there is a child of this attempt.

@@ -64,7 +64,9 @@ impl Unsaid {
 enum Hurry {
     Now,
     /// When it is its turn, among all that have nothing else to say.
-    InTurn,
+    InTurn {
+        until: Timestamp,
+    },
     Not {
         until: Timestamp,
     },
@@ -192,7 +194,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn condition(&self, step: StepId) -> Verdict {
+    pub(super) fn condition(&self, step: StepId) -> Verdict {
         let Some(condition) = self.graph.node(step).and_then(|node| node.when.as_ref()) else {
             return Verdict::Run;
         };
@@ -453,6 +455,12 @@ impl<'a> Walk<'a> {
             self.effects
                 .retain(|effect| !matches!(effect, Effect::CreateChild(_)));
         }
+        if !self.unsaid.is_empty() && self.next.outputs_may_be_left_out(self.active().len()) {
+            // Whose outputs have room depends on who is recorded first. Nothing is made of what could be found otherwise later.
+            self.hurried = true;
+            self.effects
+                .retain(|effect| !matches!(effect, Effect::CreateChild(_)));
+        }
         self.effects.extend(super::gate::mark(&self));
         self.effects.extend(finished::let_go_past(self.situation));
         // What is made or taken is recorded as it was answered, with the next plan. A mark is a new version of the run itself.
@@ -463,7 +471,7 @@ impl<'a> Walk<'a> {
             )
         });
         let hurry = if first_done { Hurry::Now } else { self.hurry() };
-        if let Hurry::Not { until } = hurry {
+        if let Hurry::Not { until } | Hurry::InTurn { until } = hurry {
             self.wake(until);
         }
         let (status, notices) = if first_done || matches!(hurry, Hurry::Not { .. }) {
@@ -477,7 +485,7 @@ impl<'a> Walk<'a> {
             notices: if status.is_some() { notices } else { Vec::new() },
             status,
             wake_at: self.wake_at,
-            gives_way: hurry == Hurry::InTurn,
+            gives_way: matches!(hurry, Hurry::InTurn { .. }),
         })
     }
 }
@@ -494,6 +502,7 @@ impl Walk<'_> {
         let (Some(until), Some(since)) = (until, since) else {
             return Hurry::Now;
         };
+        let last = after(since, UNTOLD_MAX);
         let idle = self
             .effects
             .iter()
@@ -507,8 +516,8 @@ impl Walk<'_> {
             Hurry::Now
         } else if now < until {
             Hurry::Not { until }
-        } else if now < after(since, UNTOLD_MAX) {
-            Hurry::InTurn
+        } else if now < last {
+            Hurry::InTurn { until: last }
         } else {
             Hurry::Now
         }

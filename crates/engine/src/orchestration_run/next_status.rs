@@ -313,7 +313,9 @@ impl<'a> NextStatus<'a> {
             .or_else(|| left_out.as_ref().map(|_| Reason::ResultUnavailable));
         let message = end.message.or(left_out).map(|message| self.cut(&message));
         self.change(step, end.phase, |known| {
-            known.progress.finished_at = Some(now);
+            // Another clock may have been ahead of this one.
+            let finished = known.progress.started_at.map_or(now, |begun| now.max(begun));
+            known.progress.finished_at = Some(finished);
             known.progress.next_retry_at = None;
             known.reason = reason;
             known.message = message;
@@ -361,13 +363,7 @@ impl<'a> NextStatus<'a> {
             return (None, None);
         };
         let bytes = json_bytes(&outputs);
-        let others: usize = self
-            .status
-            .step_statuses
-            .iter()
-            .filter_map(|step| step.outputs.as_ref())
-            .map(json_bytes)
-            .sum();
+        let others = self.outputs_bytes();
         // How much there is for all is looked up only where the least is not enough.
         let room = || self.room_for_outputs();
         let left_out = if bytes > STEP_OUTPUTS_MAX_BYTES {
@@ -387,6 +383,21 @@ impl<'a> NextStatus<'a> {
             Some(why) => (None, Some(why)),
             None => (Some(outputs), None),
         }
+    }
+
+    /// How many bytes the outputs of all steps have.
+    fn outputs_bytes(&self) -> usize {
+        let steps = self.status.step_statuses.iter();
+        steps
+            .filter_map(|step| step.outputs.as_ref())
+            .map(json_bytes)
+            .sum()
+    }
+
+    /// Whether there are outputs that might be left out, if so many steps that work gave theirs back first.
+    pub(super) fn outputs_may_be_left_out(&self, working: usize) -> bool {
+        let bytes = self.outputs_bytes();
+        bytes > 0 && bytes + working * STEP_OUTPUTS_MAX_BYTES > self.room_for_outputs()
     }
 
     /// How many bytes there are for what all steps report.
@@ -510,7 +521,9 @@ impl<'a> NextStatus<'a> {
             ConditionStatus::False
         };
         self.status.phase = Some(phase);
-        self.status.finished_at = Some(Timestamp(self.now));
+        let steps = self.status.step_statuses.iter();
+        let ends = steps.filter_map(|step| step.progress.finished_at);
+        self.status.finished_at = ends.chain([Timestamp(self.now)]).max();
         self.status.cancel_deadline = None;
         self.conditions
             .set(ConditionType::Succeeded, succeeded, reason.clone(), message);

@@ -1,4 +1,4 @@
-//! How many runs are deleted in a minute. How fast a crowd of runs says how it goes has the same form.
+//! How many runs are deleted in a minute.
 //!
 //! After a stop of a week, or when somebody sets a shorter retention, thousands of runs are due at once. Each deletion makes
 //! Kubernetes remove a Job and pods as well, so that all of them together would hold up the work of those that live.

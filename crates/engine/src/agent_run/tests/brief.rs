@@ -104,10 +104,16 @@ fn planned(world: &World) -> Plan<AgentRunStatus> {
 #[test]
 fn what_a_pod_waits_for_is_told_in_turn_for_a_minute_and_then_in_any_case() {
     let mut world = busy();
+    let made = world.now;
     world.settle();
     world.wait(10);
     let first = planned(&world);
     assert!(first.status.is_some() && first.gives_way);
+    assert!(
+        first.wake_at.is_some_and(|at| at <= made + 60.seconds()),
+        "it does not depend on its turn: {:?}",
+        first.wake_at
+    );
     world.wait(50);
     let late = planned(&world);
     assert!(late.status.is_some() && !late.gives_way);

@@ -4,7 +4,7 @@ use jangar_api::{phase::RunPhase, reason::Reason};
 use serde_json::json;
 
 use super::world::{World, agent};
-use crate::decision::Decision;
+use crate::decision::{ChildKind, Decision};
 
 /// These steps, where there is much to do.
 fn busy(steps: serde_json::Value) -> World {
@@ -184,6 +184,50 @@ fn a_child_behind_a_checkpoint_that_is_not_recorded_is_stopped_with_its_run() {
 }
 
 #[test]
+fn a_child_behind_a_step_that_was_skipped_is_stopped_with_its_run() {
+    let mut world = busy(json!([
+        agent("a", json!({})),
+        agent("b", json!({"when": "false", "continueOnFailure": true})),
+        agent("c", json!({})),
+    ]));
+    world.end_now("run-a-1");
+    let unrecorded = world.run.clone();
+    world.settle();
+    assert_eq!(world.names(), ["run-a-1", "run-c-1"]);
+    world.run = unrecorded;
+    cancel(&mut world);
+
+    assert!(
+        world.log.contains(&"cancel run-c-1".to_owned()),
+        "{:?}",
+        world.log
+    );
+    assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+/// Whose outputs are left out depends on who is recorded first, so nothing is made of outputs that are not recorded.
+#[test]
+fn outputs_that_may_find_no_room_later_are_recorded_before_anything_is_made_of_them() {
+    let others = (0..12).map(|number| agent(&format!("p{number}"), json!({"dependsOn": []})));
+    let own = [
+        agent("q", json!({"dependsOn": []})),
+        agent("r", json!({"dependsOn": ["q"]})),
+    ];
+    let mut world = busy(serde_json::Value::Array(others.chain(own).collect()));
+    world.end_now("run-q-1");
+    world.edit(ChildKind::AgentRun, "run-q-1", |value| {
+        value["status"]["outcome"]["outputs"] = json!({"image": "a"});
+    });
+    let Decision::Act(plan) = world.plan() else {
+        panic!("there is nothing to ask")
+    };
+    assert!(plan.effects.is_empty(), "{:?}", plan.effects);
+    assert!(plan.status.is_some() && !plan.gives_way);
+    world.settle();
+    assert!(world.names().contains(&"run-r-1"));
+}
+
+#[test]
 fn a_later_attempt_that_is_not_recorded_is_stopped_with_its_run() {
     let mut world = busy(json!([agent(
         "a",
@@ -215,6 +259,7 @@ fn a_cancel_that_comes_after_the_last_child_has_succeeded_is_too_late() {
 #[test]
 fn what_children_do_well_is_told_in_turn_for_a_minute_and_then_in_any_case() {
     let mut world = one();
+    let made = world.now;
     for (seconds, in_turn) in [(10, true), (50, false)] {
         world.pass(seconds);
         let Decision::Act(plan) = world.plan() else {
@@ -222,6 +267,8 @@ fn what_children_do_well_is_told_in_turn_for_a_minute_and_then_in_any_case() {
         };
         assert!(plan.status.is_some());
         assert_eq!(plan.gives_way, in_turn, "{seconds} s later");
+        let bound = made + std::time::Duration::from_mins(1);
+        assert!(!in_turn || plan.wake_at == Some(bound), "{:?}", plan.wake_at);
     }
 }
 
