@@ -41,7 +41,7 @@ installed() {
     # The bench has a busybox of its own.
     sed 's|docker.io/library/busybox:.*|jangar.test/busybox:1|' charts/agents/examples/minimal.yaml | kubectl -n "$namespace" apply -f -
     kubectl -n "$namespace" wait agentrun/minimal --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
-    kubectl -n "$namespace" logs job/minimal-job | grep -q 'working on example/adder' || die "the pod did not say what it works on"
+    kubectl -n "$namespace" logs job/minimal-job | grep 'working on example/adder' >/dev/null || die "the pod did not say what it works on"
 
     say "$name: the control plane takes a run, once for each key, from those who may start one"
     through_the_control_plane "$namespace"
@@ -130,7 +130,7 @@ spec:
     securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
 YAML
     kubectl -n "$1" wait pod/runner --for=jsonpath='{.status.phase}'=Succeeded --timeout="$limit"
-    kubectl -n "$1" logs pod/runner | grep -q '^agent-runner ' || die "the image of agent-runner does not say its version: $(kubectl -n "$1" logs pod/runner)"
+    kubectl -n "$1" logs pod/runner | grep '^agent-runner ' >/dev/null || die "the image of agent-runner does not say its version: $(kubectl -n "$1" logs pod/runner)"
     kubectl -n "$1" delete pod runner --timeout="$limit" >/dev/null
 }
 
@@ -248,7 +248,7 @@ somebody_at_a_terminal() {
 # database_is NAMESPACE UP: waits until the control plane says 1, or 0, of its database.
 database_is() {
     local patience=$((SECONDS + 90))
-    until kubectl get --raw "/api/v1/namespaces/$1/services/agents-metrics:metrics/proxy/metrics" | grep -q "^jangar_control_plane_database_up $2\$"; do
+    until kubectl get --raw "/api/v1/namespaces/$1/services/agents-metrics:metrics/proxy/metrics" | grep "^jangar_control_plane_database_up $2\$" >/dev/null; do
         ((SECONDS < patience)) || die "the control plane does not say $2 of its database"
         sleep 0.5
     done
@@ -299,7 +299,7 @@ commands_of_the_seeds() {
     kubectl version >/dev/null
     kubectl get --raw /version >/dev/null
     [[ "$(kubectl -n "$1" auth can-i list deploy)" == yes ]] || die "an admin may not list Deployments"
-    kubectl get ns | grep -q "^$1 " || die "the namespace is not listed"
+    kubectl get ns | grep "^$1 " >/dev/null || die "the namespace is not listed"
     kubectl -n "$1" get deploy,rs,pods,svc -o wide >"$work/said"
     grep -q 'deployment.apps/agents-controllers' "$work/said" || die "the workloads are not listed: $(<"$work/said")"
     kubectl rollout status -n "$1" deploy/agents
