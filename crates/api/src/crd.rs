@@ -123,8 +123,9 @@ fn common_columns(kind: Kind) -> Vec<CustomResourceColumnDefinition> {
     columns
 }
 
-/// Says that a status has one owner. Jangar alone writes it, part by part in merge patches, so who owns which field of it is no question; without this the API
-/// server would keep a list of all of them, which is longer than most statuses, and go through it with every write.
+/// Says that a status has one owner. Jangar alone writes it, part by part in merge patches, so who owns which field of it is no
+/// question; without this the API server would keep a list of all of them, which is longer than most statuses, and go through it with
+/// every write.
 fn belongs_to_one(root: &mut JSONSchemaProps) {
     let status = root
         .properties

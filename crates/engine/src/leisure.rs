@@ -30,6 +30,9 @@ const TELL_INTERVAL: Duration = Duration::from_millis(100);
 /// How many may say it without that after a rest.
 const TELL_BURST: u32 = 25;
 
+/// How long a run may wait for its turn to say how its work goes, whoever else has something to say.
+pub(crate) const UNTOLD_MAX: Duration = Duration::from_mins(1);
+
 /// How much there is to do, and who is put off because of it. Times are counted from any one moment.
 #[derive(Debug, Default)]
 pub struct Leisure {

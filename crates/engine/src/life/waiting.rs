@@ -23,6 +23,7 @@ use super::{
 use crate::{
     decision::{Decision, Plan, PodSight, Question, Rejection},
     job::INSTALL_CONTAINER,
+    leisure::UNTOLD_MAX,
     plain_status::PlainStatus,
     waiting::{Gate, Waiting},
 };
@@ -35,8 +36,6 @@ const SILENCE: Duration = Duration::from_secs(5);
 const BRIEF: Duration = Duration::from_secs(3);
 /// How long a pod may take to start before a run that has told of its Job says what it waits for, and any run where there is much to do.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long after its Job was made a run may wait for its turn to say how its work goes, where there is much to do.
-const UNTOLD_MAX: Duration = Duration::from_mins(1);
 /// How long a run that waits keeps to its words. A scheduler words the same wait anew whenever something changes in the cluster,
 /// for every pod that waits, and each would be a write.
 const REWORDING: Duration = Duration::from_mins(1);

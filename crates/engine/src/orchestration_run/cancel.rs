@@ -1,10 +1,10 @@
 //! The run is to stop: nothing new starts, what works is asked to stop, and the run is over when all of it has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jangar_api::{
     condition::ConditionType,
-    labels::ORCHESTRATION_ATTEMPT,
+    names::label_value,
     orchestration::orchestration_run::StepStatus,
     phase::{RunPhase, StepPhase},
     reason::Reason,
@@ -267,11 +267,10 @@ impl Walk<'_> {
     /// could not start.
     fn adopt_all_that_work(&mut self) {
         let working: Vec<(StepId, u32, Child)> = self
-            .situation
-            .own_children()
-            .filter(|child| child.end().is_none())
-            .filter_map(|child| {
-                let (step, attempt) = self.made_for(child)?;
+            .made_for()
+            .into_iter()
+            .filter(|(_, _, child)| child.end().is_none())
+            .filter_map(|(step, attempt, child)| {
                 let known = self.step(step)?;
                 let recorded = match known.progress.phase {
                     Some(StepPhase::Pending) | None => 0,
@@ -287,20 +286,21 @@ impl Walk<'_> {
         }
     }
 
-    /// The step and the attempt that a child of this run was made for.
-    fn made_for(&self, child: &Child) -> Option<(StepId, u32)> {
-        let metadata = child.metadata();
-        let attempt = metadata.annotations.as_ref()?.get(ORCHESTRATION_ATTEMPT)?;
-        let attempt = attempt.parse().ok()?;
-        let name = child.name();
+    /// What the children of this run were made for.
+    fn made_for(&self) -> Vec<(StepId, u32, &Child)> {
+        let steps = self.graph.steps().filter(|(_, node)| has_child(&node.work));
+        let steps: BTreeMap<String, (StepId, &Node)> = steps
+            .map(|(step, node)| (label_value(&node.name), (step, node)))
+            .collect();
         let run = self.situation.name();
-        let mut steps = self.graph.steps();
-        let found = steps.find(|(_, node)| {
-            has_child(&node.work)
-                && kind_of(&node.work) == child.kind()
-                && child::name(&run, &node.name, attempt) == name
-        });
-        found.map(|(step, _)| (step, attempt))
+        let of_step = |child| {
+            let (label, attempt) = Child::place(child)?;
+            let (step, node) = steps.get(label)?;
+            let is_its =
+                kind_of(&node.work) == child.kind() && child::name(&run, &node.name, attempt) == child.name();
+            is_its.then_some((*step, attempt, child))
+        };
+        self.situation.own_children().filter_map(of_step).collect()
     }
 
     /// The attempts that may have been made although the status does not say so: as it stands now, they would be made next.
@@ -354,11 +354,9 @@ impl Walk<'_> {
 
     /// Whether a step that comes after this one has a child.
     fn has_child_after(&self, step: StepId) -> bool {
-        let mut made = self
-            .situation
-            .own_children()
-            .filter_map(|child| self.made_for(child));
-        made.any(|(later, _)| self.graph.ancestors(later).any(|above| above == step))
+        let made = self.made_for();
+        let mut later = made.iter().map(|(later, ..)| *later);
+        later.any(|later| self.graph.ancestors(later).any(|above| above == step))
     }
 
     /// Whether it is known if there is a child of this attempt.

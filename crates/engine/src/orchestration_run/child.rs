@@ -128,6 +128,14 @@ impl Child {
         crate::parent::of(self.metadata()).map(|owner| Uid(owner.uid.clone()))
     }
 
+    /// The step that it was made for, as its label has it, and the attempt.
+    pub(super) fn place(&self) -> Option<(&str, u32)> {
+        let metadata = self.metadata();
+        let step = metadata.labels.as_ref()?.get(ORCHESTRATION_STEP)?;
+        let attempt = metadata.annotations.as_ref()?.get(ORCHESTRATION_ATTEMPT)?;
+        Some((step, attempt.parse().ok()?))
+    }
+
     pub(super) fn is_held(&self) -> bool {
         let mut finalizers = self.metadata().finalizers.iter().flatten();
         finalizers.any(|name| name == RUNTIME_CLEANUP_FINALIZER)

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jangar_api::{
-    labels::{ORCHESTRATION_ATTEMPT, ORCHESTRATION_STEP},
     names::label_value,
     orchestration::orchestration_run::{OrchestrationRunStatus, StepStatus},
     phase::StepPhase,
@@ -110,14 +109,10 @@ pub(super) fn let_go_past(situation: &Situation<'_>) -> Vec<Effect> {
 
 /// Whether the status says how this child ended.
 fn is_past(child: &Child, steps: &BTreeMap<String, &StepStatus>) -> bool {
-    let metadata = child.metadata();
-    let label = metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(ORCHESTRATION_STEP));
-    let annotations = metadata.annotations.as_ref();
-    let attempt = annotations.and_then(|all| all.get(ORCHESTRATION_ATTEMPT)?.parse::<u32>().ok());
-    let (Some(step), Some(attempt)) = (label.and_then(|label| steps.get(label)), attempt) else {
+    let place = child
+        .place()
+        .and_then(|(step, attempt)| Some((steps.get(step)?, attempt)));
+    let Some((step, attempt)) = place else {
         return false;
     };
     let current = attempt_of(step);

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     decision::{Decision, Effect, Notice, Plan, Question, Rejection},
+    leisure::UNTOLD_MAX,
     orchestration::{
         Graph, Node, StepId,
         advance::{Ended, Going, RunEnd, Skipped, State, Verdict, Why, advance},
@@ -30,8 +31,6 @@ use crate::{
 const MADE_UNSAID_MAX: Duration = Duration::from_secs(10);
 /// How long it may stay unsaid that the child of a step has done its work.
 const ENDED_UNSAID_MAX: Duration = Duration::from_secs(2);
-/// How long it may stay unsaid in all, if many others have to say how they go.
-const UNTOLD_MAX: Duration = Duration::from_mins(1);
 /// What so many steps have done is worth a write: each that is not recorded is compared anew with what its step would make.
 const UNSAID_STEPS_MAX: usize = 64;
 
