@@ -133,17 +133,17 @@ shellcheck:
 
 # Where nobody can make a sandbox, `make test-fast` leaves out what needs one. In `make test` it fails.
 tests: need-cargo
-	cargo test --locked --workspace --no-fail-fast $(if $(JANGAR_TEST_WITHOUT_SANDBOX),--no-default-features)
+	scripts/cargo-test.sh --locked --workspace --no-fail-fast $(if $(JANGAR_TEST_WITHOUT_SANDBOX),--no-default-features)
 
 # The history on a real Postgres, found or installed; on SQLite it is among `tests`.
 postgres-tests: need-cargo
 	postgres=$$(scripts/tools.sh postgres) && \
-	JANGAR_TEST_POSTGRES="$$postgres" cargo test --locked --workspace --test postgres
+	JANGAR_TEST_POSTGRES="$$postgres" scripts/cargo-test.sh --locked --workspace --test postgres
 
 # The whole workspace is selected so that dependencies have the features they were already built with for `tests`.
 kubectl-tests: need-cargo
 	kubectl=$$(scripts/tools.sh kubectl) && \
-	JANGAR_TEST_KUBECTL="$$kubectl" cargo test --locked --workspace --test kubectl -- --skip on_cluster::
+	JANGAR_TEST_KUBECTL="$$kubectl" scripts/cargo-test.sh --locked --workspace --test kubectl -- --skip on_cluster::
 
 # A Temporal server with a worker, from their Go modules.
 temporal:
@@ -152,14 +152,14 @@ temporal:
 # First the client by itself, then the program.
 temporal-tests: need-cargo
 	server=$$(scripts/tools.sh temporal) && \
-	JANGAR_TEST_TEMPORAL="$$server" cargo test --locked --workspace --test temporal_server --test temporal
+	JANGAR_TEST_TEMPORAL="$$server" scripts/cargo-test.sh --locked --workspace --test temporal_server --test temporal
 
 # Renders are compared with crates/jangar/tests/chart/snapshots; INSTA_UPDATE=always writes them anew.
 chart-tests: need-cargo
 	helm3=$$(scripts/tools.sh helm3) && helm4=$$(scripts/tools.sh helm4) && kustomize=$$(scripts/tools.sh kustomize) && \
 	scripts/tools.sh kubeconform >/dev/null && scripts/agents/schemas.sh >/dev/null && \
 	JANGAR_TEST_HELM3="$$helm3" JANGAR_TEST_HELM4="$$helm4" JANGAR_TEST_KUSTOMIZE="$$kustomize" \
-	cargo test --locked --workspace --test chart
+	scripts/cargo-test.sh --locked --workspace --test chart
 
 cluster:
 	@tests/cluster/bench.sh build
@@ -178,7 +178,7 @@ refusals:
 cluster-tests: need-cargo cluster cluster-image
 	cargo test --locked --workspace --test cluster --no-run
 	cargo build --locked --workspace --bin agentctl
-	tests/cluster/bench.sh run cargo test --locked --workspace --test cluster
+	tests/cluster/bench.sh run scripts/cargo-test.sh --locked --workspace --test cluster
 	postgres=$$(scripts/tools.sh postgres) && JANGAR_TEST_POSTGRES="$$postgres" tests/cluster/bench.sh run tests/chart/installed.sh
 	tests/cluster/bench.sh run tests/chart/delivered.sh
 
@@ -186,14 +186,14 @@ cluster-tests: need-cargo cluster cluster-image
 # kubectl prints is compared to the letter, so it gets a cluster that nobody has put anything into.
 conformance-tests: need-cargo
 	cargo test --locked --workspace --test conformance_cluster --test kubectl --no-run
-	tests/cluster/bench.sh run cargo test --locked --workspace --test conformance_cluster
+	tests/cluster/bench.sh run scripts/cargo-test.sh --locked --workspace --test conformance_cluster
 	kubectl=$$(scripts/tools.sh kubectl) && JANGAR_TEST_KUBECTL="$$kubectl" \
-	tests/cluster/bench.sh alone cargo test --locked --workspace --test kubectl on_cluster::
+	tests/cluster/bench.sh alone scripts/cargo-test.sh --locked --workspace --test kubectl on_cluster::
 
 # More tests at once than there are cores: they mostly wait for the cluster.
 e2e-tests: need-cargo cluster-image
 	cargo test --locked --workspace --test e2e --no-run
-	tests/cluster/bench.sh run cargo test --locked --workspace --test e2e -- --test-threads=8
+	tests/cluster/bench.sh run scripts/cargo-test.sh --locked --workspace --test e2e -- --test-threads=8
 
 need-cargo:
 	@scripts/tools.sh need cargo

@@ -144,6 +144,17 @@ fails 'a suite that fails does not stop those after it' 'suites: 1 passed, 1 fai
 fails 'budgets that add up to more than the limit' 'the budgets add up to 81 minutes, and all suites together have 80: *' \
     env -u JANGAR_TEST_MINUTES MAKE="$work/fakes/make" "$root/scripts/suites.sh" one@40 two@41:one
 
+# Tests that fail are told once more at the end, with their words.
+fake cargo <<'SH'
+#!/usr/bin/env bash
+printf 'test sound ... ok\ntest broken ... FAILED\n\nfailures:\n\n---- broken stdout ----\nthe roof leaks\n\n'
+printf 'failures:\n    broken\n\nand a thousand lines\n'
+[[ "$*" == 'test sound' ]]
+SH
+fails 'what failed is told once more' 'the roof leaks' \
+    env PATH="$work/fakes:$PATH" "$root/scripts/cargo-test.sh" broken
+holds 'and nothing else is' env PATH="$work/fakes:$PATH" "$root/scripts/cargo-test.sh" sound
+
 # The page about tests names the budgets that the Makefile has.
 # shellcheck disable=SC2329 # It is called by its name.
 budgets_are_told() {
