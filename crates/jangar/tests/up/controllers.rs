@@ -76,7 +76,9 @@ async fn one_that_waits_for_another_is_ready_too() {
     let mut controllers = Up::begin(&mut controllers(directory.path()), directory.path());
     controllers.wait_until_served();
     controllers.logged("waiting for the lease");
-    assert_eq!(controllers.get("/readyz"), (200, "ready\n".to_owned()));
+    eventually("it is ready", || {
+        controllers.get("/readyz") == (200, "ready\n".to_owned())
+    });
     assert_eq!(controllers.stop(), Some(0));
 }
 

@@ -71,12 +71,15 @@ async fn a_run_that_was_deleted_is_still_read_and_explained_and_its_log_given() 
     let client = up.client().await;
     let plane = ControlPlane::of(&up, directory.path());
     let run = script(&client, "mend", "echo the roof leaks; echo here; exit 3").await;
+    let uid = run.metadata.uid.unwrap();
     reached(&client, "mend", &RunPhase::Failed).await;
+    eventually("the control plane has seen the run", || {
+        plane.get(&format!("/v1/runs/{uid}")).1["archived"] == Value::Bool(false)
+    });
     eventually("the run and its log are written", || {
         counted(&up, "jangar_runs_archived_total{result=\"written\"}") > 0
             && counted(&up, "jangar_log_tails_total{result=\"written\"}") > 0
     });
-    let uid = run.metadata.uid.unwrap();
     let (code, body) = plane.get(&format!("/v1/runs/{uid}"));
     assert_eq!((code, &body["archived"]), (200, &Value::Bool(false)), "{body}");
 

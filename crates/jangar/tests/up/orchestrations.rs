@@ -181,7 +181,7 @@ fn step(name: &str, fields: Value) -> Value {
 async fn a_cancel_ends_every_process_also_those_that_ignore_it() {
     let directory = tempfile::tempdir().unwrap();
     let up = Setup::on(directory.path())
-        .variable("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "20000")
+        .variable("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "30000")
         .ready();
     let client = up.client().await;
     let script = "trap '' TERM; echo {{ agentRun.uid }}; while :; do sleep 1; done";

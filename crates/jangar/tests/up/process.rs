@@ -20,8 +20,8 @@ use kube::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Only a broken program takes that long for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+/// Only a broken program takes that long for anything, also on a machine that others use. Some waits contain a grace of half a minute.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 /// Between two looks at something that cannot be waited for.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
@@ -347,10 +347,10 @@ impl Up {
 
 impl Drop for Up {
     fn drop(&mut self) {
-        // A test that failed leaves it running: two requests end it and its pods at once.
-        for _ in 0..2 {
+        // A test that failed leaves it running: two requests end it and its pods at once. Two of the same signal could become one.
+        for request in [Signal::TERM, Signal::INT] {
             if self.child.try_wait().is_ok_and(|status| status.is_none()) {
-                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+                let _ = kill_process(Pid::from_child(&self.child), request);
                 thread::sleep(PAUSE);
             }
         }
