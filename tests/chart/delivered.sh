@@ -110,7 +110,7 @@ kubectl delete crd rollouts.argoproj.io --ignore-not-found --timeout="$limit" >/
 grep -q 'install Argo Rollouts first' "$work/said" || die "it was refused with other words: $(<"$work/said")"
 kubectl apply --server-side --force-conflicts -f "$crds"/rollout-crd.yaml -f "$crds"/analysis-run-crd.yaml -f "$crds"/analysis-template-crd.yaml \
     -f "$crds"/cluster-analysis-template-crd.yaml -f "$crds"/experiment-crd.yaml >/dev/null
-kubectl wait crd rollouts.argoproj.io --for=condition=Established --timeout="$limit"
+established crd rollouts.argoproj.io
 "$controller" --kubeconfig="$KUBECONFIG" --namespaced --namespace="$namespace" --leader-elect=false --loglevel=warn --healthzPort=18080 --metricsPort=18090 \
     >"$work/controller.log" 2>&1 &
 processes+=($!)

@@ -68,7 +68,7 @@ installed() {
 kinds_are_there() {
     local files
     files=(charts/agents/crds/*.yaml)
-    kubectl wait crd --all --for=condition=Established --timeout="$limit" >/dev/null
+    established crd --all
     [[ "$(kubectl get crd -o name | grep -c '\.proompteng\.ai$')" == "${#files[@]}" ]] || die "the cluster does not have the ${#files[@]} kinds of the chart: $(kubectl get crd -o name)"
 }
 
@@ -151,7 +151,7 @@ kind["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["
 (directory / "old" / "crds" / "signals.yaml").write_text(json.dumps(kind))
 PYTHON
     "$1" install kinds "$directory/old" --namespace "$2" >/dev/null
-    kubectl wait crd "signals.$group" --for=condition=Established --timeout="$limit" >/dev/null
+    established crd "signals.$group"
     signal=$(printf '{"apiVersion":"%s/v1alpha1","kind":"Signal","metadata":{"name":"one"},"spec":{"channel":"longer"}}' "$group")
     ! kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null 2>&1 || die "the older kind already takes the field"
     command=$(sed -n 's|^\(kubectl apply .*-f \)charts/agents/crds.*|\1|p' charts/agents/README.md)
@@ -509,7 +509,7 @@ dry_run() {
             "$(module schemas github.com/prometheus-operator/prometheus-operator)"/example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml)
     for each in "${kinds[@]}"; do
         kubectl apply --server-side --force-conflicts -f "$each" >/dev/null
-        kubectl wait --for=condition=Established --timeout="$limit" -f "$each" >/dev/null
+        established -f "$each"
     done
     for values in charts/agents/ci/*-values.yaml argocd/applications/agents argocd/applications/jangar; do
         if [[ -d "$values" ]]; then

@@ -64,12 +64,19 @@ prepare_image() {
     tests/cluster/bench.sh import "$archive"
 }
 
+# established ARGUMENTS: waits until the kinds that kubectl finds by these arguments are served. A kind that was made this moment has
+# null for its conditions, and `kubectl wait --for=condition` fails over that instead of waiting: so first until there are any.
+established() {
+    kubectl wait "$@" --for=jsonpath='{.status.conditions[0].type}' --timeout="$limit" >/dev/null
+    kubectl wait "$@" --for=condition=Established --timeout="$limit" >/dev/null
+}
+
 # Gives the image of this checkout to the real node, and the kinds to the cluster.
 prepare() {
     prepare_image
     say "the kinds"
     kubectl apply --server-side --force-conflicts -f charts/agents/crds >/dev/null
-    kubectl wait crd --all --for=condition=Established --timeout="$limit" >/dev/null
+    established crd --all
 }
 
 # start_postgres: a database in the network of the bench; sets `database` to its address as pods reach it. There is no DNS, so it is
