@@ -7,6 +7,7 @@ With a key it is a submission: it is repeated until it is answered, as a client 
 the run from being made twice.
 """
 
+import http.client
 import sys
 import time
 import urllib.error
@@ -14,6 +15,8 @@ import urllib.request
 
 # Longer than an upgrade takes, shorter than anybody waits for a test.
 PATIENCE_SECONDS = 120
+# Longer than the control plane takes for any answer: a submission that is given up and repeated is answered as a repeated one.
+ANSWER_SECONDS = 60
 
 
 def call(token, method, url, key=None, body=None):
@@ -22,7 +25,7 @@ def call(token, method, url, key=None, body=None):
         headers |= {"Idempotency-Key": key, "Content-Type": "application/json"}
     request = urllib.request.Request(url, method=method, headers=headers, data=body and body.encode())
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as answer:
         return answer.code, answer.read().decode()
@@ -33,7 +36,7 @@ def main(arguments):
     while True:
         try:
             code, text = call(*arguments)
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             code, text = 0, str(error)
         # Nobody was there, or too much was asked for at once.
         if code not in (0, 429, 503) or time.monotonic() > end:

@@ -20,13 +20,18 @@ both=(agents "$name")
 upgrade() { "$helm" upgrade agents charts/agents --namespace "$namespace" --reuse-values "$@" >/dev/null; }
 phase() { "${here[@]}" wait "${both[@]/#/rollout/}" --for=jsonpath='{.status.phase}'="$1" --timeout="$limit"; }
 status() { "${here[@]}" patch "${both[@]/#/rollout/}" --subresource=status --type=merge --patch "$1"; }
-ready() { "${here[@]}" get pods -l app.kubernetes.io/name="$1" -o jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' | grep -c True || true; }
+# ready WORKLOAD: how many of its pods are ready. An API server that does not answer is not a workload without pods.
+ready() {
+    local all
+    all=$("${here[@]}" get pods -l app.kubernetes.io/name="$1" -o jsonpath='{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}') || return 1
+    grep -c True <<<"$all" || true
+}
 pods() { "${here[@]}" get pods -l "agents.proompteng.ai/rollout-role=$1" -o name | wc -l; }
 leader() { "${here[@]}" get lease jangar-controller-leader -o jsonpath='{.spec.holderIdentity}' | sed 's/_.*//'; }
 # The role of the pod that leads. After a change there may be nobody for some seconds, or a pod of the Deployment on its way out,
 # which has no role. What a pod finds in its file cannot be read with a shell, the image has none; its label says the same.
 leading_role() {
-    local role until=$((SECONDS + 60))
+    local role until=$((SECONDS + 180))
     until role=$("${here[@]}" get pod "$(leader)" -o jsonpath='{.metadata.labels.agents\.proompteng\.ai/rollout-role}' 2>/dev/null) && [[ -n "$role" ]]; do
         ((SECONDS < until)) || die "no pod of the Rollout leads; the Lease says '$(leader)'"
         sleep 0.5
@@ -39,7 +44,7 @@ canary() { "${here[@]}" get pods -l "app.kubernetes.io/name=$name,agents.proompt
 # agrees: waits until the canary has planned the run that goes on, and then for as long as a difference takes to be one; it would leave everything
 # as it is.
 agrees() {
-    local canary until=$((SECONDS + 60)) objects=jangar_canary_objects
+    local canary until=$((SECONDS + 180)) objects=jangar_canary_objects
     canary=$(canary)
     until kubectl get --raw "/api/v1/namespaces/$namespace/pods/$canary:8080/proxy/metrics" | grep "^$objects" >"$work/canary" &&
         grep -q "^$objects{controller=\"agent-run\",outcome=\"same\"} [^0]" "$work/canary"; do
@@ -76,6 +81,7 @@ refuses() {
     done
     "${here[@]}" patch agent odd --subresource=status --type=merge --patch '{"status":{"observedGeneration":1}}' >/dev/null
     upgrade --set logging.level=warn
+    until=$((SECONDS + 180))
     until said=$(answer_of "http://$("${here[@]}" get pod "$(canary)" -o jsonpath='{.status.podIP}'):8080/readyz"); [[ "$said" == *odd* ]]; do
         ((SECONDS < until)) || die "the canary does not say that it cannot plan an Agent: $said"
         sleep 0.5
@@ -91,10 +97,10 @@ watched() {
     address=$(service_of "$namespace")
     while :; do
         for each in "${both[@]}"; do
-            now=$(ready "$each")
+            now=$(ready "$each") || continue
             ((now >= fewest)) || { fewest=$now && echo "$fewest" >"$work/fewest"; }
         done
-        python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "http://$address/health" 2>>"$work/refused" || echo >>"$work/refused"
+        python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=30)' "http://$address/health" 2>>"$work/refused" || echo >>"$work/refused"
         sleep 0.2
     done
 }
@@ -110,7 +116,7 @@ kubectl delete crd rollouts.argoproj.io --ignore-not-found --timeout="$limit" >/
 grep -q 'install Argo Rollouts first' "$work/said" || die "it was refused with other words: $(<"$work/said")"
 kubectl apply --server-side --force-conflicts -f "$crds"/rollout-crd.yaml -f "$crds"/analysis-run-crd.yaml -f "$crds"/analysis-template-crd.yaml \
     -f "$crds"/cluster-analysis-template-crd.yaml -f "$crds"/experiment-crd.yaml >/dev/null
-established crd rollouts.argoproj.io
+established crd {rollouts,analysisruns,analysistemplates,clusteranalysistemplates,experiments}.argoproj.io
 "$controller" --kubeconfig="$KUBECONFIG" --namespaced --namespace="$namespace" --leader-elect=false --loglevel=warn --healthzPort=18080 --metricsPort=18090 \
     >"$work/controller.log" 2>&1 &
 processes+=($!)

@@ -14,6 +14,7 @@ as_runner_of_ci() {
     awk -v RS='---\n' '!/(^|\n)kind: ClusterRole(Binding)?\n/ { print "---\n" $0 }' argocd/applications/agents-ci/runner-rbac.yaml |
         sed "s/namespace: agents-ci\$/namespace: $1/" | kubectl apply -f - >/dev/null
     [[ "$(kubectl auth can-i get customresourcedefinitions --as "system:serviceaccount:$1:agents-ci-runner" || true)" == no ]] || die "the account has rights in the cluster"
+    may "system:serviceaccount:$1:agents-ci-runner" "$1" create deployments
     somebody=(--kube-as-user "system:serviceaccount:$1:agents-ci-runner" --kube-as-group system:authenticated)
 }
 
@@ -137,7 +138,7 @@ YAML
 # kinds_are_upgraded HELM NAMESPACE: those that Helm has installed, by the command of the README. It is shown with a group of its own, so
 # that the kinds that others use stay as they are.
 kinds_are_upgraded() {
-    local directory=$work/kinds-$2 group="$2.test" command signal
+    local directory=$work/kinds-$2 group="$2.test" command signal patience
     mkdir -p "$directory"/{old/crds,new}
     printf 'apiVersion: v2\nname: kinds\nversion: 0.0.1\n' >"$directory/old/Chart.yaml"
     kubectl create --dry-run=client -o json -f charts/agents/crds/signals.proompteng.ai_signals.yaml >"$directory/signals.json"
@@ -153,13 +154,22 @@ PYTHON
     "$1" install kinds "$directory/old" --namespace "$2" >/dev/null
     established crd "signals.$group"
     signal=$(printf '{"apiVersion":"%s/v1alpha1","kind":"Signal","metadata":{"name":"one"},"spec":{"channel":"longer"}}' "$group")
-    ! kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null 2>&1 || die "the older kind already takes the field"
+    # A kind is known a moment after it is served.
+    patience=$((SECONDS + 90))
+    until ! kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null 2>"$work/said" && grep -q 'Too long' "$work/said"; do
+        ((SECONDS < patience)) || die "the older kind does not refuse the field: $(<"$work/said")"
+        sleep 0.5
+    done
     command=$(sed -n 's|^\(kubectl apply .*-f \)charts/agents/crds.*|\1|p' charts/agents/README.md)
     [[ -n "$command" ]] || die "the README does not say how kinds are upgraded"
     # It is words, as a person would type them.
     # shellcheck disable=SC2086
     $command "$directory/new" >/dev/null || die "the command of the README does not upgrade what Helm installed"
-    kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null || die "the kind was not upgraded"
+    patience=$((SECONDS + 90))
+    until kubectl -n "$2" create --dry-run=server -f - <<<"$signal" >/dev/null 2>"$work/said"; do
+        ((SECONDS < patience)) || die "the kind was not upgraded: $(<"$work/said")"
+        sleep 0.5
+    done
     "$1" uninstall kinds --namespace "$2" >/dev/null
     kubectl delete crd "signals.$group" --timeout="$limit" >/dev/null
 }
@@ -176,10 +186,13 @@ refused_without_secret() {
 
 # through_the_control_plane NAMESPACE
 through_the_control_plane() {
-    local viewer submitter body said run patience=$((SECONDS + 30))
+    local viewer submitter body said run patience
     service=$(service_of "$1")
     viewer=$(caller "$1" reader viewer) submitter=$(caller "$1" starter submitter)
     body=$(submission "$1" example/adder)
+    # What is refused is remembered, and the API server remembers nothing: so it is asked whether the rights count.
+    may "system:serviceaccount:$1:starter" "$1" create agentruns.agents.proompteng.ai
+    patience=$((SECONDS + 90))
     # Rights count a moment after they are given, and what was refused is remembered for some seconds: so those who may look are
     # asked first.
     until said=$(ask "$viewer" GET "/v1/agent-runs/minimal?namespace=$1") && [[ "$said" == 200* ]]; do
@@ -222,7 +235,7 @@ nobody_speaks_for_another() {
 
 # somebody_at_a_terminal NAMESPACE: agentctl with the rights of whoever has the kubeconfig, and with a token at the Service of the control plane.
 somebody_at_a_terminal() {
-    local viewer status=0 patience=$((SECONDS + 30)) kube=(--kube -n "$1") plane=()
+    local viewer status=0 patience=$((SECONDS + 120)) kube=(--kube -n "$1") plane=()
     agentctl "${kube[@]}" list runs >"$work/said"
     grep -Eq '^minimal .*Succeeded' "$work/said" || die "agentctl list does not tell of the run: $(<"$work/said")"
     [[ "$(agentctl "${kube[@]}" get run minimal -o jsonpath='{.status.phase}')" == Succeeded ]] || die "agentctl get tells another phase"
@@ -269,7 +282,7 @@ the_history_is_kept_in_postgres() {
     wait "$postgres_process" || true
     database_is "$1" 0
     # A run that ends and is deleted meanwhile is held until it is written.
-    start_run "$1" away 1
+    start_run "$1" away 10
     succeeds "$1" away
     away=$(kubectl -n "$1" get agentrun away -o jsonpath='{.metadata.uid}')
     patience=$((SECONDS + 60))
@@ -316,7 +329,7 @@ commands_of_the_seeds() {
 
 # a_gate_is_opened NAMESPACE: by two accounts, because one who has decided does not count twice.
 a_gate_is_opened() {
-    local each token said digest patience=$((SECONDS + 60))
+    local each token said digest patience
     sed "s|name: release-managers\$|name: system:serviceaccounts:$1|; s|policyRef: .*|policyRef: managers|; /^kind: ApprovalPolicy/,/^spec:/s|name: .*|name: managers|" \
         charts/agents/examples/release-with-gate.yaml | kubectl -n "$1" apply -f - >/dev/null
     kubectl -n "$1" wait orchestrationrun/release-1 --for=jsonpath='{.status.stepStatuses[0].phase}'=Running --timeout="$limit"
@@ -326,6 +339,7 @@ a_gate_is_opened() {
     [[ "$said" == '403 '* && "$said" == *'verb approve'* ]] || die "who may start runs may also decide: $said"
     for each in one two; do
         token=$(caller "$1" "approver-$each" approver)
+        patience=$((SECONDS + 90))
         until said=$(ask "$token" GET "/v1/approvals?namespace=$1") && [[ "$said" == *"$digest"* ]]; do
             ((SECONDS < patience)) || die "who may decide does not see what waits: $said"
             sleep 0.5
@@ -348,10 +362,11 @@ a_gate_is_opened() {
 
 # a_delivery_of_a_forge_is_taken NAMESPACE HELM: with the rights that this takes, which the control plane does not have before it is asked for.
 a_delivery_of_a_forge_is_taken() {
-    local said patience=$((SECONDS + 90)) reads=(auth can-i get secrets/forge --as "system:serviceaccount:$1:agents-control-plane")
+    local said patience reads=(auth can-i get secrets/forge --as "system:serviceaccount:$1:agents-control-plane")
     [[ "$(kubectl -n "$1" "${reads[@]}" || true)" == no ]] || die "the control plane may read Secrets, and webhooks are off"
     "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controlPlane.webhooks.enabled=true --set 'controlPlane.webhooks.secrets={forge}' >/dev/null
     installed_in "$1"
+    patience=$((SECONDS + 90))
     # Rights count a moment after they are given.
     until [[ "$(kubectl -n "$1" "${reads[@]}" || true)" == yes ]]; do
         ((SECONDS < patience)) || die "the control plane may not read the Secret of a forge"
@@ -404,7 +419,7 @@ an_upgrade_while_a_run_works() {
 in_one_workload() {
     "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controllers.enabled=false >/dev/null
     kubectl -n "$1" rollout status deployment/agents --timeout="$limit"
-    start_run "$1" alone 1
+    start_run "$1" alone 10
     succeeds "$1" alone
     "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controllers.enabled=true >/dev/null
     installed_in "$1"
@@ -412,14 +427,29 @@ in_one_workload() {
 
 # with_a_certificate_and_an_account_of_runs NAMESPACE HELM: HTTP and gRPC are encrypted behind their Services, and the pods of runs have a token.
 with_a_certificate_and_an_account_of_runs() {
-    local http grpc token
+    local http grpc token patience
     openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=agents -keyout "$work/tls.key" -out "$work/tls.crt" 2>/dev/null
     kubectl -n "$1" create secret tls served --cert="$work/tls.crt" --key="$work/tls.key" >/dev/null
     "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controlPlane.tls.secret.name=served \
         --set runnerServiceAccount.create=true --set runnerServiceAccount.rbac.create=true >/dev/null
     installed_in "$1"
+    patience=$((SECONDS + 90))
     http=$(service_of "$1") grpc=$(kubectl -n "$1" get service agents-grpc -o jsonpath='{.spec.clusterIP}:{.spec.ports[0].port}')
-    python3 - "$http" "$grpc" <<'PYTHON' || die "HTTP or gRPC is not encrypted behind its Service"
+    # For some seconds a pod on its way out may still answer without.
+    until encrypted "$http" "$grpc" 2>"$work/said"; do
+        ((SECONDS < patience)) || die "HTTP or gRPC is not encrypted behind its Service: $(<"$work/said")"
+        sleep 0.5
+    done
+    start_run "$1" with-token 10
+    kubectl -n "$1" wait pod -l agents.proompteng.ai/agent-run=with-token --for=create --timeout="$limit" >/dev/null
+    token=$(kubectl -n "$1" get pods -l agents.proompteng.ai/agent-run=with-token -o jsonpath='{.items[0].spec.volumes[*].projected.sources[*].serviceAccountToken.path}')
+    [[ -n "$token" ]] || die "the pod of a run has no token, although its account has rights"
+    succeeds "$1" with-token
+}
+
+# encrypted HTTP GRPC: whether both addresses answer in their protocols behind TLS.
+encrypted() {
+    python3 - "$1" "$2" <<'PYTHON'
 import socket, ssl, sys
 context = ssl.create_default_context()
 # Whose certificate it is, is not the question here.
@@ -436,10 +466,6 @@ for address, protocol, said, expected in (
         answer = stream.recv(64)
         assert answer.startswith(expected) if expected else answer[3] == 4, (address, answer)
 PYTHON
-    start_run "$1" with-token 1
-    token=$(kubectl -n "$1" get pods -l agents.proompteng.ai/agent-run=with-token -o jsonpath='{.items[0].spec.volumes[*].projected.sources[*].serviceAccountToken.path}')
-    [[ -n "$token" ]] || die "the pod of a run has no token, although its account has rights"
-    succeeds "$1" with-token
 }
 
 # load NAMESPACE PHASE: how many of the runs of the load have this phase; `Pending` is also who has none yet.
@@ -455,8 +481,8 @@ takes() { kubectl -n "$1" patch agentprovider minimal --type=merge --patch "{\"s
 # else begins to lead, and more that are submitted meanwhile. None is lost, and none is started twice.
 another_image_while_runs_come_and_go() {
     local each before=8 during=6 names submitter leader now patience=$((SECONDS + 120))
-    # Longer than this test waits for another leader: then they are ended.
-    takes "$1" 150
+    # Longer than all that comes before somebody else leads: then they are ended.
+    takes "$1" 600
     for ((each = 1; each <= before; each++)); do
         sed -e 's|docker.io/library/busybox:.*|jangar.test/busybox:1|' -e "s|^  name: minimal$|  name: load-$each|" charts/agents/examples/minimal.yaml |
             awk -v RS='---\n' '/kind: AgentRun\n/ { print "---\n" $0 }'
@@ -472,6 +498,7 @@ another_image_while_runs_come_and_go() {
     for ((each = 1; each <= during; each++)); do
         [[ "$(ask "$submitter" POST /v1/agent-runs "during-$each" "$(submission "$1" example/adder)")" == 20[01]' '* ]] || die "submission $each was not taken during the upgrade"
     done
+    patience=$((SECONDS + 120))
     until now=$(leader_in "$1") && [[ -n "$now" && "$now" != "$leader" ]]; do
         ((SECONDS < patience)) || die "nobody else leads after the upgrade: $now"
         sleep 0.2

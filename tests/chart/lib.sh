@@ -29,7 +29,8 @@ told() {
         fi
         kubectl delete namespace "$each" --wait=false >/dev/null 2>&1 || true
     done
-    rm -rf "$work"
+    # What was just told to end may still write there.
+    rm -rf "$work" 2>/dev/null || true
     exit "$status"
 }
 
@@ -77,6 +78,15 @@ prepare() {
     say "the kinds"
     kubectl apply --server-side --force-conflicts -f charts/agents/crds >/dev/null
     established crd --all
+}
+
+# may USER NAMESPACE VERB KIND: waits until a right counts, which it does a moment after it is given.
+may() {
+    local patience=$((SECONDS + 90))
+    until [[ "$(kubectl -n "$2" auth can-i "$3" "$4" --as "$1" || true)" == yes ]]; do
+        ((SECONDS < patience)) || die "$1 may not $3 $4"
+        sleep 0.5
+    done
 }
 
 # start_postgres: a database in the network of the bench; sets `database` to its address as pods reach it. There is no DNS, so it is

@@ -63,8 +63,8 @@ boot() {
         until_true 60 "the kubelet has not registered its node" kubectl get node "$real_node"
     fi
     # Pods are refused in a namespace until its service account is there.
-    kubectl wait --for=create --timeout=60s serviceaccount/default >/dev/null
-    kubectl wait --for=condition=Ready --timeout=60s nodes --all >/dev/null
+    kubectl wait --for=create --timeout=150s serviceaccount/default >/dev/null
+    kubectl wait --for=condition=Ready --timeout=150s nodes --all >/dev/null
     touch "$booted"
     echo booted >&8
     exec 8>&-

@@ -18,6 +18,7 @@ use std::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use jangar_store::{Error, Kept, PageRequest, RunFilter, Store};
@@ -63,6 +64,9 @@ rules::play_all! { fresh }
 
 /// Without this, waiting for a server that is away would be most of what these tests do.
 const HASTY: &[(&str, &str)] = &[("PGCONNECT_TIMEOUT_MS", "400")];
+
+/// What only a broken store takes longer for.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Asks again as long as the database counts as down: a machine that is busy may take longer than the hasty like.
 async fn patiently<T>(ask: impl AsyncFn() -> Result<T, Error>) -> T {
@@ -177,20 +181,26 @@ async fn a_pool_that_is_in_use_says_so() {
         .unwrap();
     let waiting = tokio::spawn({
         let store = store.clone();
-        async move { store.run("team-1").await }
+        // Whoever is slow to give the connection back keeps it waiting as well.
+        async move { patiently(async || store.run("team-1").await).await }
     });
-    let error = loop {
-        // Until the other has taken the connection, there is one.
-        if let Err(error) = store.ready().await {
-            break error;
+    let in_use = async {
+        loop {
+            // Until the other has taken the connection, there is one.
+            let Err(error) = store.ready().await else {
+                continue;
+            };
+            assert!(error.is_down(), "{error}");
+            if error.to_string().contains("all 1 connections were in use") {
+                return;
+            }
         }
     };
-    assert!(
-        error.is_down() && error.to_string().contains("all 1 connections were in use"),
-        "{error}"
-    );
+    tokio::time::timeout(PATIENCE, in_use)
+        .await
+        .expect("a pool that is in use says so");
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap(), None);
+    assert_eq!(waiting.await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -33,12 +33,10 @@ async fn words_that_make_no_sense() {
 async fn clusters_that_are_not_there() {
     let home = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(home.path().join(name), text).unwrap();
-    // Nothing listens there: the port was given to us and given back.
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Nothing listens there, and nobody else gets the port while it is held.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = held.local_addr().unwrap();
     write(
         "closed",
         &format!(

@@ -1,20 +1,17 @@
 //! The way to the control plane: addresses, tokens, and what it says no to.
 
 use insta::assert_snapshot;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::support::{Cluster, SECRET, bare, masked, transcript};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn control_planes_that_cannot_be_asked() {
     let home = tempfile::tempdir().unwrap();
-    // Nothing listens there: the port was given to us and given back.
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    // Nothing listens there, and nobody else gets the port while it is held.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let closed = held.local_addr().unwrap().to_string();
     let mut text = String::new();
     for arguments in [
         &["--grpc", "list"][..],

@@ -114,7 +114,7 @@ async fn the_shipped_lease_outlasts_eight_seconds_of_silence() -> Result<(), Fai
         let (cable, mut controllers) = at_a_cable(stage, &nodes.settings(stage.settings())).await?;
         stage.agent("worker", "true").await?;
         stage.run("worker", "one", &json!({})).await?;
-        until(&stage.scene.api::<Job>(), "one-job", "to be there", |_| true).await?;
+        stage.working("one", 1).await?;
 
         cable.silence();
         // The pod knows nothing of it, and its end tells the time.

@@ -66,12 +66,20 @@ async fn a_run_succeeds_with_what_its_agent_reports() -> Result<(), Failure> {
         .await?;
         let spec = job.spec.as_ref().expect("a spec");
         assert_eq!(spec.ttl_seconds_after_finished, Some(600));
-        let events = stage.scene.api::<Event>().list(&ListParams::default()).await?;
-        let of_run = events.iter().filter(|event| {
-            event.regarding.as_ref().and_then(|about| about.uid.as_ref()) == run.metadata.uid.as_ref()
-        });
-        let reasons: Vec<_> = of_run.filter_map(|event| event.reason.as_deref()).collect();
-        assert!(reasons.contains(&"Completed"), "{reasons:?}");
+        let reason_of = |event: &Event| {
+            let about = event.regarding.as_ref().and_then(|about| about.uid.as_ref());
+            (about == run.metadata.uid.as_ref())
+                .then(|| event.reason.clone())
+                .flatten()
+        };
+        // Events are told after what they tell of.
+        let events = until_list(&stage.scene.api::<Event>(), "", "to tell of its end", |events| {
+            events
+                .iter()
+                .any(|event| reason_of(event).as_deref() == Some("Completed"))
+        })
+        .await?;
+        let reasons: Vec<_> = events.iter().filter_map(reason_of).collect();
         assert!(reasons.len() <= 2, "its beginning and its end: {reasons:?}");
         Ok(())
     })
@@ -327,8 +335,8 @@ async fn a_job_deleted_without_its_pods_ends_its_run_and_its_agent() -> Result<(
 async fn the_end_of_a_job_that_is_removed_while_the_controllers_are_away_is_not_lost() -> Result<(), Failure>
 {
     for (name, script, condition, phase) in [
-        ("away-well", "sleep 2", "Complete", RunPhase::Succeeded),
-        ("away-badly", "sleep 2; exit 5", "Failed", RunPhase::Failed),
+        ("away-well", "sleep 15", "Complete", RunPhase::Succeeded),
+        ("away-badly", "sleep 15; exit 5", "Failed", RunPhase::Failed),
     ] {
         beside_others(name, async |stage| {
             let controllers = stage.lead("one", &stage.on_the_real_node()?).await?;

@@ -290,7 +290,6 @@ fn is_blocked(run: &AgentRun) -> bool {
 async fn a_run_whose_node_goes_away_is_attempted_again() -> Result<(), Failure> {
     beside_others("node-gone", async |stage| {
         let mut nodes = Nodes::of(stage, "1s");
-        let lost = nodes.add_with("zone-a", Kubelet::Silent).await?;
         let gone_at_once = ["not-ready", "unreachable"].map(|taint| {
             json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": "NoExecute",
                 "tolerationSeconds": 0})
@@ -303,6 +302,8 @@ async fn a_run_whose_node_goes_away_is_attempted_again() -> Result<(), Failure> 
             .settings(stage.settings())
             .with_json("JANGAR_AGENT_RUNNER_TOLERATIONS", &json!(tolerations));
         let _controllers = stage.lead("one", &settings).await?;
+        // Only now: the cluster gives up a node that is silent for 40 seconds.
+        let lost = nodes.add_with("zone-a", Kubelet::Silent).await?;
         stage.script("lost", "true").await?;
         let pods = stage.scene.api::<Pod>();
         let label = format!("{}=lost", labels::AGENT_RUN);

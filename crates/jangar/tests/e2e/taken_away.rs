@@ -122,7 +122,7 @@ async fn a_run_goes_on_while_its_kubelet_is_started_again() -> Result<(), Failur
         stage
             .script(
                 "works",
-                "sleep 3; echo '{\"summary\": \"still here\"}' > $AGENT_OUTCOME_PATH",
+                "sleep 15; echo '{\"summary\": \"still here\"}' > $AGENT_OUTCOME_PATH",
             )
             .await?;
         stage.working("works", 1).await?;

@@ -16,13 +16,14 @@ use k8s_openapi::{
         coordination::v1::{Lease, LeaseSpec},
         core::v1::{ConfigMap, Node, ServiceAccount},
     },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube::{
     Api, Client, Config, Resource,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams},
     config::AuthInfo,
-    runtime::wait::await_condition,
+    runtime::wait::{await_condition, conditions::is_crd_established},
 };
 use serde::de::DeserializeOwned;
 use tokio::{
@@ -36,10 +37,16 @@ use crate::{
 };
 
 /// A cluster that is well does this in a fraction of a second.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(50);
 /// Those that the script makes.
 const NAMESPACE: &str = "lab";
 const NODE: &str = "shelf";
+/// The kind that the script makes, and in how many versions.
+const KIND: &str = "gadgets.toys.example.com";
+const KIND_VERSIONS: usize = 2;
+/// How each of them looks among all kinds.
+const DISCOVERED: &str = r#""resource":"gadgets""#;
+const DISCOVERY_PAUSE: Duration = Duration::from_millis(100);
 /// Every namespace of a cluster has them.
 const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 /// How often the node is said to be well. A cluster gives a node up that has not been heard of for 40 seconds, and deletes its
@@ -133,6 +140,15 @@ impl Cluster {
     async fn settle(&self, written: Option<Written>) {
         match written {
             None => {}
+            Some(Written::Kind) => {
+                let kinds: Api<CustomResourceDefinition> = Api::all(self.admin.clone());
+                await_condition(kinds, KIND, is_crd_established())
+                    .await
+                    .expect("a watch");
+                while self.discovered().await.matches(DISCOVERED).count() < KIND_VERSIONS {
+                    sleep(DISCOVERY_PAUSE).await;
+                }
+            }
             Some(Written::Namespace) => {
                 self.until("default", |account: &ServiceAccount| {
                     account.metadata.uid.is_some()
@@ -156,6 +172,21 @@ impl Cluster {
                 .expect("a watch");
             }
         }
+    }
+
+    /// The kinds of the cluster, as kubectl asks for them.
+    async fn discovered(&self) -> String {
+        let request = http::Request::get("/apis")
+            .header(
+                header::ACCEPT,
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            )
+            .body(Vec::new())
+            .expect("a request");
+        self.admin
+            .request_text(request)
+            .await
+            .expect("a cluster tells its kinds")
     }
 
     async fn until<K>(&self, name: &str, holds: impl Fn(&K) -> bool + Send)
@@ -202,6 +233,7 @@ async fn beat(admin: Client) {
 /// What a request writes that a cluster answers with more writes.
 #[derive(Clone, Copy)]
 enum Written {
+    Kind,
     Namespace,
     RootCertificates,
     Node,
@@ -218,6 +250,7 @@ impl Written {
         }
         match request.uri().path() {
             "/api/v1/namespaces" => Some(Self::Namespace),
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions" => Some(Self::Kind),
             "/api/v1/namespaces/lab/configmaps/kube-root-ca.crt" => Some(Self::RootCertificates),
             "/api/v1/nodes/shelf" | "/api/v1/nodes/shelf/status" => Some(Self::Node),
             _ => None,

@@ -37,12 +37,16 @@ async fn a_deleted_pod_is_asked_to_end_and_its_last_status_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_is_told_although_its_sandbox_hangs_and_that_goes_with_the_pod() {
     let cluster = Cluster::new().await;
-    let created = cluster.script("p", "sleep 3").await;
+    let mut container = shell("main", "until test -e /w/go; do sleep 0.01; done");
+    container["volumeMounts"] = json!([{"name": "w", "mountPath": "/w"}]);
+    let spec = json!({"containers": [container], "volumes": [{"name": "w", "emptyDir": {}}]});
+    let created = cluster.pod("p", spec).await;
     cluster.running("p").await;
     let uid = created.metadata.uid.clone().unwrap();
     let pid = std::fs::read_to_string(cluster.pod_dir(&created).join("containers/main/0/pid.json")).unwrap();
     let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    std::fs::write(cluster.pod_dir(&created).join("volumes/w/go"), "").unwrap();
 
     let pod = cluster.over("p").await;
     assert_eq!(phase(&pod), "Succeeded");

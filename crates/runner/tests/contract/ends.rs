@@ -153,7 +153,7 @@ fn at_the_soft_deadline_the_agent_is_asked_to_stop() {
 fn at_the_hard_deadline_it_is_killed_after_it_was_asked() {
     let workspace = Workspace::with_agent_and(
         "trap 'echo asked' TERM; echo ready; while :; do sleep 30 & wait; done",
-        &json!({"deadlines": {"softSeconds": 1, "graceSeconds": 0.3}}),
+        &json!({"deadlines": {"softSeconds": 3, "graceSeconds": 3}}),
     );
 
     let finished = workspace.run();
@@ -185,7 +185,7 @@ fn what_the_agent_left_running_dies_with_it() {
 #[test]
 fn a_process_that_left_the_group_does_not_hold_up_the_end() {
     // Job control gives the background process a group of its own; only bash does so without a terminal.
-    let finished = Workspace::with_agent("exec bash -c 'set -m; sleep 5 & exit 0'").run();
+    let finished = Workspace::with_agent("exec bash -c 'set -m; sleep 10 & exit 0'").run();
 
     assert_eq!(finished.code, Some(0));
     assert!(

@@ -11,6 +11,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -213,12 +214,15 @@ fn run(command: &mut Command) {
     );
 }
 
+/// A port that nobody listens on, and that no connection to somebody else is given meanwhile: those have higher numbers.
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    // Tests of another process begin elsewhere.
+    let first = 10_000 + std::process::id() % 200 * 100;
+    (0..1_000)
+        .filter_map(|_| u16::try_from(first + TAKEN.fetch_add(1, Ordering::Relaxed)).ok())
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }
 
 fn write_certificates(directory: &Path) {
