@@ -179,11 +179,8 @@ async fn a_pool_that_is_in_use_says_so() {
         .execute(&mut holder)
         .await
         .unwrap();
-    let waiting = tokio::spawn({
-        let store = store.clone();
-        // Whoever is slow to give the connection back keeps it waiting as well.
-        async move { patiently(async || store.run("team-1").await).await }
-    });
+    // Whoever is slow to give the connection back keeps this waiting as well.
+    let waiting = patiently(async || store.run("team-1").await);
     let in_use = async {
         loop {
             // Until the other has taken the connection, there is one.
@@ -192,15 +189,14 @@ async fn a_pool_that_is_in_use_says_so() {
             };
             assert!(error.is_down(), "{error}");
             if error.to_string().contains("all 1 connections were in use") {
-                return;
+                break;
             }
         }
+        sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
     };
-    tokio::time::timeout(PATIENCE, in_use)
-        .await
-        .expect("a pool that is in use says so");
-    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
-    assert_eq!(waiting.await.unwrap(), None);
+    let both = tokio::time::timeout(PATIENCE, async { tokio::join!(waiting, in_use) });
+    let (found, ()) = both.await.expect("a pool that is in use says so");
+    assert_eq!(found, None);
 }
 
 #[tokio::test]
