@@ -194,8 +194,9 @@ async fn a_pool_that_is_in_use_says_so() {
         }
         sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
     };
-    let both = tokio::time::timeout(PATIENCE, async { tokio::join!(waiting, in_use) });
-    let (found, ()) = both.await.expect("a pool that is in use says so");
+    let both = Box::pin(async { tokio::join!(waiting, in_use) });
+    let both = tokio::time::timeout(PATIENCE, both).await;
+    let (found, ()) = both.expect("a pool that is in use says so");
     assert_eq!(found, None);
 }
 
