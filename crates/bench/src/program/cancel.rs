@@ -87,6 +87,7 @@ pub(crate) async fn measure(
     results.add(Measure::AliveWhenReported { pods }, subject, [f64::from(alive)]);
     results.add(Measure::ReportAfterEnd { pods }, subject, watched.report_delays());
     if let Some(controller) = controller {
+        stage.released().await?;
         controller.stop().await?;
     }
     stage.close().await

@@ -144,6 +144,7 @@ pub(crate) async fn measure(
         tell(engine.subject(), &hops, results);
     }
     if let Some(controller) = controller {
+        stage.released().await?;
         controller.stop().await?;
     }
     stage.close().await

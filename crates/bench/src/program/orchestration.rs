@@ -167,6 +167,7 @@ pub(crate) async fn graph(
     let before = controller.processor_time()?;
     let mut written = stage.count_writes()?;
     let (took, bytes) = until_ended(&stage, engine, "graph", (layers, width)).await?;
+    stage.released().await?;
     controller.quiet().await?;
     let nodes = layers * width;
     let busy = controller.processor_time()?.saturating_sub(before);
@@ -256,6 +257,7 @@ pub(crate) async fn cancel_children(
     );
     results.add(Measure::CancelUntilAsked { children }, subject, [issued]);
     results.add(Measure::CancelUntilDeleted { children }, subject, [seen]);
+    stage.released().await?;
     controller.stop().await?;
     stage.close().await?;
     cancel::remove_node(place).await

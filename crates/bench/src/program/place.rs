@@ -7,21 +7,22 @@ use std::{
     io::{Read, Seek, SeekFrom},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use jangar_bench::audit::Writes;
 use k8s_openapi::{
     api::{
         authentication::v1::TokenRequest,
+        batch::v1::Job,
         core::v1::{Namespace, ServiceAccount},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::{GroupVersionKind, NamespaceResourceScope},
     runtime::wait::{Condition, await_condition, conditions},
@@ -45,6 +46,9 @@ const LIMIT: Duration = Duration::from_mins(2);
 /// defaults needs more than three minutes for the Events of a thousand runs.
 const SETTLED: Duration = Duration::from_secs(5);
 const SETTLING_LIMIT: u32 = 200;
+/// How long Jobs may be held after their runs have ended: half a minute for the last of them, and more for ten thousand.
+const RELEASE_LIMIT: Duration = Duration::from_mins(10);
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 /// Ten thousand pods take some minutes to go on two cores.
 const CLEANING_LIMIT: Duration = Duration::from_mins(20);
 
@@ -243,6 +247,25 @@ impl Stage<'_> {
             user: self.user(),
             writes: Writes::default(),
         })
+    }
+
+    /// Waits until no Job is held any more. Whoever has much to do lets go of them later, in moments in which it seems to have nothing
+    /// left to do; what it writes then counts, and what it had not let go of would keep the namespace from going.
+    pub(crate) async fn released(&self) -> Result<()> {
+        let jobs: Api<Job> = self.api();
+        let deadline = Instant::now() + RELEASE_LIMIT;
+        loop {
+            let all = jobs.list_metadata(&ListParams::default()).await?;
+            let held = all.iter().filter(|job| !job.finalizers().is_empty()).count();
+            if held == 0 {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{held} Jobs are still held {RELEASE_LIMIT:?} after their runs"
+            );
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
     }
 
     /// Removes the namespace and waits until all that was in it is gone, so that the next measurement is not disturbed.

@@ -139,6 +139,7 @@ async fn play(
     let (idle, before) = (controller.memory()?, controller.processor_time()?);
     let mut written = stage.count_writes()?;
     let seconds = submit(stage, engine, "run", count).await?.as_secs_f64();
+    stage.released().await?;
     controller.quiet().await?;
     let writes = match audit {
         Audit::Read => Some(written.settle().await?.clone()),
