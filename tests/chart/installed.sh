@@ -362,16 +362,12 @@ a_gate_is_opened() {
 
 # a_delivery_of_a_forge_is_taken NAMESPACE HELM: with the rights that this takes, which the control plane does not have before it is asked for.
 a_delivery_of_a_forge_is_taken() {
-    local said patience reads=(auth can-i get secrets/forge --as "system:serviceaccount:$1:agents-control-plane")
-    [[ "$(kubectl -n "$1" "${reads[@]}" || true)" == no ]] || die "the control plane may read Secrets, and webhooks are off"
+    local said patience reader="system:serviceaccount:$1:agents-control-plane"
+    [[ "$(kubectl -n "$1" auth can-i get secrets/forge --as "$reader" || true)" == no ]] || die "the control plane may read Secrets, and webhooks are off"
     "$2" upgrade agents charts/agents --namespace "$1" --reuse-values --set controlPlane.webhooks.enabled=true --set 'controlPlane.webhooks.secrets={forge}' >/dev/null
     installed_in "$1"
+    may "$reader" "$1" get secrets/forge
     patience=$((SECONDS + 90))
-    # Rights count a moment after they are given.
-    until [[ "$(kubectl -n "$1" "${reads[@]}" || true)" == yes ]]; do
-        ((SECONDS < patience)) || die "the control plane may not read the Secret of a forge"
-        sleep 0.5
-    done
     kubectl -n "$1" create secret generic forge --from-literal=token=a-secret-of-the-forge >/dev/null
     kubectl -n "$1" apply -f - >/dev/null <<'YAML'
 apiVersion: agents.proompteng.ai/v1alpha1

@@ -33,6 +33,9 @@ fn demo_plays_where_the_kernel_refuses_a_sandbox_and_says_so() {
     );
 }
 
+/// Before the number of processes of a run.
+const ALIVE: &str = "processes of it on this machine: ";
+
 /// What tells that somebody signed it off: agentctl says it where that was built beside jangar, as in a test of everything.
 fn signed_off() -> &'static str {
     if Path::new(PROGRAM).with_file_name("agentctl").is_file() {
@@ -74,8 +77,7 @@ fn plays(demo: &mut Command, isolation: &str) {
         "check-1: Failed",
         "publish was skipped: step style failed",
         "left (Running), right (Running) -> compare (Pending)",
-        // Two, or three where a shell is about to become another program.
-        "processes of it on this machine: ",
+        ALIVE,
         "left (Cancelled, RunCancelled), right (Cancelled, RunCancelled) -> compare (Skipped, RunCancelled)",
         "dawdle-1: Cancelled",
         "receipt: dawdle-1-left-1: Cancelled",
@@ -88,6 +90,11 @@ fn plays(demo: &mut Command, isolation: &str) {
             .split_once(expected)
             .unwrap_or_else(|| panic!("{expected:?} is missing, or in the wrong place, in:\n{text}"));
         rest = after;
+        if expected == ALIVE {
+            // Two, or three where a shell is about to become another program.
+            let count = after.lines().next().unwrap_or_default().parse::<u32>();
+            assert!(matches!(count, Ok(2..)), "{count:?} in:\n{text}");
+        }
     }
 }
 
@@ -103,7 +110,7 @@ fn interrupted_by(signal: Signal, directory: &Path) -> (Option<i32>, String) {
     let mut text = Vec::new();
     for line in lines.by_ref().map_while(Result::ok) {
         // This one works until it is stopped.
-        let works = line.contains("processes of it on this machine: ");
+        let works = line.contains(ALIVE);
         text.push(line);
         if works {
             break;

@@ -86,11 +86,7 @@ pub(crate) async fn measure(
     results.add(Measure::CancelUntilReported { pods }, subject, [reported]);
     results.add(Measure::AliveWhenReported { pods }, subject, [f64::from(alive)]);
     results.add(Measure::ReportAfterEnd { pods }, subject, watched.report_delays());
-    if let Some(controller) = controller {
-        stage.released().await?;
-        controller.stop().await?;
-    }
-    stage.close().await
+    stage.close(controller).await
 }
 
 /// Runs what lasts, asks all of it to stop, and watches until nothing is left. Returns when it was asked.

@@ -139,7 +139,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Ends it when it has nothing left to do: what it still holds by a finalizer would keep its namespace from going.
+    /// Ends it when it has nothing left to do.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.quiet().await?;
         self.child.kill().await.context("failed to end a controller")

@@ -53,7 +53,7 @@ pub(crate) async fn floor(place: &Place, link: Link, steps: u32, results: &mut R
     let lives = tokio::time::timeout(LIMIT, chain_of(&stage, link, steps)).await;
     let lives = lives.with_context(|| format!("a chain of {steps} took more than {LIMIT:?}"))??;
     tell(link.subject(), &lives.hops(), results);
-    stage.close().await
+    stage.close(None).await
 }
 
 async fn chain_of(stage: &Stage<'_>, link: Link, steps: u32) -> Result<Lives> {
@@ -143,11 +143,7 @@ pub(crate) async fn measure(
         );
         tell(engine.subject(), &hops, results);
     }
-    if let Some(controller) = controller {
-        stage.released().await?;
-        controller.stop().await?;
-    }
-    stage.close().await
+    stage.close(controller).await
 }
 
 async fn chain_on(stage: &Stage<'_>, engine: &dyn Chained, name: &str, steps: u32) -> Result<Lives> {

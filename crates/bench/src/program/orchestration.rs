@@ -195,8 +195,7 @@ pub(crate) async fn graph(
         subject,
         [f64::from(u32::try_from(bytes)?) / 1024.0],
     );
-    controller.stop().await?;
-    stage.close().await
+    stage.close(Some(controller)).await
 }
 
 /// How long a graph took, and how large its run was at the end.
@@ -257,9 +256,7 @@ pub(crate) async fn cancel_children(
     );
     results.add(Measure::CancelUntilAsked { children }, subject, [issued]);
     results.add(Measure::CancelUntilDeleted { children }, subject, [seen]);
-    stage.released().await?;
-    controller.stop().await?;
-    stage.close().await?;
+    stage.close(Some(controller)).await?;
     cancel::remove_node(place).await
 }
 

@@ -268,8 +268,13 @@ impl Stage<'_> {
         }
     }
 
-    /// Removes the namespace and waits until all that was in it is gone, so that the next measurement is not disturbed.
-    pub(crate) async fn close(self) -> Result<()> {
+    /// Ends the controller once it holds nothing, removes the namespace and waits until all that was in it is gone, so that the next
+    /// measurement is not disturbed.
+    pub(crate) async fn close(self, controller: Option<Controller>) -> Result<()> {
+        if let Some(controller) = controller {
+            self.released().await?;
+            controller.stop().await?;
+        }
         let namespaces: Api<Namespace> = Api::all(self.place.admin());
         namespaces
             .delete(&self.namespace, &DeleteParams::default())

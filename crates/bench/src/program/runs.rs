@@ -79,8 +79,7 @@ pub(crate) async fn measure(
         results.add(Measure::ProcessorTimePerRun { at_once }, subject, [milliseconds]);
     }
     tell_memory(engine, at_once, &outcome, results);
-    stop(controller).await?;
-    stage.close().await
+    stage.close(controller).await
 }
 
 /// Memory alone: the log of so many runs would be longer than what is kept of it. The namespace stays as it is, because so
