@@ -72,6 +72,7 @@ impl Controller for OrchestrationRuns {
     type Object = OrchestrationRun;
     type Observed = Observed;
     const NAME: &'static str = "orchestration-run";
+    const COMES_IN_CROWDS: bool = true;
 
     /// A run concerns its parent, a definition those that have not kept one yet, and a policy or a delivery those that wait.
     fn concerned(&self, caches: &Caches, change: &Change) -> BTreeSet<Key> {

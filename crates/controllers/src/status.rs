@@ -1,6 +1,7 @@
 //! The one write that reports: what has to change in a status, and nothing else.
 
 use jangar_engine::decision::Uid;
+use kube::Resource;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +23,15 @@ pub(crate) fn patch<S: Serialize>(
             "status": status,
         })
     }))
+}
+
+/// The object that a first status is replaced by: the patch that would write it, with what makes it an object. The endpoint for statuses
+/// takes nothing else from it.
+pub(crate) fn whole<K: Resource<DynamicType = ()>>(name: &str, mut patch: Value) -> Value {
+    patch["apiVersion"] = json!(K::api_version(&()));
+    patch["kind"] = json!(K::kind(&()));
+    patch["metadata"]["name"] = json!(name);
+    patch
 }
 
 /// The JSON merge patch (RFC 7386) from one value to another; `None` if they are equal.
@@ -58,6 +68,8 @@ fn members(before: &Map<String, Value>, after: &Map<String, Value>) -> Map<Strin
 
 #[cfg(test)]
 mod tests {
+    use jangar_api::agents::agent_run::AgentRun;
+
     use super::*;
 
     #[test]
@@ -133,6 +145,24 @@ mod tests {
                 "metadata": { "uid": "u-1", "resourceVersion": "7" },
                 "status": { "phase": "Pending" },
             }))
+        );
+    }
+
+    #[test]
+    fn a_status_that_is_written_whole_names_the_object_and_the_version_that_was_looked_at() {
+        let planned = json!({ "phase": "Pending", "outcome": null });
+        let first = patch(None, &planned, &Uid("u-1".to_owned()), "7")
+            .unwrap()
+            .unwrap();
+
+        assert_eq!(
+            whole::<AgentRun>("a", first),
+            json!({
+                "apiVersion": "agents.proompteng.ai/v1alpha1",
+                "kind": "AgentRun",
+                "metadata": { "name": "a", "uid": "u-1", "resourceVersion": "7" },
+                "status": { "phase": "Pending" },
+            })
         );
     }
 }

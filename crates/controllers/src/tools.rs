@@ -49,6 +49,7 @@ impl Controller for ToolRuns {
     type Object = ToolRun;
     type Observed = tool_run::Observed;
     const NAME: &'static str = "tool-run";
+    const COMES_IN_CROWDS: bool = true;
 
     /// A Job or a pod concerns the run in its label, also if there is no such run any more. A Tool concerns the runs that refer
     /// to it and have not ended.

@@ -61,6 +61,7 @@ impl Controller for AgentRuns {
     type Object = AgentRun;
     type Observed = Observed;
     const NAME: &'static str = "agent-run";
+    const COMES_IN_CROWDS: bool = true;
 
     /// A Job or a pod concerns the run in its label, also if there is no such run any more. Everything else concerns the
     /// runs that refer to it and have not ended, and an OrchestrationRun that is being cancelled its children.

@@ -57,6 +57,9 @@ pub trait Controller: Send + Sync + 'static {
     type Observed;
     /// What it is called in logs and metrics.
     const NAME: &'static str;
+    /// Whether there may be crowds of these objects. Their first status is then written whole, which takes the API server a third less
+    /// than a patch.
+    const COMES_IN_CROWDS: bool = false;
 
     /// The keys that have to be looked at again because of a change.
     fn concerned(&self, caches: &Caches, change: &Change) -> BTreeSet<Key>;

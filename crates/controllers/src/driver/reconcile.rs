@@ -432,9 +432,17 @@ async fn report<C: Controller>(
     };
     context.check_halt()?;
     let api = Api::<C::Object>::namespaced(context.client.clone(), &key.namespace);
-    let (params, patch) = (effects::patching(), Patch::Merge(patch));
-    let request = api.patch_status(&key.name, &params, &patch);
-    match context.write::<C::Object, _>(Verb::Patch, request).await {
+    // Where there is no status yet, none can hold what this version of Jangar does not know.
+    let written = if C::COMES_IN_CROWDS && object.status().is_none() {
+        let (params, whole) = (effects::post(), status::whole::<C::Object>(&key.name, patch));
+        let request = api.replace_subresource("status", &key.name, &params, &whole);
+        context.write::<C::Object, _>(Verb::Update, request).await
+    } else {
+        let (params, patch) = (effects::patching(), Patch::Merge(patch));
+        let request = api.patch_status(&key.name, &params, &patch);
+        context.write::<C::Object, _>(Verb::Patch, request).await
+    };
+    match written {
         Ok(written) => {
             controller.reported(key, &context.metrics, object.status(), status);
             work.wrote(written);
