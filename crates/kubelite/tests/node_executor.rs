@@ -24,5 +24,7 @@ mod logs;
 mod restart;
 #[path = "node_executor/sandbox.rs"]
 mod sandbox;
+#[path = "node_executor/turns.rs"]
+mod turns;
 #[path = "node_executor/volumes.rs"]
 mod volumes;

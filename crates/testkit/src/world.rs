@@ -81,6 +81,7 @@ impl World {
         let config = NodeConfig {
             name: NODE.to_owned(),
             pods: place.slots,
+            ahead: 0,
             lease_renewal: HEARTBEAT,
             job_sync_delay: place.job_sync_delay,
             controllers_on: None,

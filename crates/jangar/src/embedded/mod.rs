@@ -39,6 +39,11 @@ use crate::{
     runner,
 };
 
+/// How many pods the node has in line for each that it runs, and at most: as many as end while the API server hears of an end and the
+/// scheduler finds the next pod. A node of three pods or fewer has none in line.
+const PODS_PER_ONE_AHEAD: u32 = 4;
+const AHEAD_MAX: u32 = 16;
+
 /// How it is set up.
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -129,6 +134,7 @@ impl Embedded {
         let lane = Lane::open("node", Weight::Usual)?;
         let settings_of_node = node::Config {
             pods,
+            ahead: (pods / PODS_PER_ONE_AHEAD).min(AHEAD_MAX),
             controllers_on: Some(Handle::current()),
             ..node::Config::default()
         };
@@ -231,6 +237,7 @@ async fn start_node(
         config.shim.clone_from(shim);
     }
     config.pods_max = settings.pods as usize;
+    config.ahead = settings.ahead as usize;
     let kubelet = api.client(&format!("node:{}", settings.name), "default");
     let executor = Executor::start(kubelet, config, logs)
         .await

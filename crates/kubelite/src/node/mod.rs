@@ -38,6 +38,8 @@ pub struct Config {
     pub name: String,
     /// How many pods may run at once; the rest stay Pending.
     pub pods: u32,
+    /// How many more are given to the node, which then has the next one ready when a pod ends ([`executor::Config::ahead`]).
+    pub ahead: u32,
     /// How often the node's Lease is renewed.
     pub lease_renewal: Duration,
     /// How long the Job controller lets changes of pods gather before it looks at their Job. The one in Kubernetes waits
@@ -54,6 +56,7 @@ impl Default for Config {
             name: "kubelite".to_owned(),
             // What a kubelet allows by default.
             pods: 110,
+            ahead: 0,
             lease_renewal: Duration::from_secs(10),
             job_sync_delay: Duration::ZERO,
             controllers_on: None,

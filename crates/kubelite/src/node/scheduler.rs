@@ -35,6 +35,7 @@ pub(super) struct Scheduler {
     pods: Collection,
     nodes: Collection,
     node: String,
+    /// How many pods the node may have, those in line included.
     capacity: usize,
     /// Pods on the node that have not ended.
     bound: BTreeSet<Key>,
@@ -162,7 +163,7 @@ impl Scheduler {
             pods: collection(Builtin::Pod),
             nodes: collection(Builtin::Node),
             node: config.name.clone(),
-            capacity: usize::try_from(config.pods).unwrap_or(usize::MAX),
+            capacity: usize::try_from(config.pods.saturating_add(config.ahead)).unwrap_or(usize::MAX),
             bound: BTreeSet::new(),
             waiting: BTreeMap::new(),
             places: BTreeMap::new(),

@@ -33,7 +33,7 @@ use super::{
     objects::{Kind, Reference},
     prepare::Places,
     run::{self, Files},
-    worker::{self, Seen},
+    worker::{self, Seen, Turn},
 };
 
 /// How long a process that nobody wants any more has to end once it is told to.
@@ -220,6 +220,7 @@ impl Manager {
                 }
                 Ok(Some(Event::InitDone)) => {
                     self.keep_only(&listed);
+                    self.shared.slots.open();
                     if std::mem::take(&mut first) {
                         self.remove_orphans(&listed);
                     }
@@ -255,7 +256,21 @@ impl Manager {
         // One that ended before this executor began is kept for its log alone. There may be more of them than places, and all
         // are listed before the worker of any has had a look.
         let over = Arc::new(AtomicBool::new(ended));
-        let work = worker::run(self.shared.clone(), uid.clone(), receiver, others, over.clone());
+        let turn = if ended {
+            Turn::Over
+        } else if worker::has_begun(&self.shared.settings.pods_dir().join(&uid)) {
+            Turn::Now(self.shared.slots.occupy())
+        } else {
+            Turn::InLine(self.shared.slots.ask())
+        };
+        let work = worker::run(
+            self.shared.clone(),
+            uid.clone(),
+            receiver,
+            others,
+            over.clone(),
+            turn,
+        );
         self.workers.spawn(work);
         self.pods.insert(uid, Followed { seen, over });
     }

@@ -3,12 +3,13 @@
 //! `manager` follows the pods of the node and has one `worker` for each. A worker is a loop around pure decisions:
 //! `lifecycle` says what happens next, `status` what the API shows; `objects`, `env`, `field`, `volumes` and `prepare` describe
 //! a container's surroundings; `attempt` starts a process and finds it again after a restart; `shim` is that process.
-//! `logs` serves what containers wrote.
+//! `slots` says whose turn it is to run, `crowd` whether there are so many that less is told. `logs` serves what containers wrote.
 //!
 //! Images are recorded but not pulled: a container runs a program of this machine, in a sandbox that shows the machine
 //! read-only.
 
 mod attempt;
+mod crowd;
 mod env;
 mod field;
 mod lifecycle;
@@ -20,6 +21,7 @@ mod prepare;
 mod run;
 mod sandbox;
 mod shim;
+mod slots;
 mod status;
 mod volumes;
 mod worker;
@@ -37,7 +39,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use self::{field::Facts, objects::Reference};
+use self::{crowd::Crowd, field::Facts, objects::Reference, slots::Slots};
 pub use self::{
     lifecycle::Backoff, logs::PodLogStore, sandbox::Isolation, shim::shim_main, status::SANDBOXED_CONDITION,
 };
@@ -85,7 +87,10 @@ pub struct Config {
     pub sandbox: SandboxPolicy,
     /// The program whose `main` calls [`shim_main`] first.
     pub shim: PathBuf,
+    /// How many pods run at once.
     pub pods_max: usize,
+    /// How many more may be given to the node. They stand in line, and the next one begins as soon as a pod has ended.
+    pub ahead: usize,
     pub log_bytes_max: u64,
     pub backoff: Backoff,
     /// What containers without a `command` run, by image.
@@ -112,6 +117,7 @@ impl Config {
             sandbox: SandboxPolicy::default(),
             shim: own_program(),
             pods_max: PODS_MAX,
+            ahead: 0,
             log_bytes_max: LOG_BYTES_MAX,
             backoff: Backoff::default(),
             entrypoints: BTreeMap::new(),
@@ -194,6 +200,8 @@ pub(crate) struct Shared {
     /// How many pods are not over, or have not said so yet.
     active: watch::Sender<usize>,
     claims: worker::ClaimsInUse,
+    slots: Slots,
+    crowd: Crowd,
 }
 
 impl std::fmt::Debug for Shared {
@@ -266,6 +274,7 @@ impl Executor {
             usable(&path)?;
         }
         spread(&settings.pods_dir());
+        let slots = Slots::new(settings.config.pods_max);
         let shared = Arc::new(Shared {
             client,
             settings,
@@ -274,6 +283,8 @@ impl Executor {
             control: watch::Sender::default(),
             active: watch::Sender::default(),
             claims: worker::ClaimsInUse::default(),
+            slots,
+            crowd: Crowd::default(),
         });
         let stop = watch::Sender::new(false);
         let tasks = manager::spawn(&shared, &stop.subscribe());

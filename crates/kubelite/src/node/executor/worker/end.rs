@@ -72,6 +72,9 @@ impl Worker {
         if self.settled && self.records.iter().any(Record::is_live) {
             self.end(Course::Ending, now);
         }
+        if self.turn.is_to_come() {
+            return None;
+        }
         let limit = self.spec().and_then(|spec| spec.active_deadline_seconds)?;
         let deadline = after(self.seen_at, seconds(limit));
         if self.over || self.course != Course::Open {

@@ -8,6 +8,7 @@ mod claims;
 mod end;
 mod recover;
 mod report;
+mod turn;
 
 use std::{
     path::PathBuf,
@@ -29,7 +30,11 @@ use tokio::{
 };
 
 use self::end::Stop;
-pub(crate) use self::{claims::ClaimsInUse, recover::PLACES};
+pub(crate) use self::{
+    claims::ClaimsInUse,
+    recover::PLACES,
+    turn::{Turn, has_begun},
+};
 use super::{
     Control, ObjectChange, Shared,
     lifecycle::{self, Action, ContainerState, Record, RestartPolicy, Role},
@@ -86,6 +91,7 @@ struct Worker {
     stop: Option<Stop>,
     /// No container runs, and none will.
     over: bool,
+    turn: Turn,
     /// Its end had been published before this executor started; nothing is added to it.
     settled: bool,
     tidied: bool,
@@ -122,24 +128,26 @@ impl Drop for Active {
     }
 }
 
-/// `others` is how many pods the node runs already; `over` is set when this one needs no place any more.
+/// `others` is how many pods the node has already; `over` is set when this one needs no place any more.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     uid: String,
     mut seen: watch::Receiver<Seen>,
     others: usize,
     over: Arc<AtomicBool>,
+    turn: Turn,
 ) {
     let Seen::Present(pod) = seen.borrow_and_update().clone() else {
         return;
     };
-    let mut worker = Worker::new(shared, uid, seen, pod);
+    let mut worker = Worker::new(shared, uid, seen, pod, turn);
     let mut active = Some(Active::new(&worker.shared));
     worker.recover();
     worker.admit(others);
     loop {
         let wake_at = worker.act().await;
         over.store(worker.over, Ordering::Relaxed);
+        worker.give_turn_away();
         if worker.removed && worker.is_gone() {
             worker.tidy().await;
             worker.forget();
@@ -150,6 +158,7 @@ pub(crate) async fn run(
             worker.show_logs();
         }
         worker.publish().await;
+        worker.end_was_told();
         // Only now: others may be waiting for the place of what has ended, and nobody waits for its files to go.
         worker.clear().await;
         if worker.is_gone() {
@@ -180,7 +189,7 @@ fn earliest(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestam
 }
 
 impl Worker {
-    fn new(shared: Arc<Shared>, uid: String, seen: watch::Receiver<Seen>, pod: Arc<Pod>) -> Self {
+    fn new(shared: Arc<Shared>, uid: String, seen: watch::Receiver<Seen>, pod: Arc<Pod>, turn: Turn) -> Self {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let spec = pod.spec.as_ref();
         let init = spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
@@ -202,6 +211,7 @@ impl Worker {
             course: Course::Open,
             stop: None,
             over: false,
+            turn,
             settled: false,
             tidied: false,
             removed: false,
@@ -258,12 +268,13 @@ impl Worker {
         Some(Files::new(dir.join(attempt.to_string())))
     }
 
-    /// Refuses a pod that is new here and that this node cannot run. `others` is how many it runs already.
+    /// Refuses a pod that is new here and that this node cannot run. `others` is how many it has already.
     fn admit(&mut self, others: usize) {
         if self.settled || self.over || self.dir.exists() {
             return;
         }
-        let limit = self.shared.settings.config.pods_max;
+        let config = &self.shared.settings.config;
+        let limit = config.pods_max.saturating_add(config.ahead);
         let sidecar = self
             .spec()
             .iter()
@@ -314,7 +325,8 @@ impl Worker {
         loop {
             let next = lifecycle::next(&self.records, policy, backoff, self.shared.now());
             self.over = next.over;
-            if next.actions.is_empty() {
+            let starts = next.actions.iter().any(|(_, action)| *action == Action::Start);
+            if next.actions.is_empty() || (starts && !self.may_begin()) {
                 return earliest(next.wake_at, deadline);
             }
             for (index, action) in next.actions {
@@ -374,6 +386,7 @@ impl Worker {
                     return false;
                 }
             }
+            slot = self.turn.comes() => self.turn_came(slot),
             () = asleep => self.retry_at = None,
         }
         true
@@ -414,6 +427,7 @@ impl Worker {
                 if let Some(record) = self.records.get_mut(index) {
                     record.state = ContainerState::Running { since };
                 }
+                self.shared.crowd.note(self.shared.now());
             }
             Event::Ended(index, exit) => self.ended(index, exit),
             // What it left is cleared away in the next round.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
@@ -9,8 +10,9 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Worker, earliest};
+use super::{Worker, earliest, turn};
 use crate::node::executor::{
+    crowd,
     lifecycle::{ContainerState, Record, Role, after},
     logs::ContainerLogs,
     status::{self, Course, Transitions, View},
@@ -60,15 +62,12 @@ impl Worker {
             self.hold_until = None;
             return;
         }
-        if self.is_about_to_change() {
-            let now = self.shared.now();
-            let until = *self.hold_until.get_or_insert_with(|| after(now, HOLD_MAX));
-            if until > now {
-                self.retry_at = earliest(self.retry_at, Some(until));
-                return;
-            }
+        if let Some(until) = self.waits_for_more() {
+            self.retry_at = earliest(self.retry_at, Some(until));
+            return;
         }
         self.hold_until = None;
+        self.predecessor_told().await;
         let api: Api<Pod> = Api::namespaced(self.shared.client.clone(), self.namespace());
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
@@ -89,9 +88,32 @@ impl Worker {
         }
     }
 
-    /// Whether the pod is on its way to where its containers run, and nobody has stopped it.
-    fn is_about_to_change(&self) -> bool {
-        !self.over && self.course == Course::Open && self.records.iter().any(Record::is_passing)
+    /// Until when the status waits for the next one, if that is near and nobody has stopped the pod.
+    fn waits_for_more(&mut self) -> Option<Timestamp> {
+        if self.over || self.course != Course::Open {
+            return None;
+        }
+        let now = self.shared.now();
+        let most = if self.turn.is_to_come() {
+            turn::UNTOLD_MAX
+        } else if self.records.iter().any(Record::is_passing) {
+            HOLD_MAX
+        } else {
+            return self.untold_in_crowd(now);
+        };
+        let until = *self.hold_until.get_or_insert_with(|| after(now, most));
+        (until > now).then_some(until)
+    }
+
+    /// Until when nothing is told of a pod that has begun as one of many: it may have ended by then.
+    fn untold_in_crowd(&self, now: Timestamp) -> Option<Timestamp> {
+        let begun = self.records.iter().filter_map(|record| match record.state {
+            ContainerState::Running { since } => Some(since),
+            _ => None,
+        });
+        let until = after(begun.max()?, crowd::UNTOLD_MAX);
+        let restarted = self.records.iter().any(|record| record.last.is_some());
+        (until > now && !restarted && self.shared.crowd.is_there(now)).then_some(until)
     }
 
     /// Lets the logs be found.
