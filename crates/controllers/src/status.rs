@@ -1,6 +1,7 @@
 //! The one write that reports: what has to change in a status, and nothing else.
 
 use jangar_engine::decision::Uid;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -25,13 +26,19 @@ pub(crate) fn patch<S: Serialize>(
     }))
 }
 
-/// The object that a first status is replaced by: the patch that would write it, with what makes it an object. The endpoint for statuses
-/// takes nothing else from it.
-pub(crate) fn whole<K: Resource<DynamicType = ()>>(name: &str, mut patch: Value) -> Value {
-    patch["apiVersion"] = json!(K::api_version(&()));
-    patch["kind"] = json!(K::kind(&()));
-    patch["metadata"]["name"] = json!(name);
-    patch
+/// The object that a first status is replaced by. The endpoint for statuses takes nothing but the status from it, but whoever owns a member
+/// of the metadata would lose that if it was not there.
+pub(crate) fn whole<K: Resource<DynamicType = ()>>(object: &K, patch: &Value) -> Value {
+    let metadata = ObjectMeta {
+        managed_fields: None,
+        ..object.meta().clone()
+    };
+    json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": metadata,
+        "status": patch.get("status"),
+    })
 }
 
 /// The JSON merge patch (RFC 7386) from one value to another; `None` if they are equal.
@@ -149,18 +156,28 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_is_written_whole_names_the_object_and_the_version_that_was_looked_at() {
+    fn a_status_that_is_written_whole_has_the_metadata_that_was_looked_at() {
+        let run: AgentRun = serde_json::from_value(json!({
+            "metadata": {
+                "name": "a", "namespace": "n", "uid": "u-1", "resourceVersion": "7", "labels": { "team": "x" },
+                "managedFields": [{ "manager": "kubectl" }],
+            },
+            "spec": { "agentRef": { "name": "fixer" }, "runtime": { "type": "job" } },
+        }))
+        .unwrap();
         let planned = json!({ "phase": "Pending", "outcome": null });
         let first = patch(None, &planned, &Uid("u-1".to_owned()), "7")
             .unwrap()
             .unwrap();
 
         assert_eq!(
-            whole::<AgentRun>("a", first),
+            whole(&run, &first),
             json!({
                 "apiVersion": "agents.proompteng.ai/v1alpha1",
                 "kind": "AgentRun",
-                "metadata": { "name": "a", "uid": "u-1", "resourceVersion": "7" },
+                "metadata": {
+                    "name": "a", "namespace": "n", "uid": "u-1", "resourceVersion": "7", "labels": { "team": "x" },
+                },
                 "status": { "phase": "Pending" },
             })
         );

@@ -8,7 +8,11 @@ use jangar_engine::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{Api, Resource, api::Patch, core::object::HasStatus};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::Patch,
+    core::{Status, object::HasStatus},
+};
 use thiserror::Error;
 
 use super::{
@@ -432,15 +436,13 @@ async fn report<C: Controller>(
     };
     context.check_halt()?;
     let api = Api::<C::Object>::namespaced(context.client.clone(), &key.namespace);
-    // Where there is no status yet, none can hold what this version of Jangar does not know.
-    let written = if C::COMES_IN_CROWDS && object.status().is_none() {
-        let (params, whole) = (effects::post(), status::whole::<C::Object>(&key.name, patch));
-        let request = api.replace_subresource("status", &key.name, &params, &whole);
-        context.write::<C::Object, _>(Verb::Update, request).await
-    } else {
-        let (params, patch) = (effects::patching(), Patch::Merge(patch));
-        let request = api.patch_status(&key.name, &params, &patch);
-        context.write::<C::Object, _>(Verb::Patch, request).await
+    let written = match first::<C>(context, &api, object, &patch).await {
+        Some(written) => written,
+        None => {
+            let (params, patch) = (effects::patching(), Patch::Merge(patch));
+            let request = api.patch_status(&key.name, &params, &patch);
+            context.write::<C::Object, _>(Verb::Patch, request).await
+        }
     };
     match written {
         Ok(written) => {
@@ -471,4 +473,24 @@ async fn report<C: Controller>(
             None => Err(ReconcileError::write("write the status".to_owned(), error)),
         },
     }
+}
+
+/// Writes the first status of an object of which there may be crowds, whole: where there is none yet, none can hold what this version of
+/// Jangar does not know. `None` if it has to be patched.
+async fn first<C: Controller>(
+    context: &Context,
+    api: &Api<C::Object>,
+    object: &C::Object,
+    patch: &serde_json::Value,
+) -> Option<Result<C::Object, WriteError>> {
+    if !C::COMES_IN_CROWDS || object.status().is_some() {
+        return None;
+    }
+    let (name, params, whole) = (object.name_any(), effects::post(), status::whole(object, patch));
+    let request = api.replace_subresource("status", &name, &params, &whole);
+    let answer = context.write::<C::Object, _>(Verb::Update, request).await;
+    // A Role that somebody keeps by hand may allow patches only, as those before 0.10 did.
+    let refused = answer.as_ref().err().and_then(effects::status);
+    let may_not = refused.is_some_and(Status::is_forbidden);
+    (!may_not).then_some(answer)
 }

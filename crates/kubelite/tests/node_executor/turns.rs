@@ -145,15 +145,18 @@ async fn after_a_restart_pods_that_run_keep_their_places() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_drains_the_node_does_not_wait_for_those_in_line() {
-    let cluster = one_at_a_time(1).await;
+async fn who_drains_the_node_leaves_those_in_line_for_the_next() {
+    let mut cluster = one_at_a_time(1).await;
     cluster.script("first", "sleep 1000").await;
     cluster.running("first").await;
-    cluster.script("second", "sleep 1000").await;
+    cluster.script("second", "true").await;
     tokio::time::timeout(PATIENCE, cluster.executor().kill())
         .await
-        .expect("both end");
-    for name in ["first", "second"] {
-        assert_eq!(phase(&cluster.over(name).await), "Failed", "{name}");
-    }
+        .expect("nobody waits for the second");
+    assert_eq!(phase(&cluster.over("first").await), "Failed");
+    let second = cluster.pods().get("second").await.unwrap();
+    assert_eq!(phase(&second), "Pending", "{:#}", json!(second.status));
+
+    cluster.restart().await;
+    assert_eq!(phase(&cluster.over("second").await), "Succeeded");
 }

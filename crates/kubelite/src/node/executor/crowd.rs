@@ -34,7 +34,9 @@ impl Crowd {
 
     pub(crate) fn is_there(&self, now: Timestamp) -> bool {
         let begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.len() >= MANY && begun.front().is_some_and(|first| after(*first, WITHIN) >= now)
+        // One that lies ahead was noted before the clock was set back.
+        let is_fresh = |first: &Timestamp| *first <= now && after(*first, WITHIN) >= now;
+        begun.len() >= MANY && begun.front().is_some_and(is_fresh)
     }
 }
 

@@ -183,6 +183,13 @@ struct Manager {
     workers: JoinSet<()>,
 }
 
+impl Drop for Manager {
+    /// Its workers go one after the other, and their pods run on: none of them may make room for another.
+    fn drop(&mut self) {
+        self.shared.slots.close();
+    }
+}
+
 impl Manager {
     fn new(shared: Arc<Shared>) -> Self {
         Self {
@@ -200,6 +207,7 @@ impl Manager {
             () = self.follow(Box::pin(changes)) => {}
             _ = stop.wait_for(|stopping| *stopping) => {}
         }
+        self.shared.slots.close();
         self.workers.shutdown().await;
     }
 
@@ -220,9 +228,9 @@ impl Manager {
                 }
                 Ok(Some(Event::InitDone)) => {
                     self.keep_only(&listed);
-                    self.shared.slots.open();
                     if std::mem::take(&mut first) {
                         self.remove_orphans(&listed);
+                        self.shared.slots.open();
                     }
                 }
                 Ok(Some(Event::Apply(pod))) => self.present(pod),
@@ -298,7 +306,10 @@ impl Manager {
             let uid = entry.file_name().to_string_lossy().into_owned();
             if !listed.contains(&uid) {
                 let shared = self.shared.clone();
+                // What it left may still run.
+                let slot = worker::has_begun(&entry.path()).then(|| shared.slots.occupy());
                 self.workers.spawn(async move {
+                    let _until_gone = slot;
                     if let Err(error) = remove_orphan(&shared, &entry.path()).await {
                         tracing::warn!(%error, uid, "what is left of a deleted pod cannot be removed");
                     }

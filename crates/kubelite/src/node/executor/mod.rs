@@ -321,6 +321,7 @@ impl Executor {
     }
 
     async fn end_pods(&self, control: Control) {
+        self.shared.slots.close();
         self.shared.control.send_if_modified(|current| {
             let stricter = control > *current;
             *current = control.max(*current);

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 /// Resolves when the end of a predecessor was told, or nobody is left to tell it.
 type Predecessor = oneshot::Receiver<()>;
@@ -22,8 +22,10 @@ pub(crate) struct Slots(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// The slots that nobody has, each with whom it was last.
-    free: VecDeque<Option<Predecessor>>,
+    /// The slots that nobody has, each with those whose it was and whose end was not told yet.
+    free: VecDeque<Vec<Predecessor>>,
+    /// How many pods run beyond the slots there are. So many slots are not given away again.
+    owed: usize,
     line: VecDeque<oneshot::Sender<Slot>>,
     is_open: bool,
 }
@@ -32,9 +34,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Slot {
     slots: Slots,
-    predecessor: Option<Predecessor>,
-    /// One more than there are: it goes when it is given back.
-    is_surplus: bool,
+    predecessors: Vec<Predecessor>,
 }
 
 /// The end of a pod that gave its slot away was not told yet. Dropping this says that it was.
@@ -46,7 +46,8 @@ pub(crate) struct Untold {
 impl Slots {
     pub(crate) fn new(count: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
-            free: std::iter::repeat_with(|| None).take(count).collect(),
+            free: std::iter::repeat_with(Vec::new).take(count).collect(),
+            owed: 0,
             line: VecDeque::new(),
             is_open: false,
         })))
@@ -54,11 +55,12 @@ impl Slots {
 
     /// For a pod that runs already, whether there is room for it or not.
     pub(crate) fn occupy(&self) -> Slot {
-        let free = self.state().free.pop_front();
+        let mut state = self.state();
+        let free = state.free.pop_front();
+        state.owed += usize::from(free.is_none());
         Slot {
             slots: self.clone(),
-            is_surplus: free.is_none(),
-            predecessor: free.flatten(),
+            predecessors: free.unwrap_or_default(),
         }
     }
 
@@ -76,18 +78,22 @@ impl Slots {
         self.serve();
     }
 
+    /// From now on none is: the node is about to stop, and whoever drops a slot may leave its pod running.
+    pub(crate) fn close(&self) {
+        self.state().is_open = false;
+    }
+
     /// Gives free slots to those in line.
     fn serve(&self) {
         loop {
             let next = self.state().next();
-            let Some((waiting, predecessor)) = next else {
+            let Some((waiting, predecessors)) = next else {
                 return;
             };
             // One who left meanwhile gets nothing: the slot comes back, and it is the turn of the next.
             drop(waiting.send(Slot {
                 slots: self.clone(),
-                predecessor,
-                is_surplus: false,
+                predecessors,
             }));
         }
     }
@@ -99,32 +105,32 @@ impl Slots {
 }
 
 impl State {
-    fn next(&mut self) -> Option<(oneshot::Sender<Slot>, Option<Predecessor>)> {
+    fn next(&mut self) -> Option<(oneshot::Sender<Slot>, Vec<Predecessor>)> {
         while self.line.front().is_some_and(oneshot::Sender::is_closed) {
             self.line.pop_front();
         }
         if !self.is_open || self.line.is_empty() {
             return None;
         }
-        let predecessor = self.free.pop_front()?;
-        Some((self.line.pop_front()?, predecessor))
+        let predecessors = self.free.pop_front()?;
+        Some((self.line.pop_front()?, predecessors))
     }
 }
 
 impl Slot {
-    /// Waits until the end of who had the slot before was told. Until then nothing may be told of who has it now.
-    pub(crate) async fn predecessor_told(&mut self) {
-        if let Some(predecessor) = &mut self.predecessor {
+    /// Waits until the ends of those who had the slot before were told. Until then nothing may be told of who has it now.
+    pub(crate) async fn predecessors_told(&mut self) {
+        while let Some(predecessor) = self.predecessors.last_mut() {
             // It says nothing but that it is over.
             let _ = predecessor.await;
-            self.predecessor = None;
+            self.predecessors.pop();
         }
     }
 
     /// Lets the next one begin: nothing of the pod lives any more, although nobody was told.
     pub(crate) fn give_away(mut self) -> Untold {
         let (untold, told) = oneshot::channel();
-        self.predecessor = Some(told);
+        self.predecessors.push(told);
         Untold {
             _until_dropped: untold,
         }
@@ -133,11 +139,17 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if !self.is_surplus {
-            let predecessor = self.predecessor.take();
-            self.slots.state().free.push_back(predecessor);
-            self.slots.serve();
+        let mut state = self.slots.state();
+        if state.owed > 0 {
+            state.owed -= 1;
+            return;
         }
+        let mut predecessors = std::mem::take(&mut self.predecessors);
+        // What was told needs no place in a list that is handed on and on.
+        predecessors.retain_mut(|told| told.try_recv() == Err(TryRecvError::Empty));
+        state.free.push_back(predecessors);
+        drop(state);
+        self.slots.serve();
     }
 }
 
@@ -196,9 +208,9 @@ mod tests {
         let surplus = slots.occupy();
         slots.open();
         assert!(given(&mut new).is_none());
-        drop(surplus);
-        assert!(given(&mut new).is_none(), "there are more than slots");
         drop(running);
+        assert!(given(&mut new).is_none(), "there is still one for the slot");
+        drop(surplus);
         assert!(given(&mut new).is_some());
     }
 
@@ -211,9 +223,33 @@ mod tests {
         let mut next = slots.ask();
         let untold = first.give_away();
         let mut second = given(&mut next).unwrap();
-        assert_eq!(second.predecessor_told().now_or_never(), None);
+        assert_eq!(second.predecessors_told().now_or_never(), None);
         drop(untold);
-        assert_eq!(second.predecessor_told().now_or_never(), Some(()));
+        assert_eq!(second.predecessors_told().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn who_ended_before_its_predecessor_was_told_hands_that_on() {
+        let slots = Slots::new(1);
+        slots.open();
+        let first = slots.occupy().give_away();
+        let second = given(&mut slots.ask()).unwrap().give_away();
+        let mut third = given(&mut slots.ask()).unwrap();
+        drop(second);
+        assert_eq!(third.predecessors_told().now_or_never(), None);
+        drop(first);
+        assert_eq!(third.predecessors_told().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn what_comes_back_after_the_end_is_given_to_nobody() {
+        let slots = Slots::new(1);
+        slots.open();
+        let running = slots.occupy();
+        let mut next = slots.ask();
+        slots.close();
+        drop(running);
+        assert!(given(&mut next).is_none());
     }
 
     #[test]
@@ -222,7 +258,7 @@ mod tests {
         slots.open();
         let untold = slots.occupy().give_away();
         let mut second = given(&mut slots.ask()).unwrap();
-        assert_eq!(second.predecessor_told().now_or_never(), None);
+        assert_eq!(second.predecessors_told().now_or_never(), None);
         drop(untold);
     }
 }

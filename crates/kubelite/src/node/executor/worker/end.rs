@@ -65,6 +65,8 @@ impl Worker {
             self.end(Course::Ending, by_now.min(by_mark));
         }
         match control {
+            // Nothing of a pod in line runs. It stays as it is, and is in line when the node is there again.
+            _ if self.turn.is_to_come() => {}
             Control::Run => {}
             Control::Drain => self.end(shut_down(), after(now, seconds(grace))),
             Control::Kill => self.end(shut_down(), now),

@@ -92,6 +92,8 @@ struct Worker {
     /// No container runs, and none will.
     over: bool,
     turn: Turn,
+    /// Whoever drains the node waits for it. Nothing of a pod in line runs.
+    active: Option<Active>,
     /// Its end had been published before this executor started; nothing is added to it.
     settled: bool,
     tidied: bool,
@@ -111,6 +113,7 @@ struct Worker {
 }
 
 /// Counts a pod as active for as long as it lives.
+#[derive(Debug)]
 struct Active(Arc<Shared>);
 
 impl Active {
@@ -141,7 +144,6 @@ pub(crate) async fn run(
         return;
     };
     let mut worker = Worker::new(shared, uid, seen, pod, turn);
-    let mut active = Some(Active::new(&worker.shared));
     worker.recover();
     worker.admit(others);
     loop {
@@ -171,11 +173,10 @@ pub(crate) async fn run(
         if worker.is_gone() {
             // Only now: whoever drains the node ends this worker as soon as nothing is active, and the end would never be told.
             // It is not waited for again if the API server did not take it; the next executor on the same data finds how it ended.
-            active = None;
+            worker.active = None;
         }
         let wake_at = earliest(wake_at, worker.retry_at);
         if !worker.wait(wake_at).await {
-            drop(active);
             return;
         }
     }
@@ -211,6 +212,7 @@ impl Worker {
             course: Course::Open,
             stop: None,
             over: false,
+            active: (!turn.is_to_come()).then(|| Active::new(&shared)),
             turn,
             settled: false,
             tidied: false,

@@ -44,6 +44,8 @@ pub(super) fn transitions_of(pod: &Pod) -> Transitions {
 impl Worker {
     /// Writes the status of the pod if it has changed, and not before it has changed again if that is near.
     pub(super) async fn publish(&mut self) {
+        // It is due again only if it is held back, or not taken.
+        self.retry_at = None;
         if self.settled || self.removed {
             return;
         }
@@ -67,7 +69,7 @@ impl Worker {
             return;
         }
         self.hold_until = None;
-        self.predecessor_told().await;
+        self.predecessors_told().await;
         let api: Api<Pod> = Api::namespaced(self.shared.client.clone(), self.namespace());
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
@@ -111,7 +113,8 @@ impl Worker {
             ContainerState::Running { since } => Some(since),
             _ => None,
         });
-        let until = after(begun.max()?, crowd::UNTOLD_MAX);
+        // A beginning that lies ahead was noted before the clock was set back.
+        let until = after(begun.max()?.min(now), crowd::UNTOLD_MAX);
         let restarted = self.records.iter().any(|record| record.last.is_some());
         (until > now && !restarted && self.shared.crowd.is_there(now)).then_some(until)
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Worker, report::RETRY};
+use super::{Active, Worker, report::RETRY};
 use crate::node::executor::{
     lifecycle::{ContainerState, WaitReason},
     slots::{Slot, Untold},
@@ -76,6 +76,7 @@ impl Worker {
 
     pub(super) fn turn_came(&mut self, slot: Slot) {
         self.turn = Turn::Now(slot);
+        self.active.get_or_insert_with(|| Active::new(&self.shared));
         // What it waited for does not count as its own time.
         self.seen_at = self.shared.now();
         self.hold_until = None;
@@ -104,10 +105,10 @@ impl Worker {
     }
 
     /// Waits until the end of the pod that had the slot before was told, so that nobody sees more pods than the node runs. If that
-    /// cannot be told, this one is not silent for ever.
-    pub(super) async fn predecessor_told(&mut self) {
+    /// cannot be told, although it was tried twice, this one is not silent for ever.
+    pub(super) async fn predecessors_told(&mut self) {
         if let Turn::Now(slot) = &mut self.turn {
-            let _ = tokio::time::timeout(RETRY, slot.predecessor_told()).await;
+            let _ = tokio::time::timeout(RETRY * 2, slot.predecessors_told()).await;
         }
     }
 }
