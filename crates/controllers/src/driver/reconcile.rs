@@ -489,7 +489,7 @@ async fn first<C: Controller>(
     let (name, params, whole) = (object.name_any(), effects::post(), status::whole(object, patch));
     let request = api.replace_subresource("status", &name, &params, &whole);
     let answer = context.write::<C::Object, _>(Verb::Update, request).await;
-    // A Role that somebody keeps by hand may allow patches only, as those before 0.10 did.
+    // A Role that somebody keeps by hand may allow patches only.
     let refused = answer.as_ref().err().and_then(effects::status);
     let may_not = refused.is_some_and(Status::is_forbidden);
     (!may_not).then_some(answer)

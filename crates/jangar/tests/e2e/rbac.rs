@@ -354,7 +354,8 @@ async fn with_large_files(stage: &Stage<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A ToolRun that succeeds, one that is forgotten after that, one whose Tool is missing, and one that is deleted while it works.
+/// A ToolRun that succeeds, one that is forgotten after that, one whose Tool is missing and that is cancelled, and one that is deleted while it
+/// works.
 async fn runs_of_tools(stage: &Stage<'_>) -> Result<(), Failure> {
     let object = |kind: &str, name: &str, spec: serde_json::Value| {
         json!({
@@ -389,6 +390,14 @@ async fn runs_of_tools(stage: &Stage<'_>) -> Result<(), Failure> {
         let status = run.status.as_ref();
         let blocked = status.and_then(|status| status.common.condition(&ConditionType::Blocked));
         blocked.is_some_and(|blocked| blocked.reason == Reason::MissingTool)
+    })
+    .await?;
+    // Its first status said that it waits; this one is told beside it.
+    let cancel = Patch::Merge(json!({"spec": {"cancel": true}}));
+    runs.patch("tool-nowhere", &PatchParams::default(), &cancel)
+        .await?;
+    until(&runs, "tool-nowhere", "to be cancelled", |run| {
+        phase(run) == Some(RunPhase::Cancelled)
     })
     .await?;
     until(&runs, "tool-deleted", "to run", |run| {
