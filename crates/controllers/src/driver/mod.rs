@@ -57,8 +57,8 @@ pub trait Controller: Send + Sync + 'static {
     type Observed;
     /// What it is called in logs and metrics.
     const NAME: &'static str;
-    /// Whether there may be crowds of these objects. Their first status is then written whole, which takes the API server a third less
-    /// than a patch.
+    /// Whether there may be crowds of these objects. Their first status is then written whole, which spares the API server what it does to
+    /// merge a patch.
     const COMES_IN_CROWDS: bool = false;
 
     /// The keys that have to be looked at again because of a change.
