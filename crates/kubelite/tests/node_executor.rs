@@ -24,6 +24,8 @@ mod logs;
 mod restart;
 #[path = "node_executor/sandbox.rs"]
 mod sandbox;
+#[path = "node_executor/standby.rs"]
+mod standby;
 #[path = "node_executor/turns.rs"]
 mod turns;
 #[path = "node_executor/volumes.rs"]

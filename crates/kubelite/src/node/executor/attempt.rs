@@ -118,6 +118,21 @@ pub(crate) fn started_at(files: &Files) -> io::Result<Option<Timestamp>> {
     Ok(run::read::<Started>(&files.started())?.map(|started| started.at))
 }
 
+/// Every attempt of every container below a pod's directory.
+pub(crate) fn all_in(pod: &Path) -> io::Result<Vec<Files>> {
+    let mut found = Vec::new();
+    let containers = pod.join("containers");
+    if !containers.exists() {
+        return Ok(found);
+    }
+    for container in fs::read_dir(containers)? {
+        for attempt in fs::read_dir(container?.path())? {
+            found.push(Files::new(attempt?.path()));
+        }
+    }
+    Ok(found)
+}
+
 /// Sends a signal to the process that holds the container, if it lives.
 pub(crate) fn signal(files: &Files, signal: Signal) -> io::Result<()> {
     let Some(pid) = run::read::<i32>(&files.pid())?.and_then(Pid::from_raw) else {
@@ -130,7 +145,8 @@ pub(crate) fn signal(files: &Files, signal: Signal) -> io::Result<()> {
     }
 }
 
-fn lives(files: &Files) -> io::Result<bool> {
+/// Whether a process of it may live.
+pub(crate) fn lives(files: &Files) -> io::Result<bool> {
     match open_lock(files)?.try_lock() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
@@ -175,7 +191,7 @@ fn open_wake(files: &Files) -> io::Result<Receiver> {
 }
 
 #[cfg(target_os = "linux")]
-fn make_fifo(path: &Path) -> io::Result<()> {
+pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, Mode, mkfifoat};
 
     Ok(mkfifoat(CWD, path, Mode::from_raw_mode(0o600))?)
@@ -183,7 +199,7 @@ fn make_fifo(path: &Path) -> io::Result<()> {
 
 /// There is no safe call for it on other systems; the program is everywhere.
 #[cfg(not(target_os = "linux"))]
-fn make_fifo(path: &Path) -> io::Result<()> {
+pub(crate) fn make_fifo(path: &Path) -> io::Result<()> {
     let status = std::process::Command::new("mkfifo").arg(path).status()?;
     if status.success() {
         Ok(())
@@ -192,7 +208,7 @@ fn make_fifo(path: &Path) -> io::Result<()> {
     }
 }
 
-fn nonblocking() -> i32 {
+pub(crate) fn nonblocking() -> i32 {
     // The bits of an open flag are the same number whatever its sign.
     i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default()
 }
@@ -284,6 +300,7 @@ mod tests {
             working_dir: None,
             log_bytes_max: 1,
             sandbox: None,
+            gated: false,
         }
     }
 

@@ -32,7 +32,7 @@ use super::{
     attempt::{self, State, remove_tree},
     objects::{Kind, Reference},
     prepare::Places,
-    run::{self, Files},
+    run,
     worker::{self, Seen, Turn},
 };
 
@@ -320,7 +320,7 @@ impl Manager {
 }
 
 async fn remove_orphan(shared: &Shared, dir: &std::path::Path) -> io::Result<()> {
-    for files in attempts_in(dir)? {
+    for files in attempt::all_in(dir)? {
         let State::Alive(mut wake) = attempt::find(&files, shared.now())? else {
             continue;
         };
@@ -334,19 +334,4 @@ async fn remove_orphan(shared: &Shared, dir: &std::path::Path) -> io::Result<()>
         }
     }
     remove_tree(dir)
-}
-
-/// Every attempt of every container below a pod's directory.
-fn attempts_in(dir: &std::path::Path) -> io::Result<Vec<Files>> {
-    let mut found = Vec::new();
-    let containers = dir.join("containers");
-    if !containers.exists() {
-        return Ok(found);
-    }
-    for container in fs::read_dir(containers)? {
-        for attempt in fs::read_dir(container?.path())? {
-            found.push(Files::new(attempt?.path()));
-        }
-    }
-    Ok(found)
 }

@@ -3,7 +3,7 @@
 //! `manager` follows the pods of the node and has one `worker` for each. A worker is a loop around pure decisions:
 //! `lifecycle` says what happens next, `status` what the API shows; `objects`, `env`, `field`, `volumes` and `prepare` describe
 //! a container's surroundings; `attempt` starts a process and finds it again after a restart; `shim` is that process.
-//! `slots` says whose turn it is to run, `crowd` whether there are so many that less is told. `logs` serves what containers wrote.
+//! `slots` says whose turn it is to run, `gate` keeps who was made ready before that, `crowd` whether there are so many that less is told. `logs` serves what containers wrote.
 //!
 //! Images are recorded but not pulled: a container runs a program of this machine, in a sandbox that shows the machine
 //! read-only.
@@ -12,6 +12,7 @@ mod attempt;
 mod crowd;
 mod env;
 mod field;
+mod gate;
 mod lifecycle;
 mod logfile;
 mod logs;
@@ -167,6 +168,11 @@ impl Settings {
         self.config.data_dir.join("pods")
     }
 
+    /// What is on its way to be removed.
+    fn leavings_dir(&self) -> PathBuf {
+        self.config.data_dir.join("leavings")
+    }
+
     fn claims_dir(&self) -> PathBuf {
         self.config.data_dir.join("claims")
     }
@@ -199,6 +205,8 @@ pub(crate) struct Shared {
     control: watch::Sender<Control>,
     /// How many pods are not over, or have not said so yet.
     active: watch::Sender<usize>,
+    /// How many pods have their turn, and their program has not begun.
+    starting: watch::Sender<usize>,
     claims: worker::ClaimsInUse,
     slots: Slots,
     crowd: Crowd,
@@ -270,10 +278,15 @@ impl Executor {
             unsandboxed,
             refused,
         };
-        for path in [settings.pods_dir(), settings.claims_dir()] {
+        for path in [
+            settings.pods_dir(),
+            settings.claims_dir(),
+            settings.leavings_dir(),
+        ] {
             usable(&path)?;
         }
         spread(&settings.pods_dir());
+        worker::send_away(&settings).await;
         let slots = Slots::new(settings.config.pods_max);
         let shared = Arc::new(Shared {
             client,
@@ -282,6 +295,7 @@ impl Executor {
             objects: broadcast::Sender::new(OBJECT_CHANGES_MAX),
             control: watch::Sender::default(),
             active: watch::Sender::default(),
+            starting: watch::Sender::default(),
             claims: worker::ClaimsInUse::default(),
             slots,
             crowd: Crowd::default(),

@@ -108,6 +108,7 @@ pub(crate) fn prepare(
         working_dir,
         log_bytes_max: settings.config.log_bytes_max,
         sandbox,
+        gated: false,
     })
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Run {
     pub(crate) log_bytes_max: u64,
     /// `None` runs it as a plain process, and the mounts are already translated into paths.
     pub(crate) sandbox: Option<Sandbox>,
+    /// Whether the program waits at the [gate](super::gate) for its turn.
+    #[serde(default)]
+    pub(crate) gated: bool,
 }
 
 /// What a container sees instead of the machine.
@@ -129,6 +132,16 @@ impl Files {
     /// A named pipe: a byte says that something changed, its end that the holding process is gone.
     pub(crate) fn wake(&self) -> PathBuf {
         self.dir.join("wake")
+    }
+
+    /// There while the container waits for its turn.
+    pub(crate) fn gate(&self) -> PathBuf {
+        self.dir.join("gate")
+    }
+
+    /// There instead of the gate if the turn will never come.
+    pub(crate) fn shut_gate(&self) -> PathBuf {
+        self.dir.join("gate.shut")
     }
 
     /// The process to send signals to.

@@ -67,6 +67,7 @@ async fn trial(config: &Config, files: &Files) -> Result<(), String> {
         working_dir: None,
         log_bytes_max: config.log_bytes_max,
         sandbox: Some(Sandbox::default()),
+        gated: false,
     };
     let mut begun = attempt::start(files, &config.shim, &run).map_err(failed)?;
     let mut bytes = Vec::new();

@@ -35,6 +35,10 @@ pub(super) fn outer(files: &Files) -> Result<(), ShimError> {
     {
         record(files, Cause::StartFailed, START_FAILED_CODE, &error.to_string())?;
     }
+    if held.is_ok() && !files.exit().exists() {
+        // It has not begun. Its number may soon be somebody else's; whoever sent it away may have removed it by now.
+        let _ = fs::remove_file(files.pid());
+    }
     held
 }
 
@@ -44,7 +48,8 @@ fn hold(files: &Files) -> Result<(), ShimError> {
     let signals = Signals::listen()?;
     // The kernel ends every process of the namespace before it reports the end of the first.
     let status = wait(start_init(files)?, signals)?;
-    if files.exit().exists() {
+    // One that ends well and has recorded nothing has not begun, and will not.
+    if files.exit().exists() || status.exit_status() == Some(0) {
         return Ok(());
     }
     match status.terminating_signal() {

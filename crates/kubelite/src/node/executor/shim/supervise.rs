@@ -26,6 +26,7 @@ use super::{
 use crate::{
     clock::{Clock, SystemClock},
     node::executor::{
+        gate::{Turn, Waiting},
         logfile::{Lines, Stream, Writer},
         run::{self, Cause, Exit, Files, Run, Started},
     },
@@ -66,7 +67,15 @@ fn supervise(files: &Files, run: &Run, tree: impl FnOnce(Pid) -> Tree) -> Result
     // Nobody may be listening, and then nobody may be waited for.
     fcntl_setfl(&wake, OFlags::NONBLOCK).doing(|| "opening the way back".to_owned())?;
     // Whoever learns that the container has begun may send a signal at once.
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
+    let waiting = if run.gated {
+        let Some(waiting) = Waiting::at(files).doing(standing_by)? else {
+            return Ok(());
+        };
+        Some(waiting)
+    } else {
+        None
+    };
     // The sandbox does not show the directory of the attempt. It is opened before, and being in it is then the way to it.
     let returning = || "returning to the files of the attempt".to_owned();
     let outside = File::open(&files.dir).doing(returning)?;
@@ -78,6 +87,12 @@ fn supervise(files: &Files, run: &Run, tree: impl FnOnce(Pid) -> Tree) -> Result
     // A disk that is full now would be full at the end, when more would be lost.
     let reserved = entered
         .and_then(|()| run::reserve(&files.exit()).doing(|| "keeping room to record the end".to_owned()));
+    if let Some(waiting) = waiting
+        && reserved.is_ok()
+        && !turn_comes(waiting, &files, &mut signals)?
+    {
+        return Ok(());
+    }
     let begun = reserved
         .map_err(|error| Refusal::start_failed(error.to_string()))
         .and_then(|()| begin::start(run));
@@ -102,6 +117,33 @@ fn supervise(files: &Files, run: &Run, tree: impl FnOnce(Pid) -> Tree) -> Result
             status: None,
         }
         .hold(),
+    }
+}
+
+fn standing_by() -> String {
+    "waiting for the turn".to_owned()
+}
+
+/// Waits until the container may begin. `false` says that it never will.
+fn turn_comes(mut waiting: Waiting, files: &Files, signals: &mut Signals) -> Result<bool, ShimError> {
+    loop {
+        match waiting.look(files).doing(standing_by)? {
+            Turn::Now => return Ok(true),
+            Turn::Never => return Ok(false),
+            Turn::ToCome => {}
+        }
+        let polled = &mut [
+            PollFd::new(&waiting, PollFlags::IN),
+            PollFd::new(signals, PollFlags::IN),
+        ];
+        match poll(polled, None) {
+            // The signal that is waited for may also be what interrupts.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error).doing(standing_by),
+        }
+        if signals.take().next().is_some() {
+            return Ok(false);
+        }
     }
 }
 

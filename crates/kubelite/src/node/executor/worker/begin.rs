@@ -15,15 +15,16 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use super::{Current, Event, Worker, report::MANAGER};
+use super::{Counted, Current, Event, Worker, report::MANAGER};
 use crate::node::executor::{
     Shared,
-    attempt::{self, make_private_dir, remove_tree},
+    attempt::{self, Begun, make_private_dir, remove_tree},
+    gate::OpenGate,
     lifecycle::{ContainerState, WaitReason, after},
     logs::Live,
     objects::{ConfigError, Objects, Reference, env_references, volume_references},
     prepare::{Place, Places, PrepareError, prepare},
-    run::{self, Cause, Exit, Files, START_FAILED_CODE},
+    run::{self, Cause, Exit, Files, Run, START_FAILED_CODE},
     volumes::{self, Content, Surroundings},
 };
 
@@ -32,15 +33,15 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Why a container was not started.
 #[derive(Debug)]
-struct Blocked {
+pub(super) struct Blocked {
     reason: WaitReason,
-    message: String,
+    pub(super) message: String,
     on: BTreeSet<Reference>,
     retry: bool,
 }
 
 impl Blocked {
-    fn files(error: &io::Error) -> Self {
+    pub(super) fn files(error: &io::Error) -> Self {
         Self {
             reason: WaitReason::RunContainerError,
             message: error.to_string(),
@@ -73,18 +74,40 @@ impl Worker {
                 retry_at: blocked.retry.then(|| after(self.shared.now(), RETRY)),
             },
         };
+        if state == ContainerState::Starting {
+            self.starting = Some(Counted::among(&self.shared.starting));
+        }
         self.set_aside(index, state);
     }
 
     async fn try_begin(&mut self, index: usize) -> Result<(), Blocked> {
-        let (Some(container), Some(record)) = (self.container(index).cloned(), self.records.get(index))
-        else {
-            return Err(Blocked::files(&io::Error::other(
-                "the container is not in the pod",
-            )));
-        };
-        let attempt = record.attempts;
-        let Some(files) = self.files(index, attempt) else {
+        if self.begin_from_standby(index).await {
+            return Ok(());
+        }
+        let files = self.next_files(index)?;
+        if files.gate().exists() {
+            // Who stood by is gone, and what it left could not be removed until now.
+            self.undo().map_err(|error| Blocked::files(&error))?;
+        }
+        let run = self.prepared(index, &files).await?;
+        let begun = attempt::start(&files, &self.shared.settings.config.shim, &run)
+            .map_err(|error| Blocked::files(&error))?;
+        self.monitor(index, files, Process::begun(begun, None));
+        // From here on it runs, and must be counted as begun: what cannot be tidied up is no reason to begin it again.
+        self.note(self.keep_attempts(index));
+        Ok(())
+    }
+
+    /// Where the files of the next attempt of a container are.
+    pub(super) fn next_files(&self, index: usize) -> Result<Files, Blocked> {
+        let next = self.records.get(index).map(|record| record.attempts);
+        next.and_then(|attempt| self.files(index, attempt))
+            .ok_or_else(|| Blocked::files(&io::Error::other("the container is not in the pod")))
+    }
+
+    /// Makes all that the next attempt of a container needs, and describes it.
+    pub(super) async fn prepared(&mut self, index: usize, files: &Files) -> Result<Run, Blocked> {
+        let Some(container) = self.container(index).cloned() else {
             return Err(Blocked::files(&io::Error::other(
                 "the container is not in the pod",
             )));
@@ -95,7 +118,7 @@ impl Worker {
         };
         let on = env_references(&container);
         let objects = Objects::fetch(&self.shared.client, self.namespace(), &on).await;
-        let prepared = objects
+        objects
             .map_err(PrepareError::from)
             .and_then(|objects| {
                 prepare(
@@ -104,20 +127,14 @@ impl Worker {
                     &container,
                     &objects,
                     &places,
-                    &files,
+                    files,
                 )
             })
-            .map_err(|error| not_prepared(&error, on))?;
-        let begun = attempt::start(&files, &self.shared.settings.config.shim, &prepared)
-            .map_err(|error| Blocked::files(&error))?;
-        self.monitor(index, files, begun.wake, Some(begun.child));
-        // From here on it runs, and must be counted as begun: what cannot be tidied up is no reason to begin it again.
-        self.note(self.keep_attempts(index, attempt));
-        Ok(())
+            .map_err(|error| not_prepared(&error, on))
     }
 
     /// Follows a process of an attempt.
-    pub(super) fn monitor(&mut self, index: usize, files: Files, wake: Receiver, child: Option<Child>) {
+    pub(super) fn monitor(&mut self, index: usize, files: Files, process: Process) {
         let (sender, live) = watch::channel(Live::default());
         if let Some(current) = self.current.get_mut(index) {
             *current = Some(Current {
@@ -132,11 +149,12 @@ impl Worker {
             events: self.sender.clone(),
             live: sender,
         };
-        self.monitors.spawn(monitor.run(wake, child));
+        self.monitors.spawn(monitor.run(process));
     }
 
     /// Only the attempt before the present one is kept, for its log.
-    fn keep_attempts(&self, index: usize, attempt: u32) -> io::Result<()> {
+    fn keep_attempts(&self, index: usize) -> io::Result<()> {
+        let attempt = self.records.get(index).map_or(0, |record| record.attempts);
         match attempt.checked_sub(2).and_then(|old| self.files(index, old)) {
             Some(files) => remove_tree(&files.dir),
             None => Ok(()),
@@ -293,6 +311,34 @@ fn not_prepared(error: &PrepareError, on: BTreeSet<Reference>) -> Blocked {
     }
 }
 
+/// The process that holds a container.
+#[derive(Debug)]
+pub(super) struct Process {
+    wake: Receiver,
+    /// `None` if an earlier executor started it.
+    child: Option<Child>,
+    /// What it begins through, if it stood by.
+    gate: Option<OpenGate>,
+}
+
+impl Process {
+    pub(super) fn begun(begun: Begun, gate: Option<OpenGate>) -> Self {
+        Self {
+            wake: begun.wake,
+            child: Some(begun.child),
+            gate,
+        }
+    }
+
+    pub(super) fn found(wake: Receiver) -> Self {
+        Self {
+            wake,
+            child: None,
+            gate: None,
+        }
+    }
+}
+
 /// Follows one process and tells the worker what becomes of it.
 struct Monitor {
     shared: Arc<Shared>,
@@ -303,7 +349,12 @@ struct Monitor {
 }
 
 impl Monitor {
-    async fn run(self, mut wake: Receiver, child: Option<Child>) {
+    async fn run(self, process: Process) {
+        let Process {
+            mut wake,
+            child,
+            mut gate,
+        } = process;
         let mut bytes = [0; 512];
         let mut started = false;
         let mut told = false;
@@ -312,6 +363,7 @@ impl Monitor {
             self.live.send_modify(|live| live.changes += 1);
             if !started && let Ok(Some(at)) = attempt::started_at(&self.files) {
                 started = true;
+                gate = None;
                 // Without a worker there is nobody to tell.
                 let _ = self.events.send(Event::Started(self.index, at)).await;
             }
@@ -325,6 +377,7 @@ impl Monitor {
                 let _ = self.events.send(Event::Ended(self.index, exit)).await;
             }
         }
+        drop(gate);
         if let Some(mut child) = child {
             // How it ended is in its files; this only lets go of it.
             let _ = child.wait().await;

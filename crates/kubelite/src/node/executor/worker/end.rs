@@ -273,8 +273,10 @@ fn remove_private(files: &Files) -> io::Result<()> {
     for directory in [files.tmp(), files.home(), files.root()] {
         remove_tree(&directory)?;
     }
-    remove_file(&files.run())?;
-    remove_file(&files.wake())
+    for file in [files.run(), files.wake(), files.gate()] {
+        remove_file(&file)?;
+    }
+    Ok(())
 }
 
 /// Nothing there is no error.

@@ -8,6 +8,7 @@ mod claims;
 mod end;
 mod recover;
 mod report;
+mod standby;
 mod turn;
 
 use std::{
@@ -29,12 +30,13 @@ use tokio::{
     task::JoinSet,
 };
 
-use self::end::Stop;
 pub(crate) use self::{
     claims::ClaimsInUse,
     recover::PLACES,
+    standby::send_away,
     turn::{Turn, has_begun},
 };
+use self::{end::Stop, standby::Standby};
 use super::{
     Control, ObjectChange, Shared,
     lifecycle::{self, Action, ContainerState, Record, RestartPolicy, Role},
@@ -86,6 +88,8 @@ struct Worker {
     /// In the order of `records`.
     current: Vec<Option<Current>>,
     places: Option<Places>,
+    /// The container that begins when the turn of the pod comes, if its surroundings are made.
+    standby: Option<Standby>,
     seen_at: Timestamp,
     course: Course,
     stop: Option<Stop>,
@@ -93,7 +97,13 @@ struct Worker {
     over: bool,
     turn: Turn,
     /// Whoever drains the node waits for it. Nothing of a pod in line runs.
-    active: Option<Active>,
+    active: Option<Counted>,
+    /// Its turn has come, and its program has not begun.
+    starting: Option<Counted>,
+    /// How many others are in that state.
+    others_starting: watch::Receiver<usize>,
+    /// It is to stand by when those are few.
+    stands_by_later: bool,
     /// Its end had been published before this executor started; nothing is added to it.
     settled: bool,
     tidied: bool,
@@ -112,22 +122,20 @@ struct Worker {
     spent: Vec<(Files, watch::Receiver<Live>)>,
 }
 
-/// Counts a pod as active for as long as it lives.
+/// Counts a pod for as long as it lives.
 #[derive(Debug)]
-struct Active(Arc<Shared>);
+struct Counted(watch::Sender<usize>);
 
-impl Active {
-    fn new(shared: &Arc<Shared>) -> Self {
-        shared.active.send_modify(|count| *count += 1);
-        Self(shared.clone())
+impl Counted {
+    fn among(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count.clone())
     }
 }
 
-impl Drop for Active {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0
-            .active
-            .send_modify(|count| *count = count.saturating_sub(1));
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
@@ -209,10 +217,14 @@ impl Worker {
             control: shared.control.subscribe(),
             records,
             places: None,
+            standby: None,
             course: Course::Open,
             stop: None,
             over: false,
-            active: (!turn.is_to_come()).then(|| Active::new(&shared)),
+            active: (!turn.is_to_come()).then(|| Counted::among(&shared.active)),
+            starting: None,
+            others_starting: shared.starting.subscribe(),
+            stands_by_later: false,
             turn,
             settled: false,
             tidied: false,
@@ -317,6 +329,14 @@ impl Worker {
         if self.over {
             return stopping;
         }
+        let runs = *self.control.borrow() == Control::Run;
+        if self.course != Course::Open || !runs {
+            self.stand_down().await;
+        }
+        if !runs && self.turn.is_to_come() && self.course == Course::Open {
+            // A slot that was given away in the last moment is not taken any more.
+            return None;
+        }
         if self.course != Course::Open {
             self.over = !self.records.iter().any(Record::is_live);
             return stopping;
@@ -328,7 +348,13 @@ impl Worker {
             let next = lifecycle::next(&self.records, policy, backoff, self.shared.now());
             self.over = next.over;
             let starts = next.actions.iter().any(|(_, action)| *action == Action::Start);
-            if next.actions.is_empty() || (starts && !self.may_begin()) {
+            if starts && !self.may_begin() {
+                if runs {
+                    self.stand_by(&next.actions).await;
+                }
+                return earliest(next.wake_at, deadline);
+            }
+            if next.actions.is_empty() {
                 return earliest(next.wake_at, deadline);
             }
             for (index, action) in next.actions {
@@ -370,7 +396,9 @@ impl Worker {
                 if changed.is_err() {
                     return false;
                 }
-                self.look();
+                if self.look() {
+                    self.stand_by_anew(None).await;
+                }
             }
             Some(event) = self.events.recv() => {
                 self.happened(event);
@@ -379,8 +407,8 @@ impl Worker {
                 }
             }
             change = self.objects.recv() => match change {
-                Ok(change) => self.unblock(Some(&change)),
-                Err(RecvError::Lagged(_)) => self.unblock(None),
+                Ok(change) => self.heard(Some(&change)).await,
+                Err(RecvError::Lagged(_)) => self.heard(None).await,
                 Err(RecvError::Closed) => return false,
             },
             changed = self.control.changed() => {
@@ -389,23 +417,40 @@ impl Worker {
                 }
             }
             slot = self.turn.comes() => self.turn_came(slot),
+            () = standby::few_start(&mut self.others_starting), if self.stands_by_later => {
+                self.stands_by_later = false;
+                self.unblock(None);
+            }
             () = asleep => self.retry_at = None,
         }
         true
     }
 
-    fn look(&mut self) {
+    /// An object has changed; it may be any if it is not known which.
+    async fn heard(&mut self, change: Option<&ObjectChange>) {
+        self.stand_by_anew(change).await;
+        self.unblock(change);
+    }
+
+    /// Whether what the surroundings of a container are made of has changed.
+    fn look(&mut self) -> bool {
         let seen = self.seen.borrow_and_update().clone();
         match seen {
             Seen::Present(pod) => {
-                let changed = pod.metadata.generation != self.pod.metadata.generation;
+                let (new, old) = (&pod.metadata, &self.pod.metadata);
+                let changed = new.generation != old.generation;
+                let told_inside = new.labels != old.labels || new.annotations != old.annotations;
                 self.pod = pod;
                 if changed {
                     // Another image may be one whose command is known.
                     self.unblock(None);
                 }
+                changed || told_inside
             }
-            Seen::Removed => self.removed = true,
+            Seen::Removed => {
+                self.removed = true;
+                false
+            }
         }
     }
 
@@ -424,6 +469,7 @@ impl Worker {
     }
 
     fn happened(&mut self, event: Event) {
+        self.starting = None;
         match event {
             Event::Started(index, since) => {
                 if let Some(record) = self.records.get_mut(index) {

@@ -5,7 +5,7 @@ use std::{fs, io};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
 use tokio::sync::watch;
 
-use super::{Current, Worker, end::with_message};
+use super::{Current, Worker, begin::Process, end::with_message};
 use crate::node::executor::{
     attempt::{self, State, make_private_dir},
     lifecycle::{ContainerState, Role},
@@ -58,7 +58,7 @@ impl Worker {
             State::Prepared => (newest, ContainerState::Waiting),
             State::Alive(wake) => {
                 let since = attempt::started_at(&files)?;
-                self.monitor(index, files, wake, None);
+                self.monitor(index, files, Process::found(wake));
                 let state = since.map_or(ContainerState::Starting, |since| ContainerState::Running {
                     since,
                 });

@@ -4,9 +4,11 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use tokio::sync::oneshot;
 
-use super::{Active, Worker, report::RETRY};
+use super::{Counted, Worker, report::RETRY};
 use crate::node::executor::{
+    attempt,
     lifecycle::{ContainerState, WaitReason},
+    run::Files,
     slots::{Slot, Untold},
 };
 
@@ -44,9 +46,11 @@ impl Turn {
     }
 }
 
-/// Whether a container of the pod in this directory was ever begun, or was about to be.
+/// Whether a process of the pod in this directory was ever made for its turn, or was about to be.
 pub(crate) fn has_begun(directory: &Path) -> bool {
-    directory.join("containers").exists()
+    let began = |files: &Files| files.lock().exists() || files.exit().exists();
+    // What cannot be read may live.
+    !attempt::all_in(directory).is_ok_and(|attempts| !attempts.iter().any(began))
 }
 
 impl Worker {
@@ -76,7 +80,9 @@ impl Worker {
 
     pub(super) fn turn_came(&mut self, slot: Slot) {
         self.turn = Turn::Now(slot);
-        self.active.get_or_insert_with(|| Active::new(&self.shared));
+        self.stands_by_later = false;
+        self.active
+            .get_or_insert_with(|| Counted::among(&self.shared.active));
         // What it waited for does not count as its own time.
         self.seen_at = self.shared.now();
         self.hold_until = None;
