@@ -93,10 +93,10 @@ impl Controller for ToolRuns {
             tool: run
                 .as_ref()
                 .map_or(Sight::Unseen, |run| scene.sight(&run.spec.tool_ref.name)),
+            departed: scene.departed_jobs(run.as_deref().map(|run| &run.metadata)),
             run,
             jobs: scene.jobs(&of_run),
             live_jobs: scene.live_jobs(),
-            departed: scene.departed_jobs(),
             pods: scene.pods(&of_run),
             refusal: scene.learned.refusal.clone(),
             occupant: scene.learned.occupant.clone(),

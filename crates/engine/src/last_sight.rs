@@ -21,6 +21,8 @@ const KUBERNETES: &str = "kube-controller-manager";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastSight {
     pub uid: Uid,
+    /// The object that controlled it: of a Job, its run.
+    pub owner: Option<Uid>,
     pub version: String,
     /// When that version was written, as far as the API server notes it.
     pub written_at: Option<Timestamp>,
@@ -51,6 +53,11 @@ impl LastSight {
         });
         Self {
             uid: Uid(object.uid().unwrap_or_default()),
+            owner: object
+                .owner_references()
+                .iter()
+                .find(|owner| owner.controller == Some(true))
+                .map(|owner| Uid(owner.uid.clone())),
             version: object.resource_version().unwrap_or_default(),
             written_at: writes.iter().filter_map(time).max(),
             deleted_at: object.meta().deletion_timestamp.as_ref().map(|time| time.0),

@@ -40,6 +40,11 @@ pub type Running = Box<dyn Any + Send>;
 pub trait Program: Sync {
     /// Starts one process, inside of the simulation's runtime.
     fn start(&self, surroundings: Surroundings) -> Running;
+
+    /// The safeguard that it does without, as `JANGAR_SIM_WITHOUT` names it.
+    fn taken_away(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// The controllers as they are shipped.
@@ -95,5 +100,48 @@ impl Program for Shipped {
             outside: surroundings.outside,
         };
         Box::new(jangar_controllers::start_with(setup, surroundings.forges))
+    }
+
+    fn taken_away(&self) -> Option<&'static str> {
+        let safeguards = self.settings.safeguards;
+        let lacks = |word: &&&str| without(word).is_some_and(|without| without == safeguards);
+        SAFEGUARDS.iter().find(lacks).copied()
+    }
+}
+
+/// What can be taken away from the controllers by name.
+pub const SAFEGUARDS: [&str; 5] = [
+    "barrier",
+    "adoption-check",
+    "job-finalizer",
+    "one-caller",
+    "leisure",
+];
+
+/// All safeguards but the one of this name, if there is one.
+pub fn without(word: &str) -> Option<Safeguards> {
+    let mut safeguards = Safeguards::default();
+    match word {
+        "barrier" => safeguards.barrier = false,
+        "adoption-check" => safeguards.adoption_check = false,
+        "job-finalizer" => safeguards.job_finalizer = false,
+        "one-caller" => safeguards.one_caller = false,
+        "leisure" => safeguards.leisure = false,
+        _ => return None,
+    }
+    Some(safeguards)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_names_the_safeguard_that_it_does_without() {
+        assert_eq!(Shipped::with(Safeguards::default()).taken_away(), None);
+        for word in SAFEGUARDS {
+            let program = Shipped::with(without(word).expect("a safeguard"));
+            assert_eq!(program.taken_away(), Some(word));
+        }
     }
 }

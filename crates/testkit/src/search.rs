@@ -45,6 +45,8 @@ pub struct Failure {
     pub seed: u64,
     pub plan: Plan,
     pub violations: Vec<String>,
+    /// What the program did without.
+    taken_away: Option<&'static str>,
     trace: Vec<String>,
 }
 
@@ -85,9 +87,13 @@ impl fmt::Display for Failure {
         for line in lines.into_iter().skip(cut) {
             writeln!(f, "  {line}")?;
         }
+        let without = self
+            .taken_away
+            .map(|safeguard| format!("JANGAR_SIM_WITHOUT={safeguard} "))
+            .unwrap_or_default();
         writeln!(
             f,
-            "again: JANGAR_SIM_SCENARIO={scenario} JANGAR_SIM_SEED={seed} JANGAR_SIM_PLAN='{plan}' \
+            "again: {without}JANGAR_SIM_SCENARIO={scenario} JANGAR_SIM_SEED={seed} JANGAR_SIM_PLAN='{plan}' \
              cargo test --workspace --test simulation -- --exact seeds --nocapture"
         )
     }
@@ -204,6 +210,7 @@ fn judge(
             seed: simulation.seed,
             plan: simulation.plan.clone(),
             violations,
+            taken_away: program.taken_away(),
             trace,
         })
     };

@@ -278,8 +278,14 @@ fn every_trouble_that_leaves_no_mark_comes_alone_to_a_random_graph() {
 /// one of them.
 #[test]
 fn random_graphs_end_as_the_reference_says_whatever_goes_wrong() {
-    let seeds: Vec<u64> = (0..GRAPHS).collect();
+    let one = std::env::var(GRAPH).ok().filter(|seed| !seed.is_empty());
+    let one = one.map(|seed| {
+        seed.parse::<u64>()
+            .expect("JANGAR_SIM_GRAPH is the number of a graph")
+    });
+    let seeds: Vec<u64> = one.map_or_else(|| (0..GRAPHS).collect(), |seed| vec![seed]);
     search::in_parallel(&seeds, |seed| {
+        let _again = Again(*seed);
         let graph = Random::graph(*seed);
         let (ends, whole) = evaluate(&graph.steps);
         let phase = if whole == End::Succeeded {
@@ -302,6 +308,24 @@ fn random_graphs_end_as_the_reference_says_whatever_goes_wrong() {
             assert_eq!(told(&report), expected, "seed {seed} {plan}");
         }
     });
+}
+
+/// Plays this graph alone.
+const GRAPH: &str = "JANGAR_SIM_GRAPH";
+
+/// Tells how to see a graph again that did not end well.
+struct Again(u64);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "again: {GRAPH}={} cargo test --workspace --test orchestrations -- --exact \
+                 random_graphs_end_as_the_reference_says_whatever_goes_wrong --nocapture",
+                self.0
+            );
+        }
+    }
 }
 
 /// A plan of what leaves no mark on the end.

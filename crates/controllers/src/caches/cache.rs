@@ -136,6 +136,11 @@ impl<K: Cached> Cache<K> {
         self.departed.get(key)
     }
 
+    /// The names of objects that are gone and that another one controlled.
+    pub fn departed_of(&self, owner: &Uid) -> impl Iterator<Item = &Key> {
+        self.departed.owned_by(owner)
+    }
+
     /// How many objects are over, and wait for us to record how.
     pub fn uncaptured(&self) -> usize {
         self.uncaptured

@@ -56,12 +56,17 @@ impl Scene<'_> {
         self.learned.jobs.names().cloned().collect()
     }
 
-    /// What was last seen of the Jobs that this reconcile found to be gone, by name.
-    pub fn departed_jobs(&self) -> BTreeMap<String, LastSight> {
-        let names = self.learned.jobs.names();
-        let departed = names.filter_map(|name| {
-            let sight = self.caches.jobs.departed(&self.beside(name))?;
-            Some((name.clone(), sight.clone()))
+    /// What was last seen of the Jobs that this reconcile found to be gone, and of those of this run that went, by name.
+    pub fn departed_jobs(&self, run: Option<&ObjectMeta>) -> BTreeMap<String, LastSight> {
+        let jobs = &self.caches.jobs;
+        let asked = self.learned.jobs.names().map(|name| self.beside(name));
+        let own = run
+            .and_then(|run| run.uid.clone())
+            .into_iter()
+            .flat_map(|uid| jobs.departed_of(&Uid(uid)).cloned().collect::<Vec<_>>());
+        let departed = asked.chain(own).filter_map(|key| {
+            let sight = jobs.departed(&key)?.clone();
+            Some((key.name, sight))
         });
         departed.collect()
     }

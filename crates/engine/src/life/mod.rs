@@ -55,7 +55,7 @@ use kube::{Resource, ResourceExt};
 
 use self::{attempt::Attempt, next_status::NextStatus, outcome::Ending, task::Task};
 use crate::{
-    decision::{Decision, Effect, Key, Occupant, Plan, PodSight, Refusal, Rejection, Uid},
+    decision::{Decision, Effect, Key, ObjectId, Occupant, Plan, PodSight, Refusal, Rejection, Uid},
     job::{self, Place},
     last_sight::LastSight,
     plain_status::PlainStatus,
@@ -366,7 +366,7 @@ fn attempt<R: Run>(seen: &Seen<'_, R>, run: &R, status: &R::Status) -> Attempt {
         .filter_map(|job| jobs::place(job))
         .filter(is_of_run)
         .max();
-    match made {
+    let attempt = match made {
         Some(place) if place.step > remembered.step => Attempt::at(place),
         Some(place) if place > remembered.place() => Attempt {
             number: place.attempt,
@@ -375,7 +375,31 @@ fn attempt<R: Run>(seen: &Seen<'_, R>, run: &R, status: &R::Status) -> Attempt {
             ..remembered
         },
         Some(_) | None => remembered,
+    };
+    if attempt.job.is_some() {
+        return attempt;
     }
+    match departed(seen, run, &attempt) {
+        Some(job) => Attempt {
+            number: attempt.current(),
+            job: Some(job),
+            ..attempt
+        },
+        None => attempt,
+    }
+}
+
+/// The Job of an attempt that was made, and went before the status told of it: somebody took our finalizer away and deleted it.
+/// What it was doing may have been done, so it counts as one that the status remembers.
+fn departed<R: Run>(seen: &Seen<'_, R>, run: &R, attempt: &Attempt) -> Option<ObjectId> {
+    let name: String = job::name(&seen.key.name, attempt.current_place()).into();
+    let sight = seen.departed.get(&name)?;
+    let is_own = run.uid().is_some_and(|uid| sight.owner == Some(Uid(uid)));
+    let is_gone = !seen.jobs.contains_key(&name);
+    (is_own && is_gone).then(|| ObjectId {
+        name,
+        uid: sight.uid.clone(),
+    })
 }
 
 impl<'a, R: Run> Situation<'a, R> {

@@ -88,6 +88,20 @@ fn job_taken() -> Scenario {
     taken("job-taken", run("one"), 0, failed())
 }
 
+/// The Job is there for a moment only, and where there is much to do the run has not told of it.
+pub(super) fn job_taken_untold() -> Scenario {
+    let steps = vec![
+        create(run("one")),
+        Step::AwaitWork("one", 1),
+        Step::TakeJob("one"),
+    ];
+    Scenario {
+        scripts: Scripts::default().with_step("one", 0, 1, Script::Runs { on_term: OBEYS }),
+        at_most_once: true,
+        ..story("job-taken-untold", steps, vec![("one", failed())])
+    }
+}
+
 fn step_taken() -> Scenario {
     let run = workflow("one", &json!([{"name": "plan", "retries": 1}, {"name": "build"}]));
     taken("workflow-job-taken", run, 1, failed())

@@ -41,6 +41,11 @@ pub fn all() -> Vec<Scenario> {
     .concat()
 }
 
+/// A Job that is taken away by force before its run has told of it. It is not one of all: who crashes meanwhile begins anew.
+pub fn job_taken_untold() -> Scenario {
+    misfortunes::job_taken_untold()
+}
+
 /// A story with a known end.
 #[derive(Clone, Debug)]
 pub struct Scenario {

@@ -164,6 +164,32 @@ fn a_job_that_vanished_under_our_eyes_leaves_its_last_state_as_evidence() {
 }
 
 #[test]
+fn a_job_that_vanished_before_it_was_recorded_is_not_made_again() {
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(world.statuses, 0, "nothing was told of it");
+    world.pods_vanish();
+    let departed = LastSight::of(world.observed.jobs["mend-job"].as_ref());
+    world.observed.departed.insert("mend-job".to_owned(), departed);
+    world.observed.jobs.clear();
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job"]);
+    assert_eq!(world.condition(&ConditionType::Failed).reason, Reason::JobMissing);
+}
+
+#[test]
+fn a_job_of_an_earlier_run_of_that_name_keeps_nobody_from_starting() {
+    let mut world = World::new();
+    world.settle();
+    let mut departed = LastSight::of(world.observed.jobs["mend-job"].as_ref());
+    departed.owner = Some(crate::decision::Uid("of an earlier run".to_owned()));
+    let mut world = World::new();
+    world.observed.departed.insert("mend-job".to_owned(), departed);
+    world.settle();
+    assert_eq!(world.deeds(), ["create mend-job"]);
+}
+
+#[test]
 fn a_job_that_vanished_while_nobody_watched_is_known_from_the_status() {
     let mut world = World::new();
     // Between this plan and the next the Job gets its version from the API server.
