@@ -204,6 +204,8 @@ impl Office {
             match self.lead(leadership).await {
                 End::Lost => {
                     tracing::warn!(identity = %self.identity, "no longer leading: all work is dropped");
+                    // Told before anything is asked: an API server that answers nothing would keep it for minutes.
+                    self.state.send_replace(self.standing().await);
                 }
                 End::Stopped => break,
             }

@@ -43,6 +43,11 @@ pub(crate) fn of_environment_or(directory: &Path) -> Result<Store, BadInput> {
     Ok(open(config))
 }
 
+/// What is wrong with the variables of the database, one line each.
+pub(crate) fn mistakes(lookup: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    Config::mistakes(lookup).iter().map(ToString::to_string).collect()
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

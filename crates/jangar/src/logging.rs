@@ -12,7 +12,23 @@ pub(crate) const VARIABLES: [&str; 2] = ["JANGAR_LOG", "RUST_LOG"];
 
 /// Begins to log. `default` is what is logged unless a variable says otherwise.
 pub(crate) fn start(default: &str) -> Result<()> {
-    let filter = filter(|name| std::env::var(name).ok(), default)?;
+    begin(filter(|name| std::env::var(name).ok(), default)?);
+    Ok(())
+}
+
+/// The same for a program that reads its settings next: those tell of a bad variable together with all others, so that the default
+/// serves until then.
+pub(crate) fn start_before_settings(default: &str) {
+    let filter = filter(|name| std::env::var(name).ok(), default);
+    begin(filter.unwrap_or_else(|_| EnvFilter::new(default)));
+}
+
+/// What is wrong with the variables that say what is logged.
+pub(crate) fn mistake(variable: impl Fn(&str) -> Option<String>) -> Option<BadInput> {
+    filter(variable, "").err()
+}
+
+fn begin(filter: EnvFilter) {
     let registry = tracing_subscriber::registry().with(filter);
     if io::stderr().is_terminal() {
         registry
@@ -23,7 +39,6 @@ pub(crate) fn start(default: &str) -> Result<()> {
             .with(fmt::layer().json().flatten_event(true).with_writer(io::stderr))
             .init();
     }
-    Ok(())
 }
 
 fn filter(variable: impl Fn(&str) -> Option<String>, default: &str) -> Result<EnvFilter, BadInput> {

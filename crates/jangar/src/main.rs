@@ -89,18 +89,25 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Controllers(args) => run(LOG_OF_A_SERVER, controllers::run(args))?,
-        Command::ControlPlane(args) => run(LOG_OF_A_SERVER, control_plane::run(args))?,
+        Command::Controllers(args) => with_settings(LOG_OF_A_SERVER, controllers::run(args))?,
+        Command::ControlPlane(args) => with_settings(LOG_OF_A_SERVER, control_plane::run(args))?,
         Command::Crds(args) => crds::run(&args)?,
-        Command::ReleaseJobs(args) => return run(LOG_OF_A_TOOL, release_jobs::run(args)),
-        Command::Up(args) => run(LOG_OF_A_TOOL, up::run(args))?,
-        Command::Demo => return run(LOG_OF_A_TOOL, demo::run()),
+        Command::ReleaseJobs(args) => return with_settings(LOG_OF_A_TOOL, release_jobs::run(args)),
+        Command::Up(args) => with_settings(LOG_OF_A_TOOL, up::run(args))?,
+        Command::Demo => {
+            logging::start(LOG_OF_A_TOOL)?;
+            return run(demo::run());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn run<T>(log: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-    logging::start(log)?;
+fn with_settings<T>(log: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    logging::start_before_settings(log);
+    run(work)
+}
+
+fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?

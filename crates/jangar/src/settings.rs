@@ -1,15 +1,15 @@
-//! The settings of the controllers, from the environment of this program.
+//! The settings of this program, from its environment.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
 use jangar_engine::settings::{Settings, is_variable};
 
-use crate::{BadInput, logging};
+use crate::{BadInput, history, logging};
 
 /// Reads the settings. What `defaults` says holds unless the environment says otherwise.
 ///
 /// Names that nobody reads, and values that are hardly meant, are told in the log; a value that cannot be used is an error
-/// that lists all of them.
+/// that lists all of them, also those of what is logged and of the history, which are read elsewhere.
 pub(crate) fn read<const N: usize>(defaults: [(&str, &str); N]) -> Result<Settings, BadInput> {
     from(defaults, std::env::vars_os())
 }
@@ -20,23 +20,37 @@ fn from<const N: usize>(
 ) -> Result<Settings, BadInput> {
     let defaults = defaults.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let mut variables = BTreeMap::from(defaults);
+    let mut of_others = BTreeMap::new();
+    let mut mistakes = Vec::new();
     for (name, value) in environment {
         let Ok(name) = name.into_string() else { continue };
-        if !is_variable(&name) || logging::VARIABLES.contains(&name.as_str()) {
-            continue;
-        }
-        let value = value
-            .into_string()
-            .map_err(|value| BadInput(format!("{name}={} is not UTF-8: correct it", value.display())))?;
-        // A blank one counts as unset, so it does not hide a default.
-        if !value.trim().is_empty() {
-            variables.insert(name, value);
+        let is_ours = is_variable(&name) && !logging::VARIABLES.contains(&name.as_str());
+        match value.into_string() {
+            // A blank one counts as unset, so it does not hide a default.
+            Ok(value) if is_ours && !value.trim().is_empty() => {
+                of_others.insert(name.clone(), value.clone());
+                variables.insert(name, value);
+            }
+            Ok(value) => {
+                of_others.insert(name, value);
+            }
+            Err(value) if is_ours => {
+                mistakes.push(format!("{name}={} is not UTF-8: correct it", value.display()));
+            }
+            Err(_) => {}
         }
     }
-    let parsed = Settings::from_vars(variables).map_err(|mistakes| {
-        let lines: Vec<String> = mistakes.iter().map(|mistake| format!("\n  {mistake}")).collect();
-        BadInput(format!("the settings cannot be used:{}", lines.concat()))
-    })?;
+    let lookup = |name: &str| of_others.get(name).cloned();
+    mistakes.extend(logging::mistake(lookup).map(|mistake| mistake.to_string()));
+    mistakes.extend(history::mistakes(lookup));
+    let parsed = match Settings::from_vars(variables) {
+        Ok(parsed) if mistakes.is_empty() => parsed,
+        Ok(_) => return Err(unusable(&mistakes)),
+        Err(of_engine) => {
+            mistakes.extend(of_engine.iter().map(ToString::to_string));
+            return Err(unusable(&mistakes));
+        }
+    };
     for name in parsed.unknown {
         tracing::warn!(name, "nothing reads this variable: is its name right?");
     }
@@ -44,6 +58,11 @@ fn from<const N: usize>(
         tracing::warn!("{warning}");
     }
     Ok(parsed.settings)
+}
+
+fn unusable(mistakes: &[String]) -> BadInput {
+    let lines: Vec<String> = mistakes.iter().map(|mistake| format!("\n  {mistake}")).collect();
+    BadInput(format!("the settings cannot be used:{}", lines.concat()))
 }
 
 #[cfg(test)]
@@ -69,14 +88,23 @@ mod tests {
         let error = from(
             [],
             environment(&[
-                ("JANGAR_LOG", "no setting"),
+                ("JANGAR_LOG", "jangar=loud"),
+                ("JANGAR_DB_POOL_SIZE", "x"),
+                ("JANGAR_MIGRATIONS", "y"),
                 ("JANGAR_AGENTRUN_ARTIFACTS_MAX", "many"),
                 ("JANGAR_LEADER_ELECTION_ENABLED", "perhaps"),
             ]),
         )
         .unwrap_err()
         .to_string();
-        assert_eq!(error.lines().count(), 3, "{error}");
+        assert_eq!(error.lines().count(), 6, "{error}");
+        for mistake in [
+            "\n  JANGAR_LOG=\"jangar=loud\"",
+            "\n  JANGAR_DB_POOL_SIZE is \"x\"",
+            "\n  JANGAR_MIGRATIONS is",
+        ] {
+            assert!(error.contains(mistake), "{error}");
+        }
         assert!(
             error.contains("\n  JANGAR_AGENTRUN_ARTIFACTS_MAX='many'"),
             "{error}"

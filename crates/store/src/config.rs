@@ -14,20 +14,43 @@ const URL: &str = "DATABASE_URL";
 /// What an address that names none of them is told.
 const SCHEMES: &str =
     "it has to begin with postgres:// or sqlite://, as in postgres://user:password@host:5432/name";
-/// One process needs few: the control plane reads briefly and the controllers write one run at a time.
-const POOL_SIZE: u32 = 8;
-/// Postgres has a hundred connections by default, for everybody.
-const MAX_POOL_SIZE: u32 = 100;
 /// SQLite has one writer at a time; more readers than this only hold memory.
 const SQLITE_POOL_SIZE: u32 = 4;
-const CONNECT_TIMEOUT_MS: u64 = 5_000;
-const QUERY_TIMEOUT_MS: u64 = 20_000;
 /// Longer is as good as never.
 const MAX_TIMEOUT_MS: u64 = 600_000;
-/// How much of a log's end is kept.
-const LOG_TAIL_BYTES: u64 = 1 << 20;
-/// A value of a row has to fit into memory several times over.
-const MAX_LOG_TAIL_BYTES: u64 = 64 << 20;
+
+/// A variable that is a number from 1 on.
+#[derive(Clone, Copy)]
+struct Number {
+    name: &'static str,
+    default: u64,
+    max: u64,
+}
+
+const CONNECT_TIMEOUT: Number = Number {
+    name: "PGCONNECT_TIMEOUT_MS",
+    default: 5_000,
+    max: MAX_TIMEOUT_MS,
+};
+const QUERY_TIMEOUT: Number = Number {
+    name: "PGQUERY_TIMEOUT_MS",
+    default: 20_000,
+    max: MAX_TIMEOUT_MS,
+};
+/// One process needs few: the control plane reads briefly and the controllers write one run at a time. Postgres has a hundred
+/// connections by default, for everybody.
+const POOL_SIZE: Number = Number {
+    name: "JANGAR_DB_POOL_SIZE",
+    default: 8,
+    max: 100,
+};
+/// How much of a log's end is kept. A value of a row has to fit into memory several times over.
+const LOG_TAIL_BYTES: Number = Number {
+    name: "JANGAR_DB_LOG_TAIL_BYTES",
+    default: 1 << 20,
+    max: 64 << 20,
+};
+const NUMBERS: [Number; 4] = [CONNECT_TIMEOUT, QUERY_TIMEOUT, POOL_SIZE, LOG_TAIL_BYTES];
 
 /// How a connection to Postgres is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,40 +106,21 @@ impl Config {
 
     /// The database at `url`, and the rest as the variables say.
     pub fn new(url: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
-        let number = |name, default, max| number(name, lookup(name), default, max);
-        let connect_timeout = Duration::from_millis(number(
-            "PGCONNECT_TIMEOUT_MS",
-            CONNECT_TIMEOUT_MS,
-            MAX_TIMEOUT_MS,
-        )?);
-        let query_timeout =
-            Duration::from_millis(number("PGQUERY_TIMEOUT_MS", QUERY_TIMEOUT_MS, MAX_TIMEOUT_MS)?);
-        let asked = number(
-            "JANGAR_DB_POOL_SIZE",
-            u64::from(POOL_SIZE),
-            u64::from(MAX_POOL_SIZE),
-        )?;
-        let pool_size = u32::try_from(asked).unwrap_or(MAX_POOL_SIZE);
-        let log_tail = number("JANGAR_DB_LOG_TAIL_BYTES", LOG_TAIL_BYTES, MAX_LOG_TAIL_BYTES)?;
+        let connect_timeout = Duration::from_millis(CONNECT_TIMEOUT.of(&lookup)?);
+        let query_timeout = Duration::from_millis(QUERY_TIMEOUT.of(&lookup)?);
+        let pool_size = u32::try_from(POOL_SIZE.of(&lookup)?).unwrap_or(u32::MAX);
+        let log_tail = LOG_TAIL_BYTES.of(&lookup)?;
         let migrations = migrations(&lookup)?;
-        let scheme = url.split(':').next().unwrap_or_default();
-        let (target, place, pool_size) = match scheme {
-            "postgres" | "postgresql" => {
-                let options = postgres(url, &lookup)?;
+        let (target, place, pool_size) = match target(url, &lookup)? {
+            Target::Postgres(options) => {
                 let place = postgres_place(&options);
-                (Target::Postgres(Box::new(options)), place, pool_size)
+                (Target::Postgres(options), place, pool_size)
             }
-            "sqlite" => {
-                let options = sqlite(url)?.busy_timeout(query_timeout);
+            Target::Sqlite(options) => {
                 let place = format!("sqlite at {}", options.get_filename().display());
-                (
-                    Target::Sqlite(Box::new(options)),
-                    place,
-                    pool_size.min(SQLITE_POOL_SIZE),
-                )
+                let options = Box::new(options.busy_timeout(query_timeout));
+                (Target::Sqlite(options), place, pool_size.min(SQLITE_POOL_SIZE))
             }
-            // Not even the scheme is told: without a colon all of it would be one.
-            _ => return Err(wrong_url(SCHEMES)),
         };
         Ok(Self {
             target,
@@ -129,9 +133,27 @@ impl Config {
         })
     }
 
+    /// Everything that is wrong with the variables, for whoever would rather hear it at once.
+    pub fn mistakes(lookup: impl Fn(&str) -> Option<String>) -> Vec<Error> {
+        let numbers = NUMBERS.into_iter().filter_map(|number| number.of(&lookup).err());
+        let url = lookup(URL).filter(|url| !url.trim().is_empty());
+        let of_url = url.and_then(|url| target(url.trim(), &lookup).err());
+        let rest = [migrations(&lookup).err(), of_url];
+        numbers.chain(rest.into_iter().flatten()).collect()
+    }
+
     /// Where the database is, for people: neither user nor password is in it.
     pub fn place(&self) -> &str {
         &self.place
+    }
+}
+
+fn target(url: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<Target, Error> {
+    match url.split(':').next().unwrap_or_default() {
+        "postgres" | "postgresql" => Ok(Target::Postgres(Box::new(postgres(url, lookup)?))),
+        "sqlite" => Ok(Target::Sqlite(Box::new(sqlite(url)?))),
+        // Not even the scheme is told: without a colon all of it would be one.
+        _ => Err(wrong_url(SCHEMES)),
     }
 }
 
@@ -144,17 +166,20 @@ fn wrong_url(why: impl Into<String>) -> Error {
     }
 }
 
-fn number(name: &'static str, value: Option<String>, default: u64, max: u64) -> Result<u64, Error> {
-    let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
-        return Ok(default);
-    };
-    match value.trim().parse() {
-        Ok(number) if (1..=max).contains(&number) => Ok(number),
-        _ => Err(Error::Setting {
-            name,
-            why: format!("give a number from 1 to {max}, or leave it out for {default}"),
-            value,
-        }),
+impl Number {
+    fn of(self, lookup: impl Fn(&str) -> Option<String>) -> Result<u64, Error> {
+        let Self { name, default, max } = self;
+        let Some(value) = lookup(name).filter(|value| !value.trim().is_empty()) else {
+            return Ok(default);
+        };
+        match value.trim().parse() {
+            Ok(number) if (1..=max).contains(&number) => Ok(number),
+            _ => Err(Error::Setting {
+                name,
+                why: format!("give a number from 1 to {max}, or leave it out for {default}"),
+                value,
+            }),
+        }
     }
 }
 
@@ -405,5 +430,32 @@ mod tests {
             Ok(Mode::Skip)
         );
         assert_eq!(migrations(nothing), Ok(Mode::Auto));
+    }
+
+    #[test]
+    fn every_mistake_is_told() {
+        let bad = with(&[
+            ("JANGAR_DB_POOL_SIZE", "x"),
+            ("PGQUERY_TIMEOUT_MS", "0"),
+            ("JANGAR_MIGRATIONS", "y"),
+            ("DATABASE_URL", "mysql://somewhere"),
+        ]);
+        let names: Vec<&str> = Config::mistakes(bad)
+            .iter()
+            .map(|mistake| match mistake {
+                Error::Setting { name, .. } => *name,
+                other => panic!("{other}"),
+            })
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "PGQUERY_TIMEOUT_MS",
+                "JANGAR_DB_POOL_SIZE",
+                "JANGAR_MIGRATIONS",
+                "DATABASE_URL"
+            ]
+        );
+        assert!(Config::mistakes(nothing).is_empty());
     }
 }

@@ -130,6 +130,8 @@ impl Embedded {
         config.hidden = vec![directory.path().to_owned()];
         config.exposed = exposed;
         config.sandbox = sandbox;
+        // Before pods are found again: what fails after that would leave them unattended.
+        lease::free(&admin, &settings.lease).await?;
         // A place that became free is given away and used without standing in line with what the controllers do.
         let lane = Lane::open("node", Weight::Usual)?;
         let settings_of_node = node::Config {
@@ -140,7 +142,6 @@ impl Embedded {
         };
         let starting = start_node(&api, config, &settings_of_node, &program, logs);
         let (node, executor) = lane.run(starting).await?;
-        lease::free(&admin, &settings.lease).await?;
         let controllers = jangar_controllers::start(Setup {
             client: api.client("jangar-controllers", &namespace),
             lease_client: api.client("jangar-controllers", &namespace),

@@ -102,6 +102,21 @@ async fn a_process_that_lost_its_lease_stands_by_and_leads_again() {
     assert_eq!(*state.borrow(), State::Leading);
 }
 
+#[tokio::test(start_paused = true)]
+async fn that_the_lease_is_lost_is_told_although_nothing_is_answered_any_more() {
+    let cluster = cluster_with_kinds().await;
+    let tap = Tap::new();
+    let controllers = controllers(&cluster, &tap, "one");
+    let state = controllers.state();
+    settle().await;
+    assert_eq!(*state.borrow(), State::Leading);
+
+    tap.answer(|_| Answer::Later(seconds(3600)));
+    sleep(seconds(30)).await;
+
+    assert_eq!(*state.borrow(), State::Standby);
+}
+
 /// After a network was silent, every connection in the pool of the work may be dead.
 #[tokio::test(start_paused = true)]
 async fn they_keep_the_lease_while_nothing_is_answered_on_the_connections_of_their_work() {
