@@ -30,6 +30,30 @@ pub struct LastSight {
     pub deleted_at: Option<Timestamp>,
     /// Who was the last to set fields that it still has, apart from us and the controllers of Kubernetes.
     pub writer: Option<Writer>,
+    /// What a Job says of the run that it was made for; nothing of anything else.
+    pub made_for: MadeFor,
+}
+
+/// What a Job says of the run that it was made for, which the status of the run is to say when nothing is left of the Job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MadeFor {
+    /// When the run was let in.
+    pub admitted_at: Option<Timestamp>,
+    /// Hash of what the spec was.
+    pub spec_hash: Option<String>,
+    /// The repository whose slot the run took.
+    pub repository: Option<String>,
+}
+
+impl MadeFor {
+    fn of(object: &impl Resource) -> Self {
+        let said = |annotation: &str| object.annotations().get(annotation).cloned();
+        Self {
+            admitted_at: said(labels::ADMITTED_AT).and_then(|at| at.parse().ok()),
+            spec_hash: said(labels::SPEC_HASH),
+            repository: said(labels::REPOSITORY),
+        }
+    }
 }
 
 /// Somebody who set fields of an object.
@@ -65,6 +89,7 @@ impl LastSight {
                 program: write.manager.clone().unwrap_or_default(),
                 at: time(write),
             }),
+            made_for: MadeFor::of(object),
         }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn deleted<R: Run>(
 pub(crate) fn lost<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> Decision<R::Status> {
     let sight = situation.seen.pods_of(&job.uid);
     let missing = situation.task.job_missing();
-    let mut next = situation.next_status();
+    let mut next = follow::recorded_gone(situation);
     let known = evidence::of_missing(situation, job);
     let name = &job.name;
     if let Some(pod) = sight.pods().iter().find(|pod| jobs::has_ended(pod)) {
