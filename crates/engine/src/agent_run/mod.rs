@@ -59,7 +59,7 @@ use crate::{
     custom::call::Outside,
     decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, TokenSight, Uid},
     last_sight::LastSight,
-    life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, survivors, task},
+    life::{self, Run, abort, attempt, cancel, finished, follow, jobs, leftovers, outcome, survivors, task},
     parent,
     queue::Answer,
     settings::Settings,
@@ -167,6 +167,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let decision = match decision {
         Decision::Act(mut plan) => {
             token::revoked_with_jobs(observed, &mut plan);
+            token::revoked_without_job(&situation, &mut plan);
             Decision::Act(plan)
         }
         look @ Decision::Look(_) => look,

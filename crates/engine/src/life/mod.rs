@@ -519,7 +519,7 @@ impl<'a, R: Run> Situation<'a, R> {
     }
 
     /// The Job of the current attempt, if it is there.
-    fn current_job(&self) -> Option<&Arc<Job>> {
+    pub(crate) fn current_job(&self) -> Option<&Arc<Job>> {
         let name = self.job_name();
         self.own_jobs()
             .find(|job| job.metadata.name.as_ref() == Some(&name))

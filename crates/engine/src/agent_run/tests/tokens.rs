@@ -6,9 +6,20 @@ use jangar_api::{
     reason::Reason,
 };
 use jiff::ToSpan;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{World, version_control::with_app};
+use super::{World, object, version_control::with_app, workflows::FIRST};
+
+/// A workflow of these steps that works on a repository with the token of an App.
+fn workflow_with_app(steps: &Value) -> World {
+    let mut world = with_app(&json!({}));
+    let workflow = object(json!({ "steps": steps }));
+    world.edit(|run| {
+        run.spec.runtime.type_ = "workflow".into();
+        run.spec.workflow = Some(workflow);
+    });
+    world
+}
 
 #[test]
 fn words_that_change_give_a_run_no_more_time_for_its_token() {
@@ -86,4 +97,21 @@ fn a_renewal_that_fails_is_told_while_the_old_token_is_good_and_then_no_more() {
         world.condition(&ConditionType::Warning).status,
         ConditionStatus::False
     );
+}
+
+#[test]
+fn the_token_of_an_attempt_whose_job_vanished_is_taken_back_when_the_run_goes_on() {
+    for untold in [true, false] {
+        let mut world = workflow_with_app(&json!([{"name": "plan", "retries": 1, "onJobMissing": "Retry"}]));
+        world.settle();
+        if !untold {
+            world.begun(FIRST);
+        }
+        world.pods_vanish().job_robbed(FIRST).settle();
+        let deeds = world.deeds();
+        let place = |deed: &str| deeds.iter().position(|known| known == deed);
+        let revoked = place("revoke mend-vcs-token-step-1-attempt-1");
+        let next = place("create mend-step-1-attempt-2");
+        assert!(revoked.is_some() && revoked < next, "untold: {untold}: {deeds:?}");
+    }
 }
