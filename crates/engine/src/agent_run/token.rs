@@ -220,11 +220,16 @@ fn note(situation: &Situation<'_>, plan: &mut Plan<AgentRunStatus>, renewal: Ren
              work cannot be delivered"
         )),
     };
-    let new = told.is_some() && !next.is_warned();
-    next.note(&Reason::VcsAuthUnavailable, told.as_deref());
-    if let (true, Some(told)) = (new, told) {
-        plan.notices
-            .push(situation.warning(Reason::VcsAuthUnavailable, told));
+    match told {
+        // It is newer than whatever else deserves attention, and has an end after which it is too late.
+        Some(told) => {
+            if !next.is_warned_of(&Reason::VcsAuthUnavailable) {
+                plan.notices
+                    .push(situation.warning(Reason::VcsAuthUnavailable, &told));
+            }
+            next.warn(&Reason::VcsAuthUnavailable, &told);
+        }
+        None => next.note(&Reason::VcsAuthUnavailable, None),
     }
     if let Some(status) = next.into_status() {
         plan.status = Some(status);

@@ -152,6 +152,7 @@ fn begin<R: Run>(
         not_before: None,
         ..situation.attempt.clone()
     };
+    next.attempt_begins();
     let message = format!("attempt {} runs as Job {name}", attempt.number);
     next.running(made_for.admitted_at.unwrap_or(situation.now), &task.says(message));
     let course = next.status.course();

@@ -115,3 +115,46 @@ fn the_token_of_an_attempt_whose_job_vanished_is_taken_back_when_the_run_goes_on
         assert!(revoked.is_some() && revoked < next, "untold: {untold}: {deeds:?}");
     }
 }
+
+#[test]
+fn a_renewal_that_fails_is_told_whatever_else_deserves_attention() {
+    let mut world = workflow_with_app(&json!([{"name": "plan", "retries": 1, "timeoutSeconds": 7200}]));
+    world.begun(FIRST).wait(7_200).settle();
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::WorkflowStepTimedOut
+    );
+    world.pods_vanish().settle();
+    world.begun("mend-step-1-attempt-2");
+    let warning = world.condition(&ConditionType::Warning);
+    assert_eq!(
+        (warning.status, warning.reason),
+        (ConditionStatus::False, Reason::WorkflowStepTimedOut),
+        "the attempt is over"
+    );
+    assert!(warning.message.contains("timeoutSeconds"), "{}", warning.message);
+
+    world.settings.runs.immutability_enforced = false;
+    world.edit(|run| run.spec.priority = 5.into());
+    world.settle();
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::SpecImmutableViolation
+    );
+    world.now = world.wake_at.expect("the token ends");
+    world.token_lasts = None;
+    world.settle();
+    let told = |world: &World| {
+        let notices = world.notices.iter();
+        notices
+            .filter(|notice| notice.reason == Reason::VcsAuthUnavailable)
+            .count()
+    };
+    assert_eq!(
+        (told(&world), world.condition(&ConditionType::Warning).reason),
+        (1, Reason::VcsAuthUnavailable)
+    );
+    world.now = world.wake_at.expect("it is tried again");
+    world.settle();
+    assert_eq!(told(&world), 1, "once is enough");
+}
