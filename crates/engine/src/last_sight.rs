@@ -17,6 +17,9 @@ use crate::decision::Uid;
 /// Under this name the controllers of Kubernetes write.
 const KUBERNETES: &str = "kube-controller-manager";
 
+/// Sentences about a Job that is not there begin with this and its name.
+const ABOUT_JOB: &str = "Job ";
+
 /// What was seen of an object last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastSight {
@@ -94,6 +97,17 @@ impl LastSight {
     }
 }
 
+/// Begins a sentence about a Job that is not there.
+pub(crate) fn about_job(name: &str) -> String {
+    format!("{ABOUT_JOB}{name}")
+}
+
+/// The Job that such a sentence is about. A run that loses one Job after the other says the same of each, and only the name tells
+/// that it is another one.
+pub fn job_of(sentence: &str) -> Option<&str> {
+    sentence.strip_prefix(ABOUT_JOB)?.split(' ').next()
+}
+
 impl fmt::Display for LastSight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.deleted_at {
@@ -147,6 +161,13 @@ mod tests {
             "nothing held it when it was deleted; it was last seen as version 12 of 2026-03-01T10:05:00Z; kubectl-patch had set \
              fields of it at 2026-03-01T10:03:00Z; who deleted it stands in the audit log of the API server only"
         );
+    }
+
+    #[test]
+    fn a_sentence_about_a_job_names_it_and_one_about_something_else_does_not() {
+        let sentence = format!("{} is gone; its pod was still there", about_job("mend-job"));
+        assert_eq!(job_of(&sentence), Some("mend-job"));
+        assert_eq!(job_of("the step took too long"), None);
     }
 
     #[test]
