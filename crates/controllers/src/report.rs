@@ -5,7 +5,7 @@ use jangar_api::{
     phase::RunPhase,
     reason::Reason,
 };
-use jangar_engine::decision::Key;
+use jangar_engine::{decision::Key, last_sight::job_of};
 use kube::Resource;
 
 use crate::metrics::{Metrics, ObjectKind};
@@ -37,10 +37,12 @@ pub(crate) fn changed<R: Resource<DynamicType = ()>>(
     {
         metrics.run_finished(ObjectKind::of::<R>(), phase, reason);
     }
-    // A run can end well although its Job vanished, and need not have ended when it is noticed: the warning tells of all.
-    if let Some(reason) = after.vanished_job()
-        && before.and_then(Told::vanished_job) != Some(reason)
+    // A run can end well although its Job vanished, and need not have ended when it is noticed: the warning tells of all. The Job
+    // of its next attempt can vanish as well, before it was told.
+    if let Some(vanished) = after.vanished_job()
+        && before.and_then(Told::vanished_job) != Some(vanished)
     {
+        let (reason, _) = vanished;
         metrics.job_missing(after.phase.as_ref().unwrap_or(&RunPhase::Pending), reason);
     }
 }
@@ -54,14 +56,15 @@ impl Told {
             .or_else(|| self.common.condition(&ConditionType::Succeeded))
     }
 
-    /// Why the Job of a run was not there when it should have been, if that is so.
-    fn vanished_job(&self) -> Option<&Reason> {
+    /// Why the Job of a run was not there when it should have been, if that is so, and which Job, as far as the words name it.
+    fn vanished_job(&self) -> Option<(&Reason, Option<&str>)> {
         let warning = self.common.condition(&ConditionType::Warning)?;
         let vanished = matches!(
             warning.reason,
             Reason::JobMissing | Reason::WorkflowJobMissing | Reason::WorkflowJobDeleted
         );
-        (warning.status == ConditionStatus::True && vanished).then_some(&warning.reason)
+        let told = warning.status == ConditionStatus::True && vanished;
+        told.then(|| (&warning.reason, job_of(&warning.message)))
     }
 
     /// The phase of a run that has ended, with the reason.

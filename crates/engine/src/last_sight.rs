@@ -17,6 +17,9 @@ use crate::decision::Uid;
 /// Under this name the controllers of Kubernetes write.
 const KUBERNETES: &str = "kube-controller-manager";
 
+/// Sentences about a Job that is not there begin with this and its name.
+const ABOUT_JOB: &str = "Job ";
+
 /// What was seen of an object last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LastSight {
@@ -30,6 +33,30 @@ pub struct LastSight {
     pub deleted_at: Option<Timestamp>,
     /// Who was the last to set fields that it still has, apart from us and the controllers of Kubernetes.
     pub writer: Option<Writer>,
+    /// What a Job says of the run that it was made for; nothing of anything else.
+    pub made_for: MadeFor,
+}
+
+/// What a Job says of the run that it was made for, which the status of the run is to say when nothing is left of the Job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MadeFor {
+    /// When the run was let in.
+    pub admitted_at: Option<Timestamp>,
+    /// Hash of what the spec was.
+    pub spec_hash: Option<String>,
+    /// The repository whose slot the run took.
+    pub repository: Option<String>,
+}
+
+impl MadeFor {
+    fn of(object: &impl Resource) -> Self {
+        let said = |annotation: &str| object.annotations().get(annotation).cloned();
+        Self {
+            admitted_at: said(labels::ADMITTED_AT).and_then(|at| at.parse().ok()),
+            spec_hash: said(labels::SPEC_HASH),
+            repository: said(labels::REPOSITORY),
+        }
+    }
 }
 
 /// Somebody who set fields of an object.
@@ -65,8 +92,20 @@ impl LastSight {
                 program: write.manager.clone().unwrap_or_default(),
                 at: time(write),
             }),
+            made_for: MadeFor::of(object),
         }
     }
+}
+
+/// Begins a sentence about a Job that is not there.
+pub(crate) fn about_job(name: &str) -> String {
+    format!("{ABOUT_JOB}{name}")
+}
+
+/// The Job that such a sentence is about. A run that loses one Job after the other says the same of each, and only the name tells
+/// that it is another one.
+pub fn job_of(sentence: &str) -> Option<&str> {
+    sentence.strip_prefix(ABOUT_JOB)?.split(' ').next()
 }
 
 impl fmt::Display for LastSight {
@@ -122,6 +161,13 @@ mod tests {
             "nothing held it when it was deleted; it was last seen as version 12 of 2026-03-01T10:05:00Z; kubectl-patch had set \
              fields of it at 2026-03-01T10:03:00Z; who deleted it stands in the audit log of the API server only"
         );
+    }
+
+    #[test]
+    fn a_sentence_about_a_job_names_it_and_one_about_something_else_does_not() {
+        let sentence = format!("{} is gone; its pod was still there", about_job("mend-job"));
+        assert_eq!(job_of(&sentence), Some("mend-job"));
+        assert_eq!(job_of("the step took too long"), None);
     }
 
     #[test]

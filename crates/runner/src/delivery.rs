@@ -23,7 +23,7 @@ const PAUSES: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(5)];
 pub(crate) enum State {
     /// The server has the commits.
     Pushed,
-    /// There was no commit.
+    /// The run made no commit.
     NothingChanged,
     /// There are commits, and the run may not push.
     NotPushed,
@@ -112,7 +112,9 @@ pub(crate) fn deliver(checkout: &Checkout) -> Delivery {
         pull_request: None,
         message,
     };
-    if ahead == 0 {
+    // What was on the branch before the run came to it is not its work.
+    let is_of_others = commit == *head_before && !repository.goes_on;
+    if ahead == 0 || is_of_others {
         let uncommitted = local(&["status", "--porcelain", "--untracked-files=normal"]);
         let message = uncommitted.map(|lines| {
             format!(
@@ -126,7 +128,7 @@ pub(crate) fn deliver(checkout: &Checkout) -> Delivery {
         return delivery(State::NotPushed, None);
     }
     if commit == *head_before {
-        // An earlier attempt has pushed them.
+        // An earlier attempt has pushed them, as far as anybody can tell.
         return delivery(State::Pushed, None);
     }
     match push(checkout, &reference) {

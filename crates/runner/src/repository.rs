@@ -105,6 +105,8 @@ pub(crate) struct Repository {
     /// The branch that the work goes to.
     pub(crate) head: Option<String>,
     pub(crate) writes: bool,
+    /// Whether an earlier attempt or step of the run may have pushed to the branch.
+    pub(crate) goes_on: bool,
     author: (String, String),
 }
 
@@ -133,6 +135,7 @@ impl Repository {
             base: owned("VCS_BASE_BRANCH"),
             writes: environment.get("VCS_WRITE_ENABLED") == Some("true") && head.is_some(),
             head,
+            goes_on: environment.get("VCS_EARLIER_WORK") == Some("true"),
             author: (
                 owned("VCS_COMMIT_AUTHOR_NAME").unwrap_or_else(|| AUTHOR.0.to_owned()),
                 owned("VCS_COMMIT_AUTHOR_EMAIL").unwrap_or_else(|| AUTHOR.1.to_owned()),

@@ -243,6 +243,27 @@ mod tests {
     }
 
     #[test]
+    fn each_job_that_vanished_is_counted_whether_or_not_the_one_before_is_still_told() {
+        let warning = |status: &str, job: &str, rest: &str| {
+            let message = format!("Job {job} is gone{rest}");
+            json!([{ "type": "Warning", "status": status, "reason": "WorkflowJobMissing", "message": message }])
+        };
+        let told = [
+            warning("True", "a-step-1-attempt-1", "; its pod is being stopped"),
+            warning("True", "a-step-1-attempt-1", ", and nothing is left of it"),
+            warning("False", "a-step-1-attempt-1", ", and nothing is left of it"),
+            warning("True", "a-step-1-attempt-2", ", and nothing is left of it"),
+            // This one went before anything was told of it.
+            warning("True", "a-step-1-attempt-3", ", and nothing is left of it"),
+        ];
+
+        assert_eq!(
+            missing(&told.map(|conditions| status("Running", &conditions))),
+            ["{phase=\"Running\",reason=\"WorkflowJobMissing\"} 3"]
+        );
+    }
+
+    #[test]
     fn a_job_that_vanished_is_counted_once_and_when_it_is_noticed() {
         let warning = condition("Warning", "WorkflowJobDeleted");
         let failed = json!([warning, condition("Failed", "WorkflowJobDeleted")]);

@@ -66,6 +66,8 @@ impl Departed {
 
 #[cfg(test)]
 mod tests {
+    use jangar_engine::last_sight::MadeFor;
+
     use super::*;
 
     fn key(number: usize) -> Key {
@@ -83,6 +85,7 @@ mod tests {
             written_at: None,
             deleted_at: None,
             writer: None,
+            made_for: MadeFor::default(),
         }
     }
 

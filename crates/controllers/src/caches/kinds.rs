@@ -74,6 +74,12 @@ pub trait Cached:
         None
     }
 
+    /// What the step of this number is called, counted from one, if the object has steps that Jobs execute.
+    fn step_name(&self, number: usize) -> Option<&str> {
+        let _ = number;
+        None
+    }
+
     /// What is true of a run at the moment; nothing for everything else.
     fn run_conditions(&self) -> &[Condition] {
         &[]
@@ -214,6 +220,11 @@ pub(crate) use with_kind;
 /// Runs that have ended name nothing: no change of what they referred to concerns them any more.
 impl Cached for AgentRun {
     kept_in!(AgentRun, agent_runs);
+
+    fn step_name(&self, number: usize) -> Option<&str> {
+        let step = self.spec.workflow.as_ref()?.steps.get(number.checked_sub(1)?)?;
+        Some(step.name.trim())
+    }
 
     fn run_conditions(&self) -> &[Condition] {
         self.status

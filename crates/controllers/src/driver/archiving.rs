@@ -9,13 +9,17 @@ use std::{sync::Arc, time::Duration};
 
 use jangar_api::{
     labels::{self, ARCHIVE_FINALIZER, RUNTIME_CLEANUP_FINALIZER},
+    names::label_value,
     reason::Reason,
 };
 use jangar_engine::{
-    decision::{Effect, Key, Notice, ObjectId, Severity, Uid},
+    decision::{Effect, Key, Notice, ObjectId, Severity},
     retention::Ladder,
 };
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::ResourceExt;
 
 use super::Context;
@@ -154,14 +158,14 @@ fn given_up<K: Cached>(archiver: &Arc<Archiver>, run: &Arc<K>) -> Notice {
 }
 
 fn keep_logs<K: Cached>(context: &Context, archiver: &Archiver, run: &Arc<K>, facts: &RunFacts) {
-    let (key, uid) = (key_of(run.meta()), uid_of(run.meta()));
+    let key = key_of(run.meta());
     let kept_for = facts
         .logs_kept
         .unwrap_or_else(|| Ladder::of_settings(&context.settings).logs);
     let caches = context.world.caches();
     let sources: Vec<Source> = ended_pods(&caches, &key, facts)
         .filter(|pod| !archiver.logs().knows(&uid_of(&pod.metadata)))
-        .filter_map(|pod| source(&caches, &uid, pod, kept_for))
+        .filter_map(|pod| source(&caches, run.as_ref(), pod, kept_for))
         .collect();
     drop(caches);
     for source in sources {
@@ -192,19 +196,20 @@ fn ended_pods<'a>(
 }
 
 /// Where the log of a pod belongs: to the step and the attempt of the Job that made it, if that Job is the run's own.
-fn source(caches: &Caches, run: &Uid, pod: &Arc<Pod>, kept_for: Duration) -> Option<Source> {
+fn source<K: Cached>(caches: &Caches, run: &K, pod: &Arc<Pod>, kept_for: Duration) -> Option<Source> {
+    let uid = uid_of(run.meta());
     let pod_key = key_of(&pod.metadata);
     let owner = controller(pod.owner_references())?;
     let job = caches.jobs.get(&Key {
         namespace: pod_key.namespace.clone(),
         name: owner.name.clone(),
     })?;
-    let is_own = controller(job.owner_references()).is_some_and(|owner| owner.uid == run.0);
+    let is_own = controller(job.owner_references()).is_some_and(|owner| owner.uid == uid.0);
     let container = pod.spec.as_ref()?.containers.first()?;
     let attempt = job.annotations().get(labels::ATTEMPT);
     is_own.then(|| Source {
-        run: run.clone(),
-        step: job.labels().get(labels::STEP).cloned().unwrap_or_default(),
+        run: uid,
+        step: step(run, job),
         // What says nothing about it was tried once.
         attempt: attempt.and_then(|text| text.parse().ok()).unwrap_or(1),
         pod_uid: uid_of(&pod.metadata),
@@ -212,6 +217,19 @@ fn source(caches: &Caches, run: &Uid, pod: &Arc<Pod>, kept_for: Duration) -> Opt
         container: container.name.clone(),
         kept_for,
     })
+}
+
+/// The name of the step that a Job executes, as people write it and ask for it. Its label is that in other letters, which two steps
+/// can have in common; it counts where the spec does not have the step any more.
+fn step<K: Cached>(run: &K, job: &Job) -> String {
+    let Some(label) = job.labels().get(labels::STEP) else {
+        return String::new();
+    };
+    let number = job.labels().get(labels::STEP_INDEX);
+    let name = number
+        .and_then(|number| run.step_name(number.parse().ok()?))
+        .filter(|name| label_value(name) == *label);
+    name.unwrap_or(label).to_owned()
 }
 
 fn controller(owners: &[OwnerReference]) -> Option<&OwnerReference> {
@@ -285,4 +303,38 @@ fn unwritten<K: Cached>(cache: &Cache<K>, archiver: &Arc<Archiver>, parent: &Key
         }
     }
     some
+}
+
+#[cfg(test)]
+mod tests {
+    use jangar_api::agents::agent_run::AgentRun;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_log_of_a_step_is_kept_under_the_name_that_people_wrote() {
+        let run = json!({
+            "metadata": {"name": "mend"},
+            "spec": {
+                "agentRef": {"name": "fixer"}, "runtime": {"type": "workflow"},
+                "workflow": {"steps": [{"name": "Build"}, {"name": "build"}]},
+            },
+        });
+        let run: AgentRun = serde_json::from_value(run).unwrap();
+        let step_of = |labels: Value| {
+            let job = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
+            step(&run, &job)
+        };
+        let labelled = |step: &str, index: &str| json!({labels::STEP: step, labels::STEP_INDEX: index});
+        assert_eq!(step_of(labelled("build", "1")), "Build");
+        assert_eq!(step_of(labelled("build", "2")), "build");
+        assert_eq!(
+            step_of(labelled("test", "2")),
+            "test",
+            "the step is another one by now"
+        );
+        assert_eq!(step_of(labelled("build", "3")), "build", "the step is gone");
+        assert_eq!(step_of(json!({})), "", "the run has no steps");
+    }
 }

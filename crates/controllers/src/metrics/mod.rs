@@ -231,7 +231,7 @@ impl Metrics {
     fn register_retention(&self, registry: &mut Registry) {
         registry.register(
             "jobs_uncaptured",
-            "Finished Jobs whose result is not recorded in their run yet",
+            "Finished Jobs that are held, because their end is not recorded in their run yet or was a moment ago",
             self.jobs_uncaptured.clone(),
         );
         registry.register(

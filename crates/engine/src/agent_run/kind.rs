@@ -7,19 +7,16 @@ use jangar_api::{
         agent_run::{AgentRun, AgentRunStatus},
         agent_run_status::{RetentionStatus, WorkflowStatus},
     },
-    labels,
     reason::Reason,
     values,
 };
 use k8s_openapi::api::batch::v1::Job;
-use kube::ResourceExt;
 
-use super::{
-    NextStatus, Observed, Situation, artifacts, hold, jobs, stamp::Stamp, start, token, version_control,
-};
+use super::{NextStatus, Observed, Situation, artifacts, hold, stamp::Stamp, start, token, version_control};
 use crate::{
     decision::{Decision, Rejection},
     job,
+    last_sight::{LastSight, MadeFor},
     life::{
         Hold, Run, RunStatus, Worker, attempt::Attempt, course_in_fields, outcome::Ending, run_in_fields,
         task::Task,
@@ -73,20 +70,29 @@ impl Run for AgentRun {
     }
 
     fn begun(situation: &Situation<'_>, next: &mut NextStatus<'_>, job: &Job, attempt: &Attempt) {
-        let admitted = jobs::time_in(job, labels::ADMITTED_AT).unwrap_or(situation.now);
-        next.step_running(situation.task, situation.run, attempt, admitted);
-        next.status.admitted_at = Some(values::Timestamp(admitted));
-        if let Some(repository) = job.annotations().get(labels::REPOSITORY) {
-            let reference = next.status.runtime_ref.get_or_insert_default();
-            reference
-                .0
-                .insert("repository".to_owned(), repository.clone().into());
-        }
+        Self::begun_unseen(situation, next, &LastSight::of(job).made_for, attempt);
         let stamp = Stamp::of(job);
         next.status.system_prompt_hash = stamp.system_prompt_hash;
         next.status.contract = stamp.contract;
         next.note(&Reason::SpreadCountsOthers, job::counts_others(job).as_deref());
         version_control::record(next, situation.task, stamp.vcs);
+    }
+
+    fn begun_unseen(
+        situation: &Situation<'_>,
+        next: &mut NextStatus<'_>,
+        made_for: &MadeFor,
+        attempt: &Attempt,
+    ) {
+        let admitted = made_for.admitted_at.unwrap_or(situation.now);
+        next.step_running(situation.task, situation.run, attempt, admitted);
+        next.status.admitted_at = Some(values::Timestamp(admitted));
+        if let Some(repository) = &made_for.repository {
+            let reference = next.status.runtime_ref.get_or_insert_default();
+            reference
+                .0
+                .insert("repository".to_owned(), repository.clone().into());
+        }
     }
 
     fn take_over(

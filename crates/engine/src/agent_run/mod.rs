@@ -59,7 +59,7 @@ use crate::{
     custom::call::Outside,
     decision::{Decision, Key, KeyHolder, Keys, Occupant, Plan, PodSight, Refusal, Sight, TokenSight, Uid},
     last_sight::LastSight,
-    life::{self, Run, abort, cancel, finished, follow, jobs, leftovers, outcome, survivors, task},
+    life::{self, Run, abort, attempt, cancel, finished, follow, jobs, leftovers, outcome, survivors, task},
     parent,
     queue::Answer,
     settings::Settings,
@@ -83,7 +83,8 @@ pub struct Observed {
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// The names of Jobs that the API server itself has spoken about: if there is none in `jobs`, there is none.
     pub live_jobs: BTreeSet<String>,
-    /// What was last seen of Jobs that are gone, by name, as far as it is remembered. It is evidence, and decides nothing.
+    /// What was last seen of Jobs that are gone, by name, as far as it is remembered: evidence, and all that keeps a run from
+    /// beginning anew whose Job went before its status told of it.
     pub departed: BTreeMap<String, LastSight>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
@@ -166,6 +167,7 @@ pub fn plan(observed: &Observed, settings: &Settings, now: Timestamp) -> Decisio
     let decision = match decision {
         Decision::Act(mut plan) => {
             token::revoked_with_jobs(observed, &mut plan);
+            token::revoked_without_job(&situation, &mut plan);
             Decision::Act(plan)
         }
         look @ Decision::Look(_) => look,

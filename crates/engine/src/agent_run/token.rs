@@ -17,7 +17,9 @@ use k8s_openapi::{
 };
 
 use super::{
-    NextStatus, Observed, Situation, custom, hold, jobs,
+    NextStatus, Observed, Situation,
+    attempt::Attempt,
+    custom, hold, jobs,
     leftovers::{self, sooner},
     stamp::Stamp,
     temporal,
@@ -218,11 +220,16 @@ fn note(situation: &Situation<'_>, plan: &mut Plan<AgentRunStatus>, renewal: Ren
              work cannot be delivered"
         )),
     };
-    let new = told.is_some() && !next.is_warned();
-    next.note(&Reason::VcsAuthUnavailable, told.as_deref());
-    if let (true, Some(told)) = (new, told) {
-        plan.notices
-            .push(situation.warning(Reason::VcsAuthUnavailable, told));
+    match told {
+        // It is newer than whatever else deserves attention, and has an end after which it is too late.
+        Some(told) => {
+            if !next.is_warned_of(&Reason::VcsAuthUnavailable) {
+                plan.notices
+                    .push(situation.warning(Reason::VcsAuthUnavailable, &told));
+            }
+            next.warn(&Reason::VcsAuthUnavailable, &told);
+        }
+        None => next.note(&Reason::VcsAuthUnavailable, None),
     }
     if let Some(status) = next.into_status() {
         plan.status = Some(status);
@@ -246,6 +253,17 @@ pub(super) fn revoked_with_jobs(observed: &Observed, plan: &mut Plan<AgentRunSta
         effects.push(effect);
     }
     plan.effects = effects;
+}
+
+/// Takes back the token of an attempt whose Job is not there any more, when the run goes on without it: there is nothing to let go
+/// with which it would be taken back. At the end of the run the last one is in any case.
+pub(super) fn revoked_without_job(situation: &Situation<'_>, plan: &mut Plan<AgentRunStatus>) {
+    let Some(status) = &plan.status else { return };
+    let goes_on =
+        situation.attempt.current_place() < Attempt::remembered(status.runtime_ref.as_ref()).place();
+    if goes_on && hold::is_held(situation.run) && situation.current_job().is_none() {
+        plan.effects.extend(last(situation));
+    }
 }
 
 /// Takes back the token of an attempt that was to have a Job, and may have got none.

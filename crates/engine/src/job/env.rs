@@ -59,7 +59,9 @@ impl Environment {
             SystemPrompt::None | SystemPrompt::Inline(_) => None,
         };
         let named_provider = ("AGENT_PROVIDER", provider);
-        let repository = request.vcs.map(vcs::variables).unwrap_or_default();
+        let goes_on = request.place.step > 1 || request.place.attempt > 1;
+        let repository = request.vcs.map(|vcs| vcs::variables(vcs, goes_on));
+        let repository = repository.unwrap_or_default();
         let ours = before.iter().chain([&named_provider]).chain(&mounted_prompt);
         let ours = ours.map(|(name, _)| *name);
         let ours = ours.chain(repository.iter().map(|variable| variable.name.as_str()));

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use jangar_api::{labels, reason::Reason};
+use jangar_api::reason::Reason;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::ResourceExt;
 
 use super::{
     NextStatus, Run, RunStatus, Situation,
@@ -19,6 +18,7 @@ use super::{
 use crate::{
     decision::{Decision, ObjectId, Plan, Question, Rejection},
     job::{self, Place},
+    last_sight::LastSight,
 };
 
 /// The Job of the current attempt, as far as it can be found.
@@ -116,37 +116,60 @@ pub(crate) fn recorded<'a, R: Run>(situation: &'a Situation<'_, R>, job: &Job) -
     if situation.attempt.job.is_some() {
         return next;
     }
+    let attempt = begin(situation, &mut next, jobs::id(job), &LastSight::of(job));
+    R::begun(situation, &mut next, job, &attempt);
+    next
+}
+
+/// The status of a run whose Job is gone, recorded if it went before that was done: whoever reads the status has to see that
+/// something was started.
+pub(crate) fn recorded_gone<'a, R: Run>(situation: &'a Situation<'_, R>) -> NextStatus<'a, R> {
+    let mut next = situation.next_status();
+    if let (Some(sight), Some(job)) = (situation.untold(), &situation.attempt.job) {
+        let attempt = begin(situation, &mut next, job.clone(), sight);
+        R::begun_unseen(situation, &mut next, &sight.made_for, &attempt);
+    }
+    next
+}
+
+/// Records that an attempt has begun as this Job, and what every kind has to say of that.
+fn begin<R: Run>(
+    situation: &Situation<'_, R>,
+    next: &mut NextStatus<'_, R>,
+    job: ObjectId,
+    sight: &LastSight,
+) -> Attempt {
     let task = situation.task;
+    let made_for = &sight.made_for;
+    let name = job.name.clone();
     let attempt = Attempt {
         number: situation.attempt.current(),
-        job: Some(jobs::id(job)),
+        job: Some(job),
         first_seen: Some(FirstSight {
             at: situation.now,
-            version: job.resource_version(),
+            version: Some(sight.version.clone()).filter(|version| !version.is_empty()),
         }),
         not_before: None,
         ..situation.attempt.clone()
     };
-    let admitted = jobs::time_in(job, labels::ADMITTED_AT).unwrap_or(situation.now);
-    let name = job.name_any();
+    next.attempt_begins();
     let message = format!("attempt {} runs as Job {name}", attempt.number);
-    next.running(admitted, &task.says(message));
+    next.running(made_for.admitted_at.unwrap_or(situation.now), &task.says(message));
     let course = next.status.course();
     *course.runtime_ref = Some(attempt.stored(situation.seen.key, task, &name));
     // What the Job was made for: the spec may have been changed since.
-    let accepted = job.annotations().get(labels::SPEC_HASH).cloned();
+    let accepted = made_for.spec_hash.clone();
     course
         .spec_hash
         .get_or_insert_with(|| accepted.unwrap_or_else(|| situation.run.spec_hash()));
-    R::begun(situation, &mut next, job, &attempt);
-    next
+    attempt
 }
 
 /// The status, with a Job that was made a moment before and is not recorded yet: what it did is part of what is stopped.
 pub(crate) fn as_it_stands<'a, R: Run>(situation: &'a Situation<'_, R>) -> NextStatus<'a, R> {
     match situation.current_job() {
         Some(job) => recorded(situation, job),
-        None => situation.next_status(),
+        None => recorded_gone(situation),
     }
 }
 

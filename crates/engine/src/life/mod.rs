@@ -57,7 +57,7 @@ use self::{attempt::Attempt, next_status::NextStatus, outcome::Ending, task::Tas
 use crate::{
     decision::{Decision, Effect, Key, ObjectId, Occupant, Plan, PodSight, Refusal, Rejection, Uid},
     job::{self, Place},
-    last_sight::LastSight,
+    last_sight::{LastSight, MadeFor},
     plain_status::PlainStatus,
     retention::Ladder,
     settings::Settings,
@@ -89,6 +89,13 @@ pub(crate) trait Run: Resource<DynamicType = ()> + fmt::Debug + Sized {
     fn timeout(situation: &Situation<'_, Self>, job: &Job) -> Option<(Duration, Rejection)>;
     /// Records what the kind has to say of a Job that is seen for the first time.
     fn begun(situation: &Situation<'_, Self>, next: &mut NextStatus<'_, Self>, job: &Job, attempt: &Attempt);
+    /// The same of a Job that went before it was recorded, as far as it is known what it was made for.
+    fn begun_unseen(
+        situation: &Situation<'_, Self>,
+        next: &mut NextStatus<'_, Self>,
+        made_for: &MadeFor,
+        attempt: &Attempt,
+    );
     /// Takes over what was left behind. The error is that there is something wrong with it, which fails the run.
     fn take_over(
         situation: &Situation<'_, Self>,
@@ -484,6 +491,14 @@ impl<'a, R: Run> Situation<'a, R> {
         }
     }
 
+    /// What was last seen of the Job of the current attempt, if it went before the status told of it.
+    fn untold(&self) -> Option<&'a LastSight> {
+        let job = self.attempt.job.as_ref()?;
+        let told = Attempt::remembered(self.status.runtime_ref()).job;
+        let sight = self.seen.departed.get(&job.name)?;
+        (told.as_ref() != Some(job) && sight.uid == job.uid).then_some(sight)
+    }
+
     /// The name of the Job of the current attempt.
     pub(crate) fn job_name(&self) -> String {
         job::name(&self.seen.key.name, self.attempt.current_place()).into()
@@ -504,7 +519,7 @@ impl<'a, R: Run> Situation<'a, R> {
     }
 
     /// The Job of the current attempt, if it is there.
-    fn current_job(&self) -> Option<&Arc<Job>> {
+    pub(crate) fn current_job(&self) -> Option<&Arc<Job>> {
         let name = self.job_name();
         self.own_jobs()
             .find(|job| job.metadata.name.as_ref() == Some(&name))

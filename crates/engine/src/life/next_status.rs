@@ -1,7 +1,7 @@
 //! Where a run stands, as its status shows it: every way in which the status of a run changes is one function here.
 
 use jangar_api::{
-    condition::{ConditionStatus, ConditionType},
+    condition::{Condition, ConditionStatus, ConditionType},
     phase::RunPhase,
     reason::Reason,
     values,
@@ -99,13 +99,39 @@ impl<'a, R: Run> NextStatus<'a, R> {
         ]
         .iter()
         .any(|reason| self.is_warned_of(reason));
-        self.is_true(&ConditionType::Warning) && !remark
+        self.warning().is_some() && !remark
     }
 
     /// Whether it is warned for this reason already.
     pub(crate) fn is_warned_of(&self, reason: &Reason) -> bool {
-        let warning = self.before.common().condition(&ConditionType::Warning);
-        warning.is_some_and(|warning| warning.status == ConditionStatus::True && warning.reason == *reason)
+        self.warning().is_some_and(|warning| warning.reason == *reason)
+    }
+
+    /// What deserves attention, as far as this status is made.
+    fn warning(&self) -> Option<&Condition> {
+        let warning = self.conditions.get(&ConditionType::Warning);
+        warning.filter(|warning| warning.status == ConditionStatus::True)
+    }
+
+    /// Another attempt has begun. What deserved attention about the one before is over, and hides nothing that does from now on; its
+    /// words can still be read.
+    pub(crate) fn attempt_begins(&mut self) {
+        let Some(warning) = self.warning() else { return };
+        let of_attempt = matches!(
+            warning.reason,
+            Reason::TimedOut
+                | Reason::WorkflowStepTimedOut
+                | Reason::NodeLost
+                | Reason::JobMissing
+                | Reason::WorkflowJobMissing
+                | Reason::WorkflowJobDeleted
+                | Reason::VcsAuthUnavailable
+        );
+        if of_attempt {
+            let (reason, message) = (warning.reason.clone(), warning.message.clone());
+            let message = format!("this was about an earlier attempt: {message}");
+            self.conditions.clear(ConditionType::Warning, reason, &message);
+        }
     }
 
     /// Says how long things are kept, and warns if that cannot be.
@@ -123,8 +149,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
 
     /// Says something that deserves attention, or that it does no more. A graver warning stays.
     pub(crate) fn note(&mut self, reason: &Reason, message: Option<&str>) {
-        let warning = self.conditions.get(&ConditionType::Warning);
-        let warning = warning.filter(|warning| warning.status == ConditionStatus::True);
+        let warning = self.warning();
         let own = warning.is_none_or(|warning| warning.reason == *reason);
         match message {
             Some(message) if own => self.warn(reason, message),
@@ -268,8 +293,7 @@ impl<'a, R: Run> NextStatus<'a, R> {
 
     /// What deserved attention for this reason does not any more.
     pub(crate) fn no_warning(&mut self, reason: &Reason) {
-        let warning = self.before.common().condition(&ConditionType::Warning);
-        if self.is_warned() && warning.is_some_and(|warning| warning.reason == *reason) {
+        if self.is_warned_of(reason) {
             self.conditions.clear(ConditionType::Warning, Reason::None, "");
         }
     }

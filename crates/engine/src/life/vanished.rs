@@ -13,7 +13,10 @@ use super::{
     outcome::{self, Ending, Verdict},
     retry,
 };
-use crate::decision::{Decision, Notice, ObjectId, Plan, PodSight, Rejection};
+use crate::{
+    decision::{Decision, Notice, ObjectId, Plan, PodSight, Rejection},
+    last_sight::about_job,
+};
 
 /// Somebody else deleted the Job while its pod was working.
 pub(crate) fn deleted<R: Run>(
@@ -21,7 +24,7 @@ pub(crate) fn deleted<R: Run>(
     job: &Job,
     sight: &PodSight,
 ) -> Decision<R::Status> {
-    let name = job.name_any();
+    let about = about_job(&job.name_any());
     let mut next = follow::recorded(situation, job);
     let known = evidence::of_deleted(job);
     // What a Job shows changes while it goes, and each change would be a write: what was noticed first is told.
@@ -29,7 +32,7 @@ pub(crate) fn deleted<R: Run>(
         next.warn(
             &Reason::WorkflowJobDeleted,
             &format!(
-                "Job {name} was deleted by somebody else before it ended; its pod is being stopped ({known})"
+                "{about} was deleted by somebody else before it ended; its pod is being stopped ({known})"
             ),
         );
     }
@@ -43,7 +46,7 @@ pub(crate) fn deleted<R: Run>(
         }),
         Stopping::Stopped => {
             let message = format!(
-                "Job {name} was deleted by somebody else before it ended, and its pod has stopped: submit the run again if \
+                "{about} was deleted by somebody else before it ended, and its pod has stopped: submit the run again if \
                  its work is still wanted ({known})"
             );
             let why = Rejection::new(Reason::WorkflowJobDeleted, message);
@@ -56,11 +59,11 @@ pub(crate) fn deleted<R: Run>(
 pub(crate) fn lost<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> Decision<R::Status> {
     let sight = situation.seen.pods_of(&job.uid);
     let missing = situation.task.job_missing();
-    let mut next = situation.next_status();
+    let mut next = follow::recorded_gone(situation);
     let known = evidence::of_missing(situation, job);
-    let name = &job.name;
+    let about = about_job(&job.name);
     if let Some(pod) = sight.pods().iter().find(|pod| jobs::has_ended(pod)) {
-        let told = format!("Job {name} is gone; its pod was still there ({known})");
+        let told = format!("{about} is gone; its pod was still there ({known})");
         next.warn(&missing, &told);
         return with_result(situation, next, &outcome::of_pod(pod, &R::WORKER), &told);
     }
@@ -69,7 +72,7 @@ pub(crate) fn lost<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> Deci
         Stopping::Going { effects, wake_at } => {
             if !next.is_warned_of(&missing) {
                 let pods = jobs::names(sight.pods().iter().map(AsRef::as_ref));
-                let told = format!("Job {name} is gone; its pod {pods} is being stopped ({known})");
+                let told = format!("{about} is gone; its pod {pods} is being stopped ({known})");
                 next.warn(&missing, &told);
             }
             Decision::Act(Plan {
@@ -81,7 +84,7 @@ pub(crate) fn lost<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> Deci
         }
         Stopping::Stopped => {
             let message = format!(
-                "Job {name} is gone, and nothing is left of it to read a result from: submit the run again if its work is \
+                "{about} is gone, and nothing is left of it to read a result from: submit the run again if its work is \
                  still wanted ({known})"
             );
             without_result(situation, next, Rejection::new(missing, message), None)

@@ -18,6 +18,7 @@ use crate::{
         self,
         tool::{number_in, timeout_of},
     },
+    last_sight::{LastSight, MadeFor},
     life::{
         Hold, Run, RunStatus, Worker,
         attempt::Attempt,
@@ -68,13 +69,17 @@ impl Run for ToolRun {
         Some((timeout, Rejection::new(Reason::TimedOut, why)))
     }
 
-    fn begun(situation: &Situation<'_>, next: &mut NextStatus<'_>, job: &Job, _: &Attempt) {
-        next.status.run_id = Some(situation.seen.key.name.clone());
+    fn begun(situation: &Situation<'_>, next: &mut NextStatus<'_>, job: &Job, attempt: &Attempt) {
+        Self::begun_unseen(situation, next, &LastSight::of(job).made_for, attempt);
         let job_ttl = situation.run.job_ttl(job, situation.settings).unwrap_or(0);
         let retention = next.status.retention.get_or_insert_default();
         retention.job_ttl_seconds = Int32::from(i32::try_from(job_ttl).unwrap_or(i32::MAX));
         next.keeps();
         next.note(&Reason::SpreadCountsOthers, job::counts_others(job).as_deref());
+    }
+
+    fn begun_unseen(situation: &Situation<'_>, next: &mut NextStatus<'_>, _: &MadeFor, _: &Attempt) {
+        next.status.run_id = Some(situation.seen.key.name.clone());
     }
 
     /// What a tool left counts only if it ended well and was there to be read.

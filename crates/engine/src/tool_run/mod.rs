@@ -49,7 +49,8 @@ pub struct Observed {
     pub jobs: BTreeMap<String, Arc<Job>>,
     /// The names of Jobs that the API server itself has spoken about: if there is none in `jobs`, there is none.
     pub live_jobs: BTreeSet<String>,
-    /// What was last seen of Jobs that are gone, by name, as far as it is remembered. It is evidence, and decides nothing.
+    /// What was last seen of Jobs that are gone, by name, as far as it is remembered: evidence, and all that keeps a run from
+    /// beginning anew whose Job went before its status told of it.
     pub departed: BTreeMap<String, LastSight>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,

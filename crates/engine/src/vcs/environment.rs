@@ -62,8 +62,9 @@ impl VersionControl {
     }
 }
 
-/// The variables of the container. Tokens come from their Secret, and stand in no spec.
-pub(crate) fn variables(vcs: &VersionControl) -> Vec<EnvVar> {
+/// The variables of the container. Tokens come from their Secret, and stand in no spec. `goes_on` says that an earlier attempt or
+/// step of the run may have pushed: what the branch has then can be work of the run, also if nothing is added to it.
+pub(crate) fn variables(vcs: &VersionControl, goes_on: bool) -> Vec<EnvVar> {
     let mut list = Variables(Vec::new());
     let mode = vcs.access.mode();
     list.text("VCS_PROVIDER", vcs.forge.as_str());
@@ -84,6 +85,7 @@ pub(crate) fn variables(vcs: &VersionControl) -> Vec<EnvVar> {
     list.text("VCS_WRITE_ENABLED", flag(vcs.access == Access::ReadWrite));
     list.text("VCS_PULL_REQUESTS_ENABLED", flag(vcs.pull_requests));
     list.text("VCS_MODE", mode.as_str());
+    list.given("VCS_EARLIER_WORK", goes_on.then_some(flag(true)));
     list.0
 }
 

@@ -275,10 +275,28 @@ fn what_an_earlier_attempt_has_pushed_counts_as_delivered() {
     let server = GitServer::with_main();
     server.commit("fix", "adder.txt", "1 + 1 = 2\n");
 
-    let finished = workspace(&server, "true").run();
+    let finished = workspace(&server, "true")
+        .variable("VCS_EARLIER_WORK", "true")
+        .run();
 
     assert_eq!(finished.outcome["vcs"]["state"], "Pushed");
     assert_eq!(finished.outcome["vcs"]["commitsAhead"], 1);
+}
+
+#[test]
+fn commits_that_were_there_before_the_run_are_not_its_work() {
+    for writes in ["true", "false"] {
+        let server = GitServer::with_main();
+        server.commit("fix", "adder.txt", "1 + 1 = 2\n");
+
+        let finished = workspace(&server, "true")
+            .variable("VCS_WRITE_ENABLED", writes)
+            .run();
+
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        assert_eq!(finished.outcome["vcs"]["state"], "NothingChanged", "{writes}");
+        assert_eq!(finished.outcome["vcs"]["commitsAhead"], 1);
+    }
 }
 
 #[test]

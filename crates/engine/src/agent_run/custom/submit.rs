@@ -139,7 +139,7 @@ pub(super) fn follow(situation: &Situation<'_>, mut record: Record) -> Decision<
     };
     let now = situation.now;
     if now >= record.deadline.0 && !matches!(step, Step::Fail(_) | Step::Reject(_)) {
-        return too_late(situation, &record);
+        return too_late(situation, record, step);
     }
     let mut next = situation.next_status();
     let mut plan = Plan::nothing();
@@ -304,9 +304,19 @@ fn hear_progress(situation: &Situation<'_>, record: &mut Record) {
 }
 
 /// The deadline passed.
-fn too_late(situation: &Situation<'_>, record: &Record) -> Decision<AgentRunStatus> {
+fn too_late(situation: &Situation<'_>, mut record: Record, step: Step) -> Decision<AgentRunStatus> {
+    let unsent = matches!(step, Step::Send(_));
+    if let Step::Taken(response) = step {
+        taken(&mut record, response);
+    }
     let (endpoint, deadline) = (&record.name, record.deadline.0);
     let (reason, message) = match &record.submission {
+        Submission::Intended(_) if unsent => (
+            Reason::SubmitFailed,
+            format!(
+                "{endpoint} was not called until {deadline}, and does not have the work: submit the run again"
+            ),
+        ),
         Submission::Taken => (
             Reason::TimedOut,
             format!(
@@ -330,8 +340,9 @@ fn too_late(situation: &Situation<'_>, record: &Record) -> Decision<AgentRunStat
         ),
     };
     let record = match record.submission {
-        Submission::Taken | Submission::Intended(_) => record.clone().left_behind(situation),
-        Submission::Postponed(_) => record.clone(),
+        Submission::Postponed(_) => record,
+        Submission::Intended(_) if unsent => record,
+        Submission::Taken | Submission::Intended(_) => record.left_behind(situation),
     };
     fail(situation, Some(record.stored()), &reason, &message)
 }

@@ -371,6 +371,31 @@ fn the_process_that_wrote_the_intent_and_has_not_called_yet_still_does() {
 }
 
 #[test]
+fn a_call_that_was_surely_not_made_until_the_deadline_is_no_unknown_one() {
+    let mut world = called();
+    // It is still to be made by this process, which was away for long.
+    world.observed.outside.calls.clear();
+    world.done.clear();
+    world.wait(600).settle();
+
+    let (phase, reason, message) = end(&world);
+    assert_eq!((phase, reason), (Some(RunPhase::Failed), Reason::SubmitFailed));
+    assert!(message.contains("does not have the work"), "{message}");
+    assert_eq!(calls(&world), [] as [&str; 0], "there is nobody to tell to stop");
+}
+
+#[test]
+fn work_whose_taking_is_read_at_the_deadline_has_timed_out() {
+    let mut world = called();
+    world.wait(600);
+    answer(&mut world, Purpose::Submit, 1, taken_with(None));
+    world.settle();
+
+    let (phase, reason, _) = end(&world);
+    assert_eq!((phase, reason), (Some(RunPhase::Failed), Reason::TimedOut));
+}
+
+#[test]
 fn a_call_that_did_not_arrive_is_made_again_ever_more_rarely_and_then_given_up() {
     let mut world = called();
     let mut waits = Vec::new();

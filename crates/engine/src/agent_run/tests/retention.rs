@@ -12,8 +12,17 @@ use jangar_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::World;
-use crate::last_sight::LastSight;
+use super::{
+    World,
+    workflows::{FIRST, workflow},
+};
+use crate::{
+    agent_run::spec_hash,
+    decision::Key,
+    last_sight::LastSight,
+    life::attempt::Attempt,
+    queue::{Answer, Demand, Facts, Index},
+};
 
 fn numbers(world: &World) -> [i32; 3] {
     let kept = world
@@ -168,13 +177,117 @@ fn a_job_that_vanished_before_it_was_recorded_is_not_made_again() {
     let mut world = World::new();
     world.settle();
     assert_eq!(world.statuses, 0, "nothing was told of it");
-    world.pods_vanish();
-    let departed = LastSight::of(world.observed.jobs["mend-job"].as_ref());
-    world.observed.departed.insert("mend-job".to_owned(), departed);
-    world.observed.jobs.clear();
-    world.settle();
+    let admitted = world.now;
+    world.pods_vanish().job_robbed("mend-job").wait(1).settle();
     assert_eq!(world.deeds(), ["create mend-job"]);
     assert_eq!(world.condition(&ConditionType::Failed).reason, Reason::JobMissing);
+    let status = world.status();
+    assert_eq!(
+        recorded_job(&world),
+        ("mend-job".to_owned(), "job-1".to_owned(), 1)
+    );
+    assert_eq!(status.admitted_at.map(|at| at.0), Some(admitted));
+    assert_eq!(status.started_at.map(|at| at.0), Some(admitted));
+    assert_eq!(status.spec_hash, Some(spec_hash(&world.run().spec)));
+}
+
+/// The Job that the status remembers: its name, its UID and its attempt.
+fn recorded_job(world: &World) -> (String, String, u32) {
+    let status = world.status();
+    let attempt = Attempt::remembered(status.runtime_ref.as_ref());
+    let job = attempt.job.expect("a Job");
+    (job.name, job.uid.0, attempt.number)
+}
+
+#[test]
+fn a_run_whose_job_vanished_untold_counts_as_one_that_executed_however_it_ended() {
+    for cancelled in [false, true] {
+        let mut world = World::new();
+        world.edit(|run| run.spec.idempotency_key = Some("once".to_owned()));
+        world.settle().pods_vanish().job_robbed("mend-job");
+        world.edit(|run| run.spec.stop.cancel = cancelled).settle();
+        let ended = if cancelled {
+            RunPhase::Cancelled
+        } else {
+            RunPhase::Failed
+        };
+        assert_eq!(world.phase(), Some(ended));
+        assert!(world.status().runtime_ref.is_some() && world.status().admitted_at.is_some());
+
+        let mut queue = Index::new(world.settings.limits.clone());
+        let first = world.observed.key.clone();
+        queue.put(
+            &first,
+            Facts::of(&first, Some(world.run()), [], [], true),
+            world.now,
+        );
+        let mut run = world.run().clone();
+        run.metadata.uid = Some("run-2".to_owned());
+        run.status = None;
+        let second = Key {
+            name: "again".to_owned(),
+            ..first
+        };
+        queue.put(&second, Facts::of(&second, Some(&run), [], [], true), world.now);
+        let answer = queue.ask(&second, &Demand::of("agents", &run), Some("again-job"), world.now);
+        assert_eq!(
+            answer,
+            Answer::Duplicate {
+                of: "mend".to_owned()
+            }
+        );
+    }
+}
+
+#[test]
+fn the_pod_of_a_job_that_vanished_untold_is_stopped_before_the_run_ends() {
+    let mut world = World::new();
+    world.settle().pod("mend-job", &json!({"phase": "Running"}));
+    world.job_robbed("mend-job").settle();
+    assert_eq!(world.phase(), Some(RunPhase::Running));
+    assert_eq!(recorded_job(&world).0, "mend-job");
+    assert_eq!(world.deeds()[1..], ["delete mend-job-x"]);
+    let warning = world.condition(&ConditionType::Warning);
+    assert!(
+        warning.message.contains("is being stopped"),
+        "{}",
+        warning.message
+    );
+    world.pods_vanish().settle();
+    assert_eq!(world.condition(&ConditionType::Failed).reason, Reason::JobMissing);
+    assert_eq!(world.deeds().len(), 2, "nothing is begun anew");
+}
+
+#[test]
+fn the_job_of_a_later_attempt_that_vanished_untold_is_that_attempt() {
+    let mut world = World::new();
+    world.edit(|run| {
+        run.spec.runtime = super::object(json!({"type": "job", "config": {"backoffLimit": 3}}));
+    });
+    world.begun("mend-job");
+    world.pod_ended("mend-job", 1, &json!({"version": 1})).settle();
+    world.wait(3_600).settle();
+    let second = "mend-job-attempt-2";
+    assert!(world.observed.jobs.contains_key(second));
+    world.job_robbed(second).settle();
+    assert_eq!(world.condition(&ConditionType::Failed).reason, Reason::JobMissing);
+    assert_eq!(recorded_job(&world), (second.to_owned(), "job-2".to_owned(), 2));
+}
+
+#[test]
+fn a_step_that_says_so_is_tried_again_also_if_its_job_vanished_untold() {
+    let mut world = workflow(&json!([{"name": "plan", "retries": 2, "onJobMissing": "Retry"}]));
+    world.settle().job_robbed(FIRST).settle();
+    let second = "mend-step-1-attempt-2";
+    assert_eq!(
+        world.deeds(),
+        [format!("create {FIRST}"), format!("create {second}")]
+    );
+    assert!(world.status().admitted_at.is_some(), "it was let in");
+    world.job_robbed(second).settle();
+    let warning = world.condition(&ConditionType::Warning);
+    assert!(warning.message.contains(second), "{}", warning.message);
+    assert_eq!(world.deeds().len(), 3, "{:?}", world.deeds());
 }
 
 #[test]

@@ -6,9 +6,20 @@ use jangar_api::{
     reason::Reason,
 };
 use jiff::ToSpan;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{World, version_control::with_app};
+use super::{World, object, version_control::with_app, workflows::FIRST};
+
+/// A workflow of these steps that works on a repository with the token of an App.
+fn workflow_with_app(steps: &Value) -> World {
+    let mut world = with_app(&json!({}));
+    let workflow = object(json!({ "steps": steps }));
+    world.edit(|run| {
+        run.spec.runtime.type_ = "workflow".into();
+        run.spec.workflow = Some(workflow);
+    });
+    world
+}
 
 #[test]
 fn words_that_change_give_a_run_no_more_time_for_its_token() {
@@ -86,4 +97,64 @@ fn a_renewal_that_fails_is_told_while_the_old_token_is_good_and_then_no_more() {
         world.condition(&ConditionType::Warning).status,
         ConditionStatus::False
     );
+}
+
+#[test]
+fn the_token_of_an_attempt_whose_job_vanished_is_taken_back_when_the_run_goes_on() {
+    for untold in [true, false] {
+        let mut world = workflow_with_app(&json!([{"name": "plan", "retries": 1, "onJobMissing": "Retry"}]));
+        world.settle();
+        if !untold {
+            world.begun(FIRST);
+        }
+        world.pods_vanish().job_robbed(FIRST).settle();
+        let deeds = world.deeds();
+        let place = |deed: &str| deeds.iter().position(|known| known == deed);
+        let revoked = place("revoke mend-vcs-token-step-1-attempt-1");
+        let next = place("create mend-step-1-attempt-2");
+        assert!(revoked.is_some() && revoked < next, "untold: {untold}: {deeds:?}");
+    }
+}
+
+#[test]
+fn a_renewal_that_fails_is_told_whatever_else_deserves_attention() {
+    let mut world = workflow_with_app(&json!([{"name": "plan", "retries": 1, "timeoutSeconds": 7200}]));
+    world.begun(FIRST).wait(7_200).settle();
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::WorkflowStepTimedOut
+    );
+    world.pods_vanish().settle();
+    world.begun("mend-step-1-attempt-2");
+    let warning = world.condition(&ConditionType::Warning);
+    assert_eq!(
+        (warning.status, warning.reason),
+        (ConditionStatus::False, Reason::WorkflowStepTimedOut),
+        "the attempt is over"
+    );
+    assert!(warning.message.contains("timeoutSeconds"), "{}", warning.message);
+
+    world.settings.runs.immutability_enforced = false;
+    world.edit(|run| run.spec.priority = 5.into());
+    world.settle();
+    assert_eq!(
+        world.condition(&ConditionType::Warning).reason,
+        Reason::SpecImmutableViolation
+    );
+    world.now = world.wake_at.expect("the token ends");
+    world.token_lasts = None;
+    world.settle();
+    let told = |world: &World| {
+        let notices = world.notices.iter();
+        notices
+            .filter(|notice| notice.reason == Reason::VcsAuthUnavailable)
+            .count()
+    };
+    assert_eq!(
+        (told(&world), world.condition(&ConditionType::Warning).reason),
+        (1, Reason::VcsAuthUnavailable)
+    );
+    world.now = world.wake_at.expect("it is tried again");
+    world.settle();
+    assert_eq!(told(&world), 1, "once is enough");
 }

@@ -29,6 +29,7 @@ use crate::{
     decision::{
         Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, TokenSight, Uid,
     },
+    last_sight::LastSight,
     queue::Answer,
     settings::Settings,
     temporal::call::{Following, Known, What},
@@ -450,6 +451,14 @@ impl World {
                 }],
             }),
         )
+    }
+
+    /// Somebody takes our finalizer from a Job and deletes it, before our eyes.
+    pub(super) fn job_robbed(&mut self, name: &str) -> &mut Self {
+        let job = self.observed.jobs.remove(name).expect("the Job is there");
+        let sight = LastSight::of(job.as_ref());
+        self.observed.departed.insert(name.to_owned(), sight);
+        self
     }
 
     /// Every pod vanishes, and the caches show it.

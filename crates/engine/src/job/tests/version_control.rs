@@ -3,7 +3,10 @@
 use jangar_api::agents::version_control_provider::ForgeKind;
 use serde_json::{Value, json};
 
-use super::{World, as_json};
+use super::{
+    super::{Place, build},
+    World, as_json,
+};
 use crate::{settings::PullRequestRate, vcs::tests::Forge};
 
 fn world(forge: &Forge) -> World {
@@ -48,6 +51,23 @@ fn ssh() -> Value {
     json!({"ssh": {
         "privateKeySecretRef": {"name": "forge-key"}, "knownHostsConfigMapRef": {"name": "hosts"},
     }})
+}
+
+#[test]
+fn the_runner_is_told_whether_the_branch_can_have_work_of_the_run_already() {
+    let told = |step, attempt| {
+        let world = world(&Forge::github());
+        let mut request = world.request();
+        request.place = Place { step, attempt };
+        let built = build(&request, &world.settings).expect("the Job is made");
+        let job = serde_json::to_string(&built.job).expect("JSON");
+        job.contains(r#"{"name":"VCS_EARLIER_WORK","value":"true"}"#)
+    };
+    let places = [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1)];
+    assert_eq!(
+        places.map(|(step, attempt)| told(step, attempt)),
+        [false, true, false, true, true]
+    );
 }
 
 #[test]

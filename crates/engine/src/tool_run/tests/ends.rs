@@ -9,7 +9,7 @@ use jangar_api::{
 use serde_json::json;
 
 use super::World;
-use crate::decision::Severity;
+use crate::{decision::Severity, life::attempt::Attempt};
 
 #[test]
 fn the_outputs_of_a_tool_are_in_the_status_of_its_run() {
@@ -231,4 +231,22 @@ fn how_long_a_run_of_a_tool_is_kept_can_be_changed_at_any_time() {
     );
     world.wait(60).settle();
     assert_eq!(world.deeds.last().map(String::as_str), Some("delete run lint"));
+}
+
+#[test]
+fn a_job_that_vanished_before_it_was_recorded_is_not_made_again() {
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(world.phase(), None, "nothing was told of it");
+    world.job_robbed("lint-job").settle();
+    assert_eq!(world.deeds, ["create lint-job"]);
+    assert_eq!(world.condition(&ConditionType::Failed).reason, Reason::JobMissing);
+    let status = world.status();
+    let attempt = Attempt::remembered(status.runtime_ref.as_ref());
+    assert_eq!(attempt.job.map(|job| job.uid.0), Some("job-1".to_owned()));
+    assert_eq!(status.run_id.as_deref(), Some("lint"));
+    assert!(
+        status.started_at.is_some() && status.spec_hash.is_some(),
+        "{status:?}"
+    );
 }

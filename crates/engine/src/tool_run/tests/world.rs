@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::super::{Observed, plan};
 use crate::{
     decision::{Decision, Effect, Key, NewJob, Notice, Plan, PodSight, Question, Sight, Uid},
+    last_sight::LastSight,
     orchestration_run::tests::tool_run_of_a_step,
     settings::Settings,
 };
@@ -299,6 +300,14 @@ impl World {
             let condition = json!({"type": type_, "status": "True", "lastTransitionTime": Time(now)});
             found.status.get_or_insert_default().conditions = Some(vec![object(condition)]);
         });
+        self
+    }
+
+    /// Somebody takes our finalizer from a Job and deletes it, before our eyes.
+    pub(super) fn job_robbed(&mut self, name: &str) -> &mut Self {
+        let job = self.observed.jobs.remove(name).expect("the Job is there");
+        let sight = LastSight::of(job.as_ref());
+        self.observed.departed.insert(name.to_owned(), sight);
         self
     }
 
