@@ -92,6 +92,17 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
         return;
     }
     let left = survivors(walk);
+    // What could not be stopped before the run was cancelled gets the time that its children have, and so does what gave up early.
+    let patience = parent::deadline_of_children(deadline);
+    if !left.is_empty() && now < patience && situation.settings.safeguards.cancel_waits {
+        let message = format!(
+            "the run is being cancelled: all steps have ended, and still there, being removed, is {}",
+            left.join(", ")
+        );
+        walk.next.cancelling(deadline, &because(situation, &message));
+        walk.wake(patience);
+        return;
+    }
     let (reason, message) = if left.is_empty() {
         (Reason::Cancelled, "the run was cancelled".to_owned())
     } else {
@@ -157,6 +168,11 @@ fn write_receipts(walk: &mut Walk<'_>) {
             continue;
         }
         if !listed && known.progress.phase == Some(StepPhase::Pending) {
+            continue;
+        }
+        // What could not be stopped before the run was cancelled has its receipt already.
+        let mut written = walk.situation.status.cancel_receipt.iter();
+        if written.any(|receipt| receipt.step == known.name && receipt.result.is_some()) {
             continue;
         }
         let child = if has_child(&node.work) {

@@ -16,6 +16,7 @@ use super::{
     begin::{Begun, REFUSED_ENOUGH},
     cancel, finished, sooner,
     step_end::StepEnd,
+    survivors,
 };
 use crate::{
     decision::{Decision, Effect, Notice, Plan, Question, Rejection},
@@ -127,6 +128,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     } else if !cancelling && situation.is_asked_to_stop() && walk.stops_here() {
         cancel::begin(&mut walk);
     } else {
+        survivors::record(situation, &mut walk.next);
         walk.go_on();
     }
     walk.into_decision()

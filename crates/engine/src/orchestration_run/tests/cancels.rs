@@ -129,6 +129,7 @@ fn a_child_with_survivors_makes_the_cancel_time_out() {
     let mut world = World::of(diamond());
     world.settle();
     cancel(&mut world);
+    world.pass(58);
     world.end_because("run-a-1", RunPhase::Cancelled, Reason::CancelTimedOut, json!({}));
     world.settle();
 
