@@ -185,6 +185,59 @@ fn a_cancel_that_the_settings_do_not_allow_is_answered_and_honoured_when_they_do
 }
 
 #[test]
+fn what_was_said_of_a_cancel_that_was_not_allowed_goes_when_it_does_not_hold_any_more() {
+    let refused = || {
+        let mut world = World::of(diamond());
+        world.settings.runs.cancel_enabled = false;
+        world.settle();
+        cancel(&mut world);
+        assert_eq!(
+            world.reason(&ConditionType::Cancelled),
+            Some(Reason::CancelDisabled)
+        );
+        world
+    };
+    let mut honoured = refused();
+    honoured.settings.runs.cancel_enabled = true;
+    honoured.settle();
+    assert_eq!(honoured.phase(), RunPhase::Cancelling);
+    assert_eq!(
+        honoured.reason(&ConditionType::Cancelled),
+        Some(Reason::Cancelling)
+    );
+
+    let mut withdrawn = refused();
+    withdrawn.run.as_mut().expect("a run").spec.stop.cancel = false;
+    withdrawn.settle();
+    assert_eq!(withdrawn.reason(&ConditionType::Cancelled), Some(Reason::Running));
+    cancel(&mut withdrawn);
+    assert_eq!(
+        withdrawn.reason(&ConditionType::Cancelled),
+        Some(Reason::CancelDisabled)
+    );
+}
+
+#[test]
+fn a_run_that_ends_before_its_cancel_is_allowed_answers_as_one_that_had_ended() {
+    for (phase, allowed, answer) in [
+        (RunPhase::Succeeded, false, Reason::AlreadySucceeded),
+        (RunPhase::Succeeded, true, Reason::AlreadySucceeded),
+        (RunPhase::Failed, false, Reason::AlreadyFailed),
+    ] {
+        let mut world = World::of(json!([agent("a", json!({}))]));
+        world.settings.runs.cancel_enabled = false;
+        world.settle();
+        cancel(&mut world);
+        // It may be allowed in the moment in which the run ends.
+        world.settings.runs.cancel_enabled = allowed;
+        world.ends("run-a-1", phase.clone());
+
+        assert_eq!(world.phase(), phase);
+        assert_eq!(world.reason(&ConditionType::Cancelled), Some(answer));
+    }
+}
+
+#[test]
 fn a_cancel_before_the_start_ends_at_once() {
     let mut world = World::of(diamond());
     world.definition = None;
