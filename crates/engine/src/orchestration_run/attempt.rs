@@ -229,6 +229,7 @@ impl Walk<'_> {
         let states = self.next.states(self.graph);
         *self.situation.phase() == RunPhase::Cancelling
             || self.situation.is_asked_to_stop()
+            || self.situation.stops_soon()
             || self.stop(&states).is_some()
     }
 

@@ -24,11 +24,10 @@ use crate::{
         values::render,
         work::{self, Work},
     },
+    parent::NESTED_MAX,
     template::{TemplateError, render_strict},
 };
 
-/// How deep orchestrations may be nested.
-const DEPTH_MAX: usize = 8;
 /// When to look again at a name that something else has, which is going away: no event of it may come.
 const NAME_RETRY: Duration = Duration::from_secs(5);
 
@@ -293,10 +292,10 @@ fn not_nested_too_deeply(name: &str, ancestors: &[String]) -> Result<(), Rejecti
             format!("Orchestration {name} would run itself: {}", way()),
         ));
     }
-    if ancestors.len() >= DEPTH_MAX {
+    if ancestors.len() >= NESTED_MAX {
         return Err(Rejection::new(
             Reason::RecursionRefused,
-            format!("orchestrations may be nested {DEPTH_MAX} deep: {}", way()),
+            format!("orchestrations may be nested {NESTED_MAX} deep: {}", way()),
         ));
     }
     Ok(())

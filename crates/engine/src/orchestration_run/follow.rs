@@ -291,7 +291,7 @@ impl<'a> Walk<'a> {
                 self.skip(step, skipped);
             }
             for step in next.starts {
-                if self.beginning.contains(&step) {
+                if self.beginning.contains(&step) || self.situation.stops_soon() {
                     continue;
                 }
                 match self.begin(step, 1) {

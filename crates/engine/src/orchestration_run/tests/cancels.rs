@@ -1,5 +1,7 @@
 //! Cancel, and deletion.
 
+use std::time::Duration;
+
 use jangar_api::{
     cancel::DesiredState,
     condition::{ConditionStatus, ConditionType},
@@ -426,6 +428,59 @@ fn the_wish_that_a_run_be_cancelled_is_the_same_as_a_cancel() {
     world.settle();
 
     assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn a_run_below_one_that_is_cancelled_starts_nothing_before_it_is_told() {
+    let mut world = World::of(json!([
+        agent("a", json!({"dependsOn": []})),
+        agent("b", json!({"dependsOn": ["a"]})),
+        agent("again", json!({"dependsOn": [], "retries": 1})),
+        {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}, "dependsOn": []},
+        {"name": "gate", "kind": "ApprovalGate", "policyRef": "release", "dependsOn": ["a"]},
+    ]));
+    world.settle();
+    world.log.clear();
+    world.cancel_above = Some(world.now + Duration::from_secs(58));
+    world.deliveries = vec![delivery("one", "merged", "1970-01-01T00:00:20Z")];
+    world.end("run-again-1", RunPhase::Failed, json!({}));
+    world.pass(60);
+    world.ends("run-a-1", RunPhase::Succeeded);
+
+    assert_eq!(world.stands("a"), "Succeeded", "what ended is recorded");
+    for step in ["b", "gate"] {
+        assert_eq!(world.stands(step), "Pending");
+    }
+    assert_eq!(world.stands("again"), "Retrying/AgentRunFailed");
+    assert!(
+        world.log.iter().all(|done| done.starts_with("release")),
+        "{:?}",
+        world.log
+    );
+    cancel(&mut world);
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+    assert_eq!(world.stands("b"), "Skipped/RunCancelled");
+}
+
+#[test]
+fn a_run_that_has_not_started_does_not_start_below_one_that_is_cancelled() {
+    let mut world = World::of(diamond());
+    world.cancel_above = Some(world.now + Duration::from_secs(58));
+    world.settle();
+    assert_eq!((world.status_writes, world.names().len()), (0, 0));
+    cancel(&mut world);
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+}
+
+#[test]
+fn a_run_that_is_over_by_itself_ends_also_below_one_that_is_cancelled() {
+    let mut world = World::of(json!([agent("a", json!({})), agent("b", json!({}))]));
+    world.settle();
+    world.cancel_above = Some(world.now + Duration::from_secs(58));
+    world.ends("run-a-1", RunPhase::Failed);
+
+    assert_eq!(world.stands("b"), "Skipped/DependencyFailed");
+    assert_eq!(world.phase(), RunPhase::Failed);
 }
 
 #[test]
