@@ -253,7 +253,8 @@ string_enum! {
         RunCancelled,
         /// The API server refused the child of the step; the message has its words.
         ChildRejected,
-        /// The API server does not let the child of the step in, for want of a right or of room in a quota; it is tried again.
+        /// The API server does not let the child of the step in, for want of a right or of room in a quota, or because of a trouble that
+        /// lasts; it is tried again.
         ChildForbidden,
         /// This version cannot read the steps that the run has kept: nothing starts, and what runs goes on.
         UnreadableDefinition,

@@ -9,7 +9,7 @@ use jangar_api::{
     signals::{ConsumedBy, SignalDelivery},
     tools::ToolRun,
 };
-use jangar_engine::decision::{ChildId, ChildKind, NewChild, ObjectId, Refusal};
+use jangar_engine::decision::{ChildId, ChildKind, NewChild, ObjectId};
 use jiff::Timestamp;
 use kube::{Api, api::Patch, core::Status};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     caches::Cached,
     driver::{Context, ReconcileError, Work},
-    effects::{Outcome, find_out, patching, post, refusal, status},
+    effects::{Outcome, find_out, passing, patching, post, refusal, status},
     lease::WriteError,
     metrics::Verb,
 };
@@ -60,7 +60,7 @@ async fn create_one<K: Cached + Serialize + fmt::Debug>(
             find_out::<K>(context, namespace, &name, work).await
         }
         // One that is not let in now may be later: the plan says so, and the rest of the run goes on.
-        Err(error) => match refusal(&error).or_else(|| forbidden(&error)) {
+        Err(error) => match refusal(&error).or_else(|| passing(&error, work.failures)) {
             Some(refusal) => {
                 work.learned.child_refusals.insert((kind, name), refusal);
                 Ok(Outcome::Refused)
@@ -68,16 +68,6 @@ async fn create_one<K: Cached + Serialize + fmt::Debug>(
             None => Err(ReconcileError::write(format!("create {kind}"), error)),
         },
     }
-}
-
-/// What the API server said to something that it does not let in, for want of a right or of room in a quota.
-fn forbidden(error: &WriteError) -> Option<Refusal> {
-    status(error)
-        .filter(|status| status.is_forbidden())
-        .map(|status| Refusal {
-            code: status.code,
-            message: status.message.clone(),
-        })
 }
 
 /// Asks a run to stop.

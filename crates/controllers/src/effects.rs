@@ -172,8 +172,12 @@ pub(crate) async fn carry_out_together<R: Cached>(
     if let [effect] = effects {
         return carry_out::<R>(context, key, effect, work).await;
     }
+    let failures = work.failures;
     let each = effects.iter().map(|effect| async move {
-        let mut own = Work::default();
+        let mut own = Work {
+            failures,
+            ..Work::default()
+        };
         let result = carry_out::<R>(context, key, effect, &mut own).await;
         (own, result)
     });
@@ -431,22 +435,25 @@ const SILENT_TRIES: u32 = 3;
 /// What the API server will never accept is for the plan to answer, and so is what it could not do several times in a row;
 /// anything else is tried again.
 fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcome, ReconcileError> {
-    let forbidden = || {
-        status(&error)
-            .filter(|status| status.code == 403)
-            .map(in_its_words)
-    };
-    let stuck = || {
-        let lasting = |status: &&Status| matches!(status.code, 429 | 500..) && work.failures >= SILENT_TRIES;
-        status(&error).filter(lasting).map(in_its_words)
-    };
-    match refusal(&error).or_else(forbidden).or_else(stuck) {
+    match refusal(&error).or_else(|| passing(&error, work.failures)) {
         Some(refusal) => {
             work.learned.refusal = Some(refusal);
             Ok(Outcome::Refused)
         }
         None => Err(ReconcileError::write(action.to_owned(), error)),
     }
+}
+
+/// What the API server said to something that it may take another time: for want of a right or of room in a quota, or because of a trouble
+/// that has lasted for so many failures in a row.
+pub(crate) fn passing(error: &WriteError, failures: u32) -> Option<Refusal> {
+    status(error)
+        .filter(|status| match status.code {
+            403 => true,
+            429 | 500.. => failures >= SILENT_TRIES,
+            _ => false,
+        })
+        .map(in_its_words)
 }
 
 /// What the API server said to something that it would refuse again, however often it is sent.

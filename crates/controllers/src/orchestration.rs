@@ -134,6 +134,7 @@ impl Controller for OrchestrationRuns {
             .filter(Term::is_of_delivery)
             .collect();
         Some(Observed {
+            cancel_above: run.as_deref().and_then(|run| scene.cancel_above(&run.metadata)),
             busy: scene.busy,
             key: scene.key.clone(),
             graph: run.as_deref().and_then(|run| self.graph(run, &definition)),

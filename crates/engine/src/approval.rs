@@ -76,6 +76,15 @@ pub enum Refused {
     TooMany,
     #[error("spec.mode of ApprovalPolicy {0} is phase: write the decision to its status.phase")]
     ByPhase(String),
+    #[error(
+        "the time to decide about step {step} was up at {until}, by expiresAfterSeconds of ApprovalPolicy {policy}: its \
+         defaultDecision holds; start the run again to be asked again"
+    )]
+    Expired {
+        step: String,
+        policy: String,
+        until: jiff::Timestamp,
+    },
 }
 
 /// Records a decision: the status of the run with it. A later decision of the same caller about the same gate replaces the
@@ -99,6 +108,17 @@ pub fn decide(
     }
     if is_by_phase(&policy.spec) {
         return Err(Refused::ByPhase(policy.name_any()));
+    }
+    let since = step.and_then(|step| step.progress.started_at);
+    if let Some(until) = since
+        .and_then(|since| expires_at(&policy.spec, since.0))
+        .filter(|until| now >= *until)
+    {
+        return Err(Refused::Expired {
+            step: request.step,
+            policy: policy.name_any(),
+            until,
+        });
     }
     let namespace = policy.namespace().unwrap_or_default();
     if !may_decide(&policy.spec, &namespace, &caller.user, &caller.groups) {
@@ -236,9 +256,12 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
         return by_phase(policy, &name).unwrap_or_else(|| expiry(spec, &name, gate.since, now));
     }
     let namespace = policy.namespace().unwrap_or_default();
+    // The gate may be looked at long after its time was up: what was decided too late does not count then either.
+    let until = expires_at(spec, gate.since).unwrap_or(jiff::Timestamp::MAX);
     let counts = gate.approvals.iter().filter(|approval| {
         approval.step == gate.step
             && approval.digest == gate.digest
+            && approval.at.map_or(now, |at| at.0) < until
             && may_decide(spec, &namespace, &approval.by, &approval.groups)
     });
     let (approved, denied): (Vec<_>, Vec<_>) =
@@ -269,14 +292,9 @@ pub fn verdict(policy: &ApprovalPolicy, gate: &Gate<'_>, now: jiff::Timestamp) -
 
 /// What becomes of a gate about which enough people have not decided.
 fn expiry(spec: &ApprovalPolicySpec, name: &str, since: jiff::Timestamp, now: jiff::Timestamp) -> Verdict {
-    let seconds = spec.expires_after_seconds.map_or(0, Int32::get);
-    let seconds = u64::try_from(seconds).unwrap_or(0);
-    if seconds == 0 {
+    let Some(until) = expires_at(spec, since) else {
         return Verdict::Pending { until: None };
-    }
-    let until = since
-        .saturating_add(Duration::from_secs(seconds))
-        .unwrap_or(jiff::Timestamp::MAX);
+    };
     if now < until {
         return Verdict::Pending { until: Some(until) };
     }
@@ -286,9 +304,23 @@ fn expiry(spec: &ApprovalPolicySpec, name: &str, since: jiff::Timestamp, now: ji
     Verdict::Denied(Rejection::new(
         Reason::ApprovalExpired,
         format!(
-            "nobody decided within the {seconds} s of ApprovalPolicy {name}, and its defaultDecision is to deny"
+            "nobody decided within the {} s of ApprovalPolicy {name}, and its defaultDecision is to deny",
+            expires_after(spec)
         ),
     ))
+}
+
+/// For how many seconds a gate waits; 0 if it always does.
+fn expires_after(spec: &ApprovalPolicySpec) -> u64 {
+    let seconds = spec.expires_after_seconds.map_or(0, Int32::get);
+    u64::try_from(seconds).unwrap_or(0)
+}
+
+/// From when a gate that has waited since then is decided without anybody, if its policy says so. No decision counts any more.
+fn expires_at(spec: &ApprovalPolicySpec, since: jiff::Timestamp) -> Option<jiff::Timestamp> {
+    let seconds = Some(expires_after(spec)).filter(|seconds| *seconds > 0)?;
+    let until = since.saturating_add(Duration::from_secs(seconds));
+    Some(until.unwrap_or(jiff::Timestamp::MAX))
 }
 
 /// Whether the phase of the policy decides, and not the decisions about each gate.
@@ -365,242 +397,4 @@ fn is_named(subject: &Subject, namespace: &str, user: &str, groups: &[String]) -
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "every caller makes the value on the spot"
-    )]
-    fn policy(spec: Value, status: Value) -> ApprovalPolicy {
-        serde_json::from_value(json!({
-            "apiVersion": "approvals.proompteng.ai/v1alpha1", "kind": "ApprovalPolicy",
-            "metadata": {"name": "release", "namespace": "agents"}, "spec": spec, "status": status,
-        }))
-        .expect("a policy")
-    }
-
-    fn run() -> OrchestrationRun {
-        serde_json::from_value(json!({
-            "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
-            "metadata": {"name": "r", "namespace": "agents", "annotations": {CREATED_BY: "ada"}},
-            "spec": {"orchestrationRef": {"name": "o"}},
-            "status": {"phase": "Running", "stepStatuses": [
-                {"name": "gate", "kind": "ApprovalGate", "phase": "Running",
-                 "waitsFor": {"approvalPolicy": "release", "digest": "d1"}},
-                {"name": "build", "kind": "AgentRun", "phase": "Running"},
-            ]},
-        }))
-        .expect("a run")
-    }
-
-    fn caller(user: &str, groups: &[&str]) -> Caller {
-        Caller {
-            user: user.to_owned(),
-            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-        }
-    }
-
-    fn request(step: &str, digest: &str, decision: ApprovalDecision) -> Request {
-        Request {
-            step: step.to_owned(),
-            decision,
-            comment: Some("fine".to_owned()),
-            digest: digest.to_owned(),
-        }
-    }
-
-    fn at(second: i64) -> jiff::Timestamp {
-        jiff::Timestamp::from_second(second).expect("a time")
-    }
-
-    fn gate(approvals: &[Approval]) -> Gate<'_> {
-        Gate {
-            step: "gate",
-            digest: "d1",
-            since: at(0),
-            creator: Some("ada"),
-            approvals,
-        }
-    }
-
-    fn decided(policy: &ApprovalPolicy, callers: &[(&str, &[&str], ApprovalDecision)]) -> Vec<Approval> {
-        let mut run = run();
-        for (user, groups, decision) in callers {
-            let request = request("gate", "d1", decision.clone());
-            run.status =
-                Some(decide(&run, policy, &caller(user, groups), request, at(1)).expect("a decision"));
-        }
-        run.status.expect("a status").approvals
-    }
-
-    #[test]
-    fn those_who_are_named_decide_and_nobody_else() {
-        let policy = policy(
-            json!({"subjects": [
-                {"kind": "User", "name": "bob"}, {"kind": "Group", "name": "leads"},
-                {"kind": "ServiceAccount", "name": "bot"},
-            ]}),
-            json!(null),
-        );
-        for (user, groups, may) in [
-            ("bob", &[][..], true),
-            ("eve", &["leads"], true),
-            ("system:serviceaccount:agents:bot", &[], true),
-            ("system:serviceaccount:other:bot", &[], false),
-            ("leads", &["people"], false),
-        ] {
-            let request = request("gate", "d1", ApprovalDecision::Approved);
-            let decided = decide(&run(), &policy, &caller(user, groups), request, at(1));
-            assert_eq!(decided.is_ok(), may, "{user}");
-        }
-    }
-
-    #[test]
-    fn a_decision_about_something_else_than_was_shown_is_refused() {
-        let policy = policy(json!({}), json!(null));
-        let ask = |step: &str, digest: &str| {
-            let request = request(step, digest, ApprovalDecision::Approved);
-            decide(&run(), &policy, &caller("bob", &[]), request, at(1)).err()
-        };
-        assert_eq!(ask("gate", "d0"), Some(Refused::Outdated));
-        assert_eq!(ask("build", "d1"), Some(Refused::NotPending("build".to_owned())));
-        assert_eq!(ask("none", "d1"), Some(Refused::NotPending("none".to_owned())));
-    }
-
-    #[test]
-    fn the_creator_may_not_approve_unless_the_policy_says_so() {
-        let ask = |spec: Value| {
-            let request = request("gate", "d1", ApprovalDecision::Approved);
-            decide(
-                &run(),
-                &policy(spec, json!(null)),
-                &caller("ada", &[]),
-                request,
-                at(1),
-            )
-            .is_ok()
-        };
-        assert!(!ask(json!({})));
-        assert!(ask(json!({"allowCreator": true})));
-    }
-
-    #[test]
-    fn where_nobody_knows_the_creator_a_policy_that_bars_them_bars_everybody() {
-        let mut unknown = run();
-        unknown.metadata.annotations = None;
-        for (spec, refused) in [
-            (json!({}), None),
-            (json!({"allowCreator": true}), None),
-            (
-                json!({"allowCreator": false}),
-                Some(Refused::CreatorUnknown("release".to_owned())),
-            ),
-        ] {
-            let policy = policy(spec, json!(null));
-            let ask = |decision: ApprovalDecision| {
-                let request = request("gate", "d1", decision);
-                decide(&unknown, &policy, &caller("bob", &[]), request, at(1)).err()
-            };
-            assert_eq!(ask(ApprovalDecision::Approved), refused);
-            assert_eq!(ask(ApprovalDecision::Denied), None, "anybody may say no");
-        }
-    }
-
-    #[test]
-    fn as_many_different_people_have_to_approve_as_the_policy_says() {
-        let policy = policy(json!({"requiredApprovals": 2}), json!(null));
-        let pending = Verdict::Pending { until: None };
-        let once = decided(
-            &policy,
-            &[
-                ("bob", &[], ApprovalDecision::Approved),
-                ("bob", &[], ApprovalDecision::Approved),
-            ],
-        );
-        assert_eq!(verdict(&policy, &gate(&once), at(2)), pending);
-        let twice = decided(
-            &policy,
-            &[
-                ("bob", &[], ApprovalDecision::Approved),
-                ("eve", &[], ApprovalDecision::Approved),
-            ],
-        );
-        assert!(
-            matches!(verdict(&policy, &gate(&twice), at(2)), Verdict::Approved(by) if by == ["bob", "eve"])
-        );
-    }
-
-    #[test]
-    fn one_who_denies_outweighs_those_who_approve() {
-        let policy = policy(json!({}), json!(null));
-        let both = decided(
-            &policy,
-            &[
-                ("bob", &[], ApprovalDecision::Approved),
-                ("eve", &[], ApprovalDecision::Denied),
-            ],
-        );
-        assert!(
-            matches!(verdict(&policy, &gate(&both), at(2)), Verdict::Denied(why) if why.reason == Reason::ApprovalDenied)
-        );
-    }
-
-    #[test]
-    fn an_approval_of_what_has_changed_since_does_not_count() {
-        let policy = policy(json!({}), json!(null));
-        let approvals = decided(&policy, &[("bob", &[], ApprovalDecision::Approved)]);
-        let changed = Gate {
-            digest: "d2",
-            ..gate(&approvals)
-        };
-        assert_eq!(
-            verdict(&policy, &changed, at(2)),
-            Verdict::Pending { until: None }
-        );
-    }
-
-    #[test]
-    fn a_gate_that_nobody_decides_expires_as_the_policy_says() {
-        let spec = |default: &str| json!({"expiresAfterSeconds": 60, "defaultDecision": default});
-        let denies = policy(spec("deny"), json!(null));
-        assert_eq!(
-            verdict(&denies, &gate(&[]), at(59)),
-            Verdict::Pending { until: Some(at(60)) }
-        );
-        assert!(
-            matches!(verdict(&denies, &gate(&[]), at(60)), Verdict::Denied(why) if why.reason == Reason::ApprovalExpired)
-        );
-        let approves = policy(spec("approve"), json!(null));
-        assert_eq!(
-            verdict(&approves, &gate(&[]), at(60)),
-            Verdict::Approved(Vec::new())
-        );
-    }
-
-    #[test]
-    fn the_phase_of_the_policy_decides_only_in_that_mode() {
-        let status = json!({"phase": "Approved"});
-        let plain = policy(json!({}), status.clone());
-        assert_eq!(
-            verdict(&plain, &gate(&[]), at(1)),
-            Verdict::Pending { until: None }
-        );
-        let by_phase = policy(json!({"mode": "phase"}), status);
-        assert_eq!(
-            verdict(&by_phase, &gate(&[]), at(1)),
-            Verdict::Approved(Vec::new())
-        );
-        let denied = policy(json!({"mode": "phase"}), json!({"phase": "Denied"}));
-        assert!(matches!(verdict(&denied, &gate(&[]), at(1)), Verdict::Denied(_)));
-        // Nobody writes a phase: the gate ends all the same.
-        let open = policy(json!({"mode": "phase", "expiresAfterSeconds": 60}), json!(null));
-        assert_eq!(
-            verdict(&open, &gate(&[]), at(59)),
-            Verdict::Pending { until: Some(at(60)) }
-        );
-        assert!(matches!(verdict(&open, &gate(&[]), at(60)), Verdict::Denied(_)));
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! What a run has to do with the OrchestrationRun that started it: the finalizer that keeps it until its end is recorded
 //! there, the time until which a cancel from above waits, and what outlives one.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jangar_api::{
     cancel::CancelRequest,
@@ -14,6 +14,8 @@ use jangar_api::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
+/// How deep orchestrations may be nested.
+pub const NESTED_MAX: usize = 8;
 /// How much sooner than its parent a child gives up, so that the parent hears of it in time.
 const CHILD_GIVES_UP_EARLIER: Duration = Duration::from_secs(2);
 
@@ -68,14 +70,24 @@ pub fn deadline_of_children(deadline: Timestamp) -> Timestamp {
         .unwrap_or(Timestamp::MIN)
 }
 
-/// Whether the parent of a run is being cancelled, and until when the run has time to stop. The parent says so to each of its
-/// children too, one after the other; who looks at it knows at once.
-pub fn cancel_above(metadata: &ObjectMeta, parent: &OrchestrationRun) -> Option<Timestamp> {
-    let is_parent = of(metadata).is_some_and(|owner| Some(&owner.uid) == parent.metadata.uid.as_ref());
-    let status = parent.status.as_ref()?;
-    let cancelling = is_parent && status.phase == Some(RunPhase::Cancelling);
-    let deadline = status.cancel_deadline.as_ref().filter(|_| cancelling)?;
-    Some(deadline_of_children(deadline.0))
+/// Whether an OrchestrationRun above a run is being cancelled, and until when the run has time to stop. Each says so to its children too,
+/// one after the other; who looks at those above knows at once. `find` looks one up by its name.
+pub fn cancel_above(
+    metadata: &ObjectMeta,
+    find: impl Fn(&str) -> Option<Arc<OrchestrationRun>>,
+) -> Option<Timestamp> {
+    let mut owner = of(metadata).cloned();
+    for levels in 1..=NESTED_MAX {
+        let known = owner?;
+        let above = find(&known.name).filter(|above| above.metadata.uid.as_ref() == Some(&known.uid))?;
+        let status = above.status.as_ref();
+        let cancelling = status.filter(|status| status.phase == Some(RunPhase::Cancelling));
+        if let Some(deadline) = cancelling.and_then(|status| status.cancel_deadline) {
+            return Some((0..levels).fold(deadline.0, |deadline, _| deadline_of_children(deadline)));
+        }
+        owner = of(&above.metadata).cloned();
+    }
+    None
 }
 
 /// When a cancel that begins now is given up: when the parent says so, or after the usual time.
@@ -116,23 +128,44 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_looked_at_by_its_own_children_and_only_while_it_is_being_cancelled() {
-        let child = metadata(json!({"ownerReferences": [
-            {"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "u", "controller": true},
-        ]}));
-        let above = |uid: &str, phase: &str| {
-            let parent = json!({
-                "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
-                "metadata": {"name": "o", "uid": uid}, "spec": {"orchestrationRef": {"name": "o"}},
-                "status": {"phase": phase, "cancelDeadline": "1970-01-01T00:01:00Z"},
-            });
-            cancel_above(&child, &serde_json::from_value(parent).expect("a run"))
+    fn those_above_are_looked_at_by_what_is_theirs_and_only_while_they_are_being_cancelled() {
+        let owned_by = |name: &str| json!([{"apiVersion": "v1", "kind": "OrchestrationRun", "name": name, "uid": name, "controller": true}]);
+        let child = metadata(json!({"ownerReferences": owned_by("parent")}));
+        let above = |parent: &str, parent_stands: &str, root_stands: &str| {
+            let run = |name: &str, uid: &str, phase: &str, owners: serde_json::Value| {
+                let run = json!({
+                    "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+                    "metadata": {"name": name, "uid": uid, "ownerReferences": owners},
+                    "spec": {"orchestrationRef": {"name": "o"}},
+                    "status": {"phase": phase, "cancelDeadline": "1970-01-01T00:01:00Z"},
+                });
+                Arc::new(serde_json::from_value(run).expect("a run"))
+            };
+            cancel_above(&child, |name| match name {
+                "parent" => Some(run(name, parent, parent_stands, owned_by("root"))),
+                _ => Some(run(name, name, root_stands, json!([]))),
+            })
         };
-        let until = Timestamp::UNIX_EPOCH + Duration::from_secs(58);
+        let until = |second: u64| Some(Timestamp::UNIX_EPOCH + Duration::from_secs(second));
 
-        assert_eq!(above("u", "Cancelling"), Some(until));
-        assert_eq!(above("u", "Running"), None);
-        assert_eq!(above("another", "Cancelling"), None);
+        assert_eq!(above("parent", "Cancelling", "Running"), until(58));
+        assert_eq!(above("parent", "Running", "Cancelling"), until(56));
+        assert_eq!(above("parent", "Cancelling", "Cancelling"), until(58));
+        assert_eq!(above("parent", "Running", "Running"), None);
+        assert_eq!(above("another", "Cancelling", "Cancelling"), None);
+    }
+
+    #[test]
+    fn runs_that_own_each_other_are_not_looked_at_for_ever() {
+        let owner = json!([{"apiVersion": "v1", "kind": "OrchestrationRun", "name": "o", "uid": "o", "controller": true}]);
+        let own: OrchestrationRun = serde_json::from_value(json!({
+            "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": "OrchestrationRun",
+            "metadata": {"name": "o", "uid": "o", "ownerReferences": owner},
+            "spec": {"orchestrationRef": {"name": "o"}},
+        }))
+        .expect("a run");
+        let own = Arc::new(own);
+        assert_eq!(cancel_above(&own.metadata, |_| Some(Arc::clone(&own))), None);
     }
 
     #[test]

@@ -127,7 +127,8 @@ pub struct OrchestrationRunStatus {
     #[serde(default, deserialize_with = "if_legible")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_deadline: Option<Timestamp>,
-    /// What was running when the run was cancelled, and what became of it.
+    /// What was running when the run was cancelled, and what became of it. Work that could not be stopped for another reason stands here
+    /// as well.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cancel_receipt: Vec<CancelReceipt>,

@@ -90,10 +90,9 @@ impl Scene<'_> {
         cached.chain(live).collect()
     }
 
-    /// Until when a run has time to stop, if the OrchestrationRun above is being cancelled.
+    /// Until when a run has time to stop, if an OrchestrationRun above is being cancelled.
     pub fn cancel_above(&self, run: &ObjectMeta) -> Option<Timestamp> {
-        let parent = self.sight::<OrchestrationRun>(&parent::of(run)?.name);
-        parent::cancel_above(run, parent.seen()?)
+        parent::cancel_above(run, |name| self.sight::<OrchestrationRun>(name).seen().cloned())
     }
 
     /// The runs that do the work of the steps of the OrchestrationRun of this key, and those that this reconcile asked for or

@@ -94,7 +94,7 @@ pub struct Observed {
     pub refusal: Option<Refusal>,
     /// What has the name of the ConfigMap that the plan before was to create.
     pub occupant: Option<Occupant>,
-    /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
+    /// Until when the run has time to stop, if an OrchestrationRun above is being cancelled.
     pub cancel_above: Option<Timestamp>,
     /// Whether there is so much to do that what may be over soon is told later.
     pub busy: bool,

@@ -553,7 +553,7 @@ pub(super) const fn row(reason: &Reason) -> Row {
         ),
         Reason::ChildForbidden => told(
             Cause::Rights,
-            "the API server does not let the run of a step in, for want of a right or of room in a quota",
+            "the API server does not let the run of a step in, for want of a right or of room in a quota, or because of its own trouble",
         ),
         Reason::UnreadableDefinition => told(
             Cause::Unknown,

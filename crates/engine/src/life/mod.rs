@@ -285,7 +285,7 @@ pub(crate) struct Seen<'a, R> {
     pub pods: &'a BTreeMap<Uid, PodSight>,
     pub refusal: Option<&'a Refusal>,
     pub occupant: Option<&'a Occupant>,
-    /// Until when the run has time to stop, if the OrchestrationRun above is being cancelled.
+    /// Until when the run has time to stop, if an OrchestrationRun above is being cancelled.
     pub cancel_above: Option<Timestamp>,
     /// Whether there is so much to do that what may be over soon is told later.
     pub busy: bool,
@@ -447,7 +447,7 @@ impl<'a, R: Run> Situation<'a, R> {
         follow::plan(self)
     }
 
-    /// Until when it has time to stop, if the OrchestrationRun above is being cancelled.
+    /// Until when it has time to stop, if an OrchestrationRun above is being cancelled.
     pub(crate) fn cancel_above(&self) -> Option<Timestamp> {
         let closes = self.settings.safeguards.cancel_closes;
         self.seen.cancel_above.filter(|_| closes)

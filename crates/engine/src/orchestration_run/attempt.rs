@@ -149,6 +149,10 @@ impl Walk<'_> {
             None => format!("{kind} {} {how}", child.name()),
         };
         let timed_out = known.reason == Some(Reason::StepTimedOut);
+        let lives_on = child.lives_on(self.situation.now);
+        if lives_on {
+            self.note_survivors(step);
+        }
         match phase {
             RunPhase::Succeeded => {
                 self.next.step_ended(step, StepEnd::succeeded(child.outputs()));
@@ -158,25 +162,27 @@ impl Walk<'_> {
                     self.unsaid.push(Unsaid { step, what, since });
                 }
             }
-            _ if timed_out => {
-                let message = known.message.clone().unwrap_or_default();
-                if child.has_survivors() {
-                    let message =
-                        format!("{message}; no other attempt is made, because this one could not be stopped");
-                    self.fail(step, &Rejection::new(Reason::StepTimedOut, message));
-                } else {
-                    self.attempt_failed(step, node, known, &Rejection::new(Reason::StepTimedOut, message));
-                }
-            }
-            RunPhase::Cancelled => {
+            RunPhase::Cancelled if !timed_out => {
                 let stopping = self.stopping_reason(child);
                 let reason = stopping.unwrap_or(Reason::StepCancelled);
                 let end = StepEnd::cancelled(reason, words("was cancelled"));
                 self.next.step_ended(step, end);
             }
             _ => {
-                let (_, reason) = failed(&node.work);
-                self.attempt_failed(step, node, known, &Rejection::new(reason, words("failed")));
+                let why = if timed_out {
+                    Rejection::new(Reason::StepTimedOut, known.message.clone().unwrap_or_default())
+                } else {
+                    Rejection::new(failed(&node.work).1, words("failed"))
+                };
+                if lives_on {
+                    let message = format!(
+                        "{}; no other attempt is made, because this one could not be stopped",
+                        why.message
+                    );
+                    self.fail(step, &Rejection::new(why.reason, message));
+                } else {
+                    self.attempt_failed(step, node, known, &why);
+                }
             }
         }
     }
@@ -223,6 +229,7 @@ impl Walk<'_> {
         let states = self.next.states(self.graph);
         *self.situation.phase() == RunPhase::Cancelling
             || self.situation.is_asked_to_stop()
+            || self.situation.stops_soon()
             || self.stop(&states).is_some()
     }
 

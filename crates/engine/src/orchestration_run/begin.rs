@@ -24,16 +24,13 @@ use crate::{
         values::render,
         work::{self, Work},
     },
+    parent::NESTED_MAX,
     template::{TemplateError, render_strict},
 };
 
-/// How deep orchestrations may be nested.
-const DEPTH_MAX: usize = 8;
 /// When to look again at a name that something else has, which is going away: no event of it may come.
 const NAME_RETRY: Duration = Duration::from_secs(5);
 
-/// HTTP status of an answer that may be another one later: a quota has room again, or somebody grants a right.
-const FORBIDDEN: u16 = 403;
 /// When a child is sent again that the API server did not let in. Nothing tells when it would.
 const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 /// After so many of them the rest is not even tried: what is used up for these is used up for all, and each costs a request.
@@ -157,14 +154,14 @@ impl Walk<'_> {
         Begun::Begins
     }
 
-    /// What the API server said to a child that it does not let in, for want of a right or of room in a quota. Once it has said so
+    /// What the API server said to a child that it does not let in, for want of a right or of room in a quota, or because of a trouble that
+    /// lasts. Once it has said so
     /// to many, no others of the kind are sent for now.
     fn forbidden(&self, key: &(ChildKind, String)) -> Option<&Refusal> {
         let refusals = &self.situation.observed.refusals;
-        let passing = |(other, refusal): &(&(ChildKind, String), &Refusal)| {
-            other.0 == key.0 && refusal.code == FORBIDDEN
-        };
-        let own = refusals.get(key).filter(|refusal| refusal.code == FORBIDDEN);
+        let passing =
+            |(other, refusal): &(&(ChildKind, String), &Refusal)| other.0 == key.0 && may_pass(refusal);
+        let own = refusals.get(key).filter(|refusal| may_pass(refusal));
         own.or_else(|| {
             let mut all = refusals.iter().filter(passing).map(|(_, refusal)| refusal);
             all.nth(FORBIDDEN_ENOUGH - 1)
@@ -281,6 +278,12 @@ impl Walk<'_> {
     }
 }
 
+/// Whether an answer may be another one later: a quota has room again, somebody grants a right, or the API server can do again what it
+/// could not.
+const fn may_pass(refusal: &Refusal) -> bool {
+    matches!(refusal.code, 403 | 429 | 500..)
+}
+
 fn not_nested_too_deeply(name: &str, ancestors: &[String]) -> Result<(), Rejection> {
     let way = || format!("{} -> {name}", ancestors.join(" -> "));
     if ancestors.iter().any(|above| above == name) {
@@ -289,10 +292,10 @@ fn not_nested_too_deeply(name: &str, ancestors: &[String]) -> Result<(), Rejecti
             format!("Orchestration {name} would run itself: {}", way()),
         ));
     }
-    if ancestors.len() >= DEPTH_MAX {
+    if ancestors.len() >= NESTED_MAX {
         return Err(Rejection::new(
             Reason::RecursionRefused,
-            format!("orchestrations may be nested {DEPTH_MAX} deep: {}", way()),
+            format!("orchestrations may be nested {NESTED_MAX} deep: {}", way()),
         ));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jangar_api::{
-    condition::ConditionType,
+    condition::{CommonStatus, ConditionType},
     names::label_value,
     orchestration::orchestration_run::StepStatus,
     phase::{RunPhase, StepPhase},
@@ -92,6 +92,17 @@ pub(super) fn carry_on(walk: &mut Walk<'_>) {
         return;
     }
     let left = survivors(walk);
+    // What could not be stopped before the run was cancelled gets the time that its children have, and so does what gave up early.
+    let patience = parent::deadline_of_children(deadline);
+    if !left.is_empty() && now < patience && situation.settings.safeguards.cancel_waits {
+        let message = format!(
+            "the run is being cancelled: all steps have ended, and still there, being removed, is {}",
+            left.join(", ")
+        );
+        walk.next.cancelling(deadline, &because(situation, &message));
+        walk.wake(patience);
+        return;
+    }
     let (reason, message) = if left.is_empty() {
         (Reason::Cancelled, "the run was cancelled".to_owned())
     } else {
@@ -157,6 +168,11 @@ fn write_receipts(walk: &mut Walk<'_>) {
             continue;
         }
         if !listed && known.progress.phase == Some(StepPhase::Pending) {
+            continue;
+        }
+        // What could not be stopped before the run was cancelled has its receipt already.
+        let mut written = walk.situation.status.cancel_receipt.iter();
+        if written.any(|receipt| receipt.step == known.name && receipt.result.is_some()) {
             continue;
         }
         let child = if has_child(&node.work) {
@@ -388,23 +404,43 @@ pub(super) fn because(situation: &Situation<'_>, message: &str) -> String {
     text
 }
 
-/// A cancel of a run that had already ended is answered, and changes nothing.
+/// A cancel of a run that had already ended is answered, and changes nothing. One that was asked for in time and not allowed is answered
+/// anew: that the settings change does not help it any more.
 pub(super) fn too_late(situation: &Situation<'_>) -> Option<(Reason, &'static str)> {
-    let answered = situation.status.common.condition(&ConditionType::Cancelled);
-    if !situation.run.spec.stop.is_requested() || answered.is_some() {
+    let common = &situation.status.common;
+    let disabled = was_disabled(common);
+    // Whatever else the condition says is about a run that had not ended.
+    let answered = common
+        .condition(&ConditionType::Cancelled)
+        .is_some_and(|told| matches!(told.reason, Reason::AlreadySucceeded | Reason::AlreadyFailed));
+    if !situation.run.spec.stop.is_requested() || answered {
         return None;
     }
-    match situation.phase() {
-        RunPhase::Succeeded => Some((
+    match (situation.phase(), disabled) {
+        (RunPhase::Succeeded, false) => Some((
             Reason::AlreadySucceeded,
             "the run had already succeeded when the cancel was asked for",
         )),
-        RunPhase::Failed => Some((
+        (RunPhase::Succeeded, true) => Some((
+            Reason::AlreadySucceeded,
+            "the run succeeded before the settings allowed the cancel",
+        )),
+        (RunPhase::Failed, false) => Some((
             Reason::AlreadyFailed,
             "the run had already failed when the cancel was asked for",
         )),
+        (RunPhase::Failed, true) => Some((
+            Reason::AlreadyFailed,
+            "the run failed before the settings allowed the cancel",
+        )),
         _ => None,
     }
+}
+
+/// Whether the last answer to a cancel was that the settings do not allow it.
+pub(super) fn was_disabled(common: &CommonStatus) -> bool {
+    let told = common.condition(&ConditionType::Cancelled);
+    told.is_some_and(|told| told.reason == Reason::CancelDisabled)
 }
 
 /// Whether a step has ended, as the status that is written says.

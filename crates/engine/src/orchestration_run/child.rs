@@ -11,7 +11,9 @@ use jangar_api::{
         RUNTIME_CLEANUP_FINALIZER,
     },
     names::{DnsLabel, label_value},
-    orchestration::orchestration_run::{OrchestrationRun, OrchestrationRunSpec, ResourceRef},
+    orchestration::orchestration_run::{
+        OrchestrationRun, OrchestrationRunSpec, OrchestrationRunStatus, ResourceRef,
+    },
     phase::RunPhase,
     refs::LocalRef,
     tools::{ToolRun, ToolRunSpec},
@@ -22,6 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Resource, ResourceExt};
 use serde_json::{Map, Value};
 
+use super::survivors;
 use crate::decision::{ChildId, ChildKind, Effect, NewChild, ObjectId, Uid};
 
 /// A run that does the work of a step.
@@ -103,10 +106,20 @@ impl Child {
         Some(condition.message.as_str()).filter(|message| !message.is_empty())
     }
 
-    /// Whether something of it may still be alive although it has ended.
+    /// Whether something of it outlived its end. A run of an orchestration may have ended in any way by then: what of a step could not be
+    /// stopped stands in its receipts.
     pub(super) fn has_survivors(&self) -> bool {
         let common = self.common();
         common.is_some_and(|common| crate::parent::outlived_its_cancel(self.end(), common))
+            || self.below().is_some_and(survivors::are_any)
+    }
+
+    /// What a run of an orchestration that has ended says.
+    fn below(&self) -> Option<&OrchestrationRunStatus> {
+        match self {
+            Self::AgentRun(_) | Self::ToolRun(_) => None,
+            Self::OrchestrationRun(run) => self.end().and(run.status.as_ref()),
+        }
     }
 
     /// Whether its parent has asked it to stop. That somebody else has proves nothing: they may not be allowed to.

@@ -16,6 +16,7 @@ use super::{
     begin::{Begun, REFUSED_ENOUGH},
     cancel, finished, sooner,
     step_end::StepEnd,
+    survivors,
 };
 use crate::{
     decision::{Decision, Effect, Notice, Plan, Question, Rejection},
@@ -127,6 +128,7 @@ pub(super) fn plan(situation: &Situation<'_>) -> Decision<OrchestrationRunStatus
     } else if !cancelling && situation.is_asked_to_stop() && walk.stops_here() {
         cancel::begin(&mut walk);
     } else {
+        survivors::record(situation, &mut walk.next);
         walk.go_on();
     }
     walk.into_decision()
@@ -247,8 +249,10 @@ impl<'a> Walk<'a> {
                 self.step(*step).and_then(|known| known.reason.as_ref()) != Some(&Reason::RunStopping);
             bad && !allowed && own_fault && in_time(*step)
         };
-        let mut steps = self.graph.steps().map(|(step, _)| step);
-        steps.find(ended_badly)
+        let steps = self.graph.steps().map(|(step, _)| step);
+        // The others that ended badly may have done so because they were stopped.
+        let ended = |step: &StepId| self.step(*step).and_then(|known| known.progress.finished_at);
+        steps.filter(ended_badly).min_by_key(ended)
     }
 
     /// When the time of the run is up.
@@ -287,7 +291,7 @@ impl<'a> Walk<'a> {
                 self.skip(step, skipped);
             }
             for step in next.starts {
-                if self.beginning.contains(&step) {
+                if self.beginning.contains(&step) || self.situation.stops_soon() {
                     continue;
                 }
                 match self.begin(step, 1) {
@@ -363,12 +367,11 @@ impl<'a> Walk<'a> {
                     ),
                 ))
             }
+            (Some(Stop::FailFast(step)), RunEnd::Failed(_) | RunEnd::StepCancelled(_)) => {
+                Some(self.verdict_by(step))
+            }
             (_, RunEnd::Succeeded) => None,
-            (_, RunEnd::Failed(step)) => Some(self.failure(step, Reason::StepFailed, "failed")),
-            (_, RunEnd::StepCancelled(step)) => Some(Rejection::new(
-                Reason::StepCancelled,
-                format!("step {} was cancelled", self.graph.name(step)),
-            )),
+            (_, RunEnd::Failed(step) | RunEnd::StepCancelled(step)) => Some(self.verdict_by(step)),
         };
         match why {
             None => {
@@ -383,14 +386,19 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Why the run failed: the first step that did.
-    fn failure(&self, step: StepId, otherwise: Reason, how: &str) -> Rejection {
+    /// Why the run failed: this step did, or somebody cancelled it.
+    fn verdict_by(&self, step: StepId) -> Rejection {
         let known = self.step(step);
-        let reason = known.and_then(|known| known.reason.clone()).unwrap_or(otherwise);
+        if known.is_some_and(|known| known.progress.phase == Some(StepPhase::Cancelled)) {
+            let words = format!("step {} was cancelled", self.graph.name(step));
+            return Rejection::new(Reason::StepCancelled, words);
+        }
+        let reason = known.and_then(|known| known.reason.clone());
+        let reason = reason.unwrap_or(Reason::StepFailed);
         let words = known
             .and_then(|known| known.message.as_deref())
             .unwrap_or_default();
-        Rejection::new(reason, format!("step {} {how}: {words}", self.graph.name(step)))
+        Rejection::new(reason, format!("step {} failed: {words}", self.graph.name(step)))
     }
 
     /// How many steps ended in which way.

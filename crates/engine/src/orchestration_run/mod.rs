@@ -58,7 +58,7 @@ pub use self::{
     signal::{Waiter, takes_deliveries, waiters},
 };
 use crate::{
-    decision::{ChildKind, Decision, Key, Notice, ObjectId, Refusal, Severity, Sight, Uid},
+    decision::{ChildKind, Decision, Key, Notice, ObjectId, Plan, Refusal, Severity, Sight, Uid},
     orchestration::{Graph, Mistakes},
     settings::Settings,
 };
@@ -84,6 +84,8 @@ pub struct Observed {
     pub waiters: Vec<Waiter>,
     /// What the API server said to children that it will never take.
     pub refusals: BTreeMap<(ChildKind, String), Refusal>,
+    /// Until when the run has time to stop, if an OrchestrationRun above is being cancelled.
+    pub cancel_above: Option<Timestamp>,
     /// Whether there is so much to do that what may be over soon is told later.
     pub busy: bool,
 }
@@ -131,6 +133,9 @@ impl<'a> Situation<'a> {
             return finished::plan(self);
         }
         if self.status.definition.is_none() {
+            if self.stops_soon() && !self.is_asked_to_stop() {
+                return Decision::Act(Plan::nothing());
+            }
             return start::plan(self);
         }
         follow::plan(self)
@@ -144,6 +149,11 @@ impl<'a> Situation<'a> {
     fn is_asked_to_stop(&self) -> bool {
         let people_may = self.settings.runs.cancel_enabled;
         crate::parent::has_to_stop(&self.run.metadata, &self.run.spec.stop, people_may)
+    }
+
+    /// Whether one above is being cancelled, and has not told this run yet: it begins nothing that would have to be stopped a moment later.
+    fn stops_soon(&self) -> bool {
+        self.settings.safeguards.cancel_closes && self.observed.cancel_above.is_some()
     }
 
     /// The children of this very run.

@@ -13,7 +13,7 @@ use jangar_api::{
     values::{FreeForm, Timestamp},
 };
 
-use super::{Child, Situation, child::number, step_end::StepEnd};
+use super::{Child, Situation, cancel, child::number, step_end::StepEnd};
 use crate::{
     conditions::{Conditions, Health, touched},
     decision::Rejection,
@@ -62,6 +62,12 @@ impl<'a> NextStatus<'a> {
                 "a cancel was asked for, and the settings do not allow it (JANGAR_ORCHESTRATION_CANCEL_ENABLED is false): set it \
                  to true, or delete the run",
             );
+        } else if !situation.phase().is_terminal() && cancel::was_disabled(&status.common) {
+            next.cancel_is_not_disabled(crate::parent::has_to_stop(
+                &run.metadata,
+                &run.spec.stop,
+                people_may,
+            ));
         }
         next
     }
@@ -493,6 +499,21 @@ impl<'a> NextStatus<'a> {
             reason.clone(),
             message,
         );
+    }
+
+    /// A cancel that the settings did not allow is honoured by now, or nobody wants it any more.
+    fn cancel_is_not_disabled(&mut self, stops: bool) {
+        let (status, reason, message) = if stops || self.status.phase == Some(RunPhase::Cancelling) {
+            (ConditionStatus::Unknown, Reason::Cancelling, "")
+        } else {
+            (
+                ConditionStatus::False,
+                Reason::Running,
+                "no cancel is asked for any more",
+            )
+        };
+        self.conditions
+            .set(ConditionType::Cancelled, status, reason, message);
     }
 
     /// Says what is unclear about how long the run is kept, or that nothing is any more.

@@ -1,5 +1,8 @@
 //! What was still there when a cancel was given up: the receipt says when it was gone, and its child is kept until then.
 //!
+//! It need not be the cancel of the run: a child that took too long, that failing fast stopped, or that somebody cancelled may not have
+//! stopped either. Such a step has a receipt as well, so that the run, those above it and a later cancel know of it.
+//!
 //! A child whose cancel was given up says in its own status when nothing of it was left. A run that is the child of another one needs no
 //! word of its own for that: its receipts say it.
 
@@ -15,8 +18,15 @@ use jangar_api::{
 };
 use jiff::Timestamp;
 
-use super::{Child, Situation, after, follow::stored, next_status::NextStatus};
-use crate::removal::{self, REMOVAL_MAX};
+use super::{
+    Child, Situation, after,
+    follow::{Walk, stored},
+    next_status::NextStatus,
+};
+use crate::{
+    orchestration::StepId,
+    removal::{self, REMOVAL_MAX},
+};
 
 /// How long a run that has ended keeps children for this. It is as long as the controllers go on making work end that is done outside of
 /// the cluster, and a pod that is there for longer has to be looked after by a person. The receipt is completed later all the same, if
@@ -31,6 +41,11 @@ pub(super) fn survived(receipt: &CancelReceipt) -> bool {
 /// Whether it still is, as far as the receipt says.
 pub(super) fn is_open(receipt: &CancelReceipt) -> bool {
     survived(receipt) && receipt.gone_at.is_none()
+}
+
+/// Whether something outlived the end of its step.
+pub(super) fn are_any(status: &OrchestrationRunStatus) -> bool {
+    status.cancel_receipt.iter().any(survived)
 }
 
 /// When nothing was left of all that survived the cancel of a run, if something did and all of it is gone.
@@ -118,7 +133,22 @@ fn kept_until(situation: &Situation<'_>, child: &Child) -> Timestamp {
     patience.map_or(at_most, |patience| patience.min(at_most))
 }
 
+impl Walk<'_> {
+    /// The child of a step has ended, and something of it may still be there.
+    pub(super) fn note_survivors(&mut self, step: StepId) {
+        if let Some(receipt) = self.next.receipt(step) {
+            receipt.result = Some(Reason::CancelTimedOut.as_str().to_owned());
+            receipt.gone_at = None;
+        }
+    }
+}
+
 impl Child {
+    /// Whether something of it may be alive although it has ended.
+    pub(super) fn lives_on(&self, now: Timestamp) -> bool {
+        self.has_survivors() && self.gone_at(now).is_none()
+    }
+
     /// When nothing of it was left; `None` as long as nobody knows.
     fn gone_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.end()?;

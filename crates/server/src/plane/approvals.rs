@@ -379,9 +379,11 @@ fn policy_of(run: &OrchestrationRun, step: &str) -> Result<String, Refusal> {
 fn refused(why: &Refused) -> Refusal {
     let trouble = match why {
         Refused::NotAllowed { .. } | Refused::Creator(_) | Refused::CreatorUnknown(_) => Trouble::Forbidden,
-        Refused::NotPending(_) | Refused::Outdated | Refused::TooMany | Refused::ByPhase(_) => {
-            Trouble::Conflict
-        }
+        Refused::NotPending(_)
+        | Refused::Outdated
+        | Refused::TooMany
+        | Refused::ByPhase(_)
+        | Refused::Expired { .. } => Trouble::Conflict,
     };
     Refusal::new(trouble, why.to_string())
 }

@@ -3,11 +3,15 @@
 use jangar_api::{
     agents::{agent_run::AgentRunStatus, agent_run_status::RunOutcome},
     condition::{CommonStatus, ConditionType},
-    phase::RunPhase,
+    orchestration::{
+        Orchestration,
+        orchestration_run::{OrchestrationRun, StepStatus},
+    },
+    phase::{RunPhase, StepPhase},
     reason::Reason,
     values::{AnyMap, FreeForm, Int32, Timestamp},
 };
-use kube::api::PostParams;
+use kube::{Api, api::PostParams};
 use serde_json::json;
 
 use super::{
@@ -169,4 +173,74 @@ async fn a_job_that_the_api_server_cannot_make_for_long_is_told_and_its_slot_is_
     tokio::time::sleep(seconds(60)).await;
     assert_eq!(props.job_names().await, ["a-job"]);
     assert_ne!(blocked().await.unwrap().reason, Reason::JobForbidden);
+}
+
+/// A run named `a` of steps that depend on nothing: one is over at once, and the others are runs of agents.
+async fn orchestration(props: &Props<'_>, agents: &[&str]) {
+    let agents = agents.iter().map(|name| {
+        json!({
+            "name": name, "kind": "AgentRun", "dependsOn": [], "agentRef": {"name": "coder"},
+            "implementation": {"inline": {"text": "Do it."}},
+        })
+    });
+    let half = json!({"name": "half", "kind": "Checkpoint", "dependsOn": []});
+    let steps: Vec<_> = agents.chain([half]).collect();
+    let object = |kind: &str, spec: serde_json::Value| {
+        json!({
+            "apiVersion": "orchestration.proompteng.ai/v1alpha1", "kind": kind, "metadata": {"name": "a"}, "spec": spec,
+        })
+    };
+    let definitions: Api<Orchestration> = Api::default_namespaced(props.cluster.client());
+    let definition = serde_json::from_value(object("Orchestration", json!({"steps": steps}))).unwrap();
+    definitions
+        .create(&PostParams::default(), &definition)
+        .await
+        .unwrap();
+    let runs: Api<OrchestrationRun> = Api::default_namespaced(props.cluster.client());
+    let run = json!({"orchestrationRef": {"name": "a"}});
+    let run = serde_json::from_value(object("OrchestrationRun", run)).unwrap();
+    runs.create(&PostParams::default(), &run).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_the_api_server_cannot_make_for_long_is_told_and_the_rest_is_recorded() {
+    // One is sent by itself, and two together.
+    for agents in [&["one"][..], &["one", "two"]] {
+        let cluster = cluster_with_kinds().await;
+        let props = Props { cluster: &cluster };
+        props.provider("shell").await;
+        props.agent("coder", "shell").await;
+        let tap = Tap::new();
+        tap.answer(|request| match request {
+            "POST agentruns" => failure(503, "ServiceUnavailable", &json!({})),
+            _ => Answer::Server,
+        });
+        let _controllers = controllers(&cluster, &tap, "one");
+        settle().await;
+
+        orchestration(&props, agents).await;
+        tokio::time::sleep(seconds(10)).await;
+
+        let runs: Api<OrchestrationRun> = Api::default_namespaced(props.cluster.client());
+        let step = async |name: &str| -> StepStatus {
+            let status = runs.get("a").await.unwrap().status.unwrap();
+            let found = status.step_statuses.into_iter().find(|step| step.name == name);
+            found.unwrap()
+        };
+        assert_eq!(step("half").await.progress.phase, Some(StepPhase::Succeeded));
+        for name in agents {
+            let told = step(name).await;
+            assert_eq!(told.reason, Some(Reason::ChildForbidden), "{name}");
+            let message = told.message.unwrap();
+            assert!(message.contains("the test says ServiceUnavailable"), "{message}");
+        }
+
+        tap.answer(|_| Answer::Server);
+        tokio::time::sleep(seconds(60)).await;
+        for name in agents {
+            let told = step(name).await;
+            assert_eq!(told.progress.phase, Some(StepPhase::Running), "{name}");
+            assert_eq!(told.reason, None);
+        }
+    }
 }

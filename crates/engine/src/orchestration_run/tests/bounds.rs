@@ -62,6 +62,7 @@ fn the_largest_run_that_is_accepted_stays_below_its_bound_in_its_worst_state() {
     world.settle();
     world.run.as_mut().expect("a run").spec.stop.cancel = true;
     world.settle();
+    world.pass(58);
     for name in names.iter().skip(20) {
         world.end_because(name, RunPhase::Cancelled, Reason::CancelTimedOut, json!({}));
     }

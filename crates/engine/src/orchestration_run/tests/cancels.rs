@@ -1,5 +1,7 @@
 //! Cancel, and deletion.
 
+use std::time::Duration;
+
 use jangar_api::{
     cancel::DesiredState,
     condition::{ConditionStatus, ConditionType},
@@ -129,6 +131,7 @@ fn a_child_with_survivors_makes_the_cancel_time_out() {
     let mut world = World::of(diamond());
     world.settle();
     cancel(&mut world);
+    world.pass(58);
     world.end_because("run-a-1", RunPhase::Cancelled, Reason::CancelTimedOut, json!({}));
     world.settle();
 
@@ -181,6 +184,59 @@ fn a_cancel_that_the_settings_do_not_allow_is_answered_and_honoured_when_they_do
     world.settings.runs.cancel_enabled = true;
     world.settle();
     assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn what_was_said_of_a_cancel_that_was_not_allowed_goes_when_it_does_not_hold_any_more() {
+    let refused = || {
+        let mut world = World::of(diamond());
+        world.settings.runs.cancel_enabled = false;
+        world.settle();
+        cancel(&mut world);
+        assert_eq!(
+            world.reason(&ConditionType::Cancelled),
+            Some(Reason::CancelDisabled)
+        );
+        world
+    };
+    let mut honoured = refused();
+    honoured.settings.runs.cancel_enabled = true;
+    honoured.settle();
+    assert_eq!(honoured.phase(), RunPhase::Cancelling);
+    assert_eq!(
+        honoured.reason(&ConditionType::Cancelled),
+        Some(Reason::Cancelling)
+    );
+
+    let mut withdrawn = refused();
+    withdrawn.run.as_mut().expect("a run").spec.stop.cancel = false;
+    withdrawn.settle();
+    assert_eq!(withdrawn.reason(&ConditionType::Cancelled), Some(Reason::Running));
+    cancel(&mut withdrawn);
+    assert_eq!(
+        withdrawn.reason(&ConditionType::Cancelled),
+        Some(Reason::CancelDisabled)
+    );
+}
+
+#[test]
+fn a_run_that_ends_before_its_cancel_is_allowed_answers_as_one_that_had_ended() {
+    for (phase, allowed, answer) in [
+        (RunPhase::Succeeded, false, Reason::AlreadySucceeded),
+        (RunPhase::Succeeded, true, Reason::AlreadySucceeded),
+        (RunPhase::Failed, false, Reason::AlreadyFailed),
+    ] {
+        let mut world = World::of(json!([agent("a", json!({}))]));
+        world.settings.runs.cancel_enabled = false;
+        world.settle();
+        cancel(&mut world);
+        // It may be allowed in the moment in which the run ends.
+        world.settings.runs.cancel_enabled = allowed;
+        world.ends("run-a-1", phase.clone());
+
+        assert_eq!(world.phase(), phase);
+        assert_eq!(world.reason(&ConditionType::Cancelled), Some(answer));
+    }
 }
 
 #[test]
@@ -372,6 +428,59 @@ fn the_wish_that_a_run_be_cancelled_is_the_same_as_a_cancel() {
     world.settle();
 
     assert_eq!(world.phase(), RunPhase::Cancelling);
+}
+
+#[test]
+fn a_run_below_one_that_is_cancelled_starts_nothing_before_it_is_told() {
+    let mut world = World::of(json!([
+        agent("a", json!({"dependsOn": []})),
+        agent("b", json!({"dependsOn": ["a"]})),
+        agent("again", json!({"dependsOn": [], "retries": 1})),
+        {"name": "wait", "kind": "SignalWait", "signalRef": {"name": "merged"}, "dependsOn": []},
+        {"name": "gate", "kind": "ApprovalGate", "policyRef": "release", "dependsOn": ["a"]},
+    ]));
+    world.settle();
+    world.log.clear();
+    world.cancel_above = Some(world.now + Duration::from_secs(58));
+    world.deliveries = vec![delivery("one", "merged", "1970-01-01T00:00:20Z")];
+    world.end("run-again-1", RunPhase::Failed, json!({}));
+    world.pass(60);
+    world.ends("run-a-1", RunPhase::Succeeded);
+
+    assert_eq!(world.stands("a"), "Succeeded", "what ended is recorded");
+    for step in ["b", "gate"] {
+        assert_eq!(world.stands(step), "Pending");
+    }
+    assert_eq!(world.stands("again"), "Retrying/AgentRunFailed");
+    assert!(
+        world.log.iter().all(|done| done.starts_with("release")),
+        "{:?}",
+        world.log
+    );
+    cancel(&mut world);
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+    assert_eq!(world.stands("b"), "Skipped/RunCancelled");
+}
+
+#[test]
+fn a_run_that_has_not_started_does_not_start_below_one_that_is_cancelled() {
+    let mut world = World::of(diamond());
+    world.cancel_above = Some(world.now + Duration::from_secs(58));
+    world.settle();
+    assert_eq!((world.status_writes, world.names().len()), (0, 0));
+    cancel(&mut world);
+    assert_eq!(world.phase(), RunPhase::Cancelled);
+}
+
+#[test]
+fn a_run_that_is_over_by_itself_ends_also_below_one_that_is_cancelled() {
+    let mut world = World::of(json!([agent("a", json!({})), agent("b", json!({}))]));
+    world.settle();
+    world.cancel_above = Some(world.now + Duration::from_secs(58));
+    world.ends("run-a-1", RunPhase::Failed);
+
+    assert_eq!(world.stands("b"), "Skipped/DependencyFailed");
+    assert_eq!(world.phase(), RunPhase::Failed);
 }
 
 #[test]

@@ -446,26 +446,32 @@ fn a_child_of_an_earlier_run_of_the_name_is_waited_for_and_not_complained_of() {
 
 #[test]
 fn a_child_that_is_not_let_in_is_tried_again_and_does_not_hold_up_the_others() {
-    let mut world = World::of(json!([
-        agent("a", json!({"dependsOn": []})),
-        agent("b", json!({"dependsOn": []})),
-    ]));
-    let refusal = Refusal {
-        code: 403,
-        message: "exceeded quota: runs".to_owned(),
-    };
-    let key = (ChildKind::AgentRun, "run-a-1".to_owned());
-    world.refusals.insert(key.clone(), refusal.clone());
-    world.settle();
-    assert_eq!(world.stands("a"), "Pending/ChildForbidden");
-    assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(30));
-    world.ends("run-b-1", RunPhase::Succeeded);
-    assert_eq!(world.stands("b"), "Succeeded", "its end is recorded all the same");
-    assert!(!world.is_held("run-b-1"));
+    for (code, words) in [
+        (403, "exceeded quota: runs"),
+        (429, "too many requests"),
+        (500, "etcdserver: mvcc: database space exceeded"),
+        (503, "the server is currently unable to handle the request"),
+    ] {
+        let mut world = World::of(json!([
+            agent("a", json!({"dependsOn": []})),
+            agent("b", json!({"dependsOn": []})),
+        ]));
+        let message = words.to_owned();
+        let key = (ChildKind::AgentRun, "run-a-1".to_owned());
+        world.refusals.insert(key.clone(), Refusal { code, message });
+        world.settle();
+        assert_eq!(world.stands("a"), "Pending/ChildForbidden", "{code}");
+        let told = world.step("a").message.clone().unwrap_or_default();
+        assert!(told.contains(words), "{told}");
+        assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(30));
+        world.ends("run-b-1", RunPhase::Succeeded);
+        assert_eq!(world.stands("b"), "Succeeded", "its end is recorded all the same");
+        assert!(!world.is_held("run-b-1"));
 
-    world.refusals.remove(&key);
-    world.settle();
-    assert_eq!(world.stands("a"), "Running");
+        world.refusals.remove(&key);
+        world.settle();
+        assert_eq!(world.stands("a"), "Running");
+    }
 }
 
 #[test]

@@ -154,6 +154,32 @@ fn a_step_whose_child_a_person_cancelled_is_not_said_to_have_been_stopped_by_the
 }
 
 #[test]
+fn a_run_that_fails_fast_names_the_step_that_ended_badly_first_and_none_that_it_stopped() {
+    // The one that is told to stop is cancelled, or fails by itself; it stands first in the list, and the other one was first.
+    for (ends, stands) in [
+        (RunPhase::Cancelled, "Cancelled/RunStopping"),
+        (RunPhase::Failed, "Failed/AgentRunFailed"),
+    ] {
+        let mut world = fail_fast(json!([
+            agent("a", json!({"dependsOn": []})),
+            agent("b", json!({"dependsOn": []})),
+        ]));
+        was_cancelled(&mut world, "run-b-1");
+        world.pass(5);
+        world.ends("run-a-1", ends);
+
+        assert_eq!(world.stands("a"), stands);
+        assert_eq!(world.reason(&ConditionType::Failed), Some(Reason::StepCancelled));
+        let status = world.run.as_ref().and_then(|run| run.status.as_ref());
+        let failed = status.and_then(|status| status.common.condition(&ConditionType::Failed));
+        assert_eq!(
+            failed.map(|failed| failed.message.as_str()),
+            Some("step b was cancelled")
+        );
+    }
+}
+
+#[test]
 fn a_failure_that_a_step_is_allowed_does_not_stop_a_run_that_fails_fast() {
     let mut world = fail_fast(json!([
         agent("a", json!({"dependsOn": [], "continueOnFailure": true})),

@@ -165,6 +165,170 @@ fn a_survivor_that_went_before_the_run_ended_does_not_make_its_cancel_time_out()
     assert!(!world.is_held("run-a-1"));
 }
 
+/// Two steps of which the first could not be stopped, long before the run is cancelled; all the others have stopped then.
+fn cancelled_beside_a_survivor(kind: ChildKind, step: &Value, child: &str) -> World {
+    let mut world = World::of(json!([step, agent("b", json!({"dependsOn": []}))]));
+    world.settle();
+    outlived(&mut world, kind, child);
+    world.settle();
+    assert!(
+        world.is_held(child),
+        "{kind}: it is going to tell when nothing of it is left"
+    );
+    world.pass(100);
+    world.run.as_mut().expect("a run").spec.stop.cancel = true;
+    world.settle();
+    world.end_because("run-b-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+    world.settle();
+    world
+}
+
+/// The steps of each kind, which depend on nothing.
+fn steps() -> [(ChildKind, Value, &'static str); 3] {
+    [
+        (
+            ChildKind::AgentRun,
+            agent("a", json!({"dependsOn": []})),
+            "run-a-1",
+        ),
+        (
+            ChildKind::ToolRun,
+            json!({"name": "t", "kind": "ToolRun", "toolRef": {"name": "lint"}, "dependsOn": []}),
+            "run-t-1",
+        ),
+        (
+            ChildKind::OrchestrationRun,
+            json!({"name": "o", "kind": "SubOrchestration", "orchestrationRef": {"name": "other"}, "dependsOn": []}),
+            "run-o-1",
+        ),
+    ]
+}
+
+#[test]
+fn a_cancel_waits_for_what_could_not_be_stopped_before_it_began_and_names_it() {
+    for (kind, step, child) in steps() {
+        let mut world = cancelled_beside_a_survivor(kind, &step, child);
+        assert_eq!(world.phase(), RunPhase::Cancelling, "{kind}");
+        assert_eq!(world.wake_at.map(jiff::Timestamp::as_second), Some(158));
+        world.pass(58);
+        world.settle();
+
+        assert_eq!(
+            world.reason(&ConditionType::Cancelled),
+            Some(Reason::CancelTimedOut),
+            "{kind}"
+        );
+        let status = whole_status(&world);
+        assert!(
+            status
+                .to_string()
+                .contains(&format!("being removed: {kind} {child}")),
+            "{status}"
+        );
+    }
+}
+
+#[test]
+fn what_went_while_the_cancel_waited_for_it_does_not_make_it_time_out() {
+    for (kind, step, child) in steps() {
+        let mut world = cancelled_beside_a_survivor(kind, &step, child);
+        world.pass(5);
+        gone(&mut world, kind, child);
+        world.settle();
+
+        assert_eq!(
+            world.reason(&ConditionType::Cancelled),
+            Some(Reason::Cancelled),
+            "{kind}"
+        );
+        assert!(!world.is_held(child), "{kind}");
+    }
+}
+
+#[test]
+fn what_went_before_the_cancel_is_recorded_and_not_waited_for() {
+    for (kind, step, child) in steps() {
+        let mut world = World::of(json!([step, agent("b", json!({"dependsOn": []}))]));
+        world.settle();
+        outlived(&mut world, kind, child);
+        world.settle();
+        world.pass(70);
+        gone(&mut world, kind, child);
+        world.settle();
+        assert_eq!(
+            (gone_at(&world), world.is_held(child)),
+            (Some(70), false),
+            "{kind}"
+        );
+        assert_eq!(world.phase(), RunPhase::Running);
+
+        world.run.as_mut().expect("a run").spec.stop.cancel = true;
+        world.settle();
+        world.end_because("run-b-1", RunPhase::Cancelled, Reason::Cancelled, json!({}));
+        world.settle();
+        assert_eq!(
+            world.reason(&ConditionType::Cancelled),
+            Some(Reason::Cancelled),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn no_attempt_starts_beside_what_is_left_of_an_orchestration_however_that_ended() {
+    let step = json!({"name": "o", "kind": "SubOrchestration", "orchestrationRef": {"name": "other"}, "retries": 3,
+                      "timeoutSeconds": 600});
+    for took_too_long in [false, true] {
+        for left in [true, false] {
+            let mut world = World::of(json!([step]));
+            world.settle();
+            if took_too_long {
+                world.pass(600);
+                world.settle();
+            }
+            let (now, gone_at) = (
+                world.now.to_string(),
+                if left {
+                    Value::Null
+                } else {
+                    json!(world.now.to_string())
+                },
+            );
+            world.edit(ChildKind::OrchestrationRun, "run-o-1", |child| {
+                child["status"] = json!({
+                    "phase": "Failed", "finishedAt": now,
+                    "conditions": [{"type": "Succeeded", "status": "False", "reason": "StepTimedOut"}],
+                    "cancelReceipt": [{"step": "x", "result": "CancelTimedOut", "goneAt": gone_at}],
+                });
+            });
+            world.settle();
+            world.pass(3600);
+            world.settle();
+
+            assert_eq!(
+                world.names().len(),
+                if left { 1 } else { 2 },
+                "{took_too_long} {left}"
+            );
+            assert_eq!(world.phase() == RunPhase::Failed, left);
+            let message = world.step("o").message.clone().unwrap_or_default();
+            assert_eq!(message.contains("could not be stopped"), left, "{message}");
+            // Whoever made this run a step of theirs can know it as well.
+            let receipts = &world
+                .run
+                .as_ref()
+                .and_then(|run| run.status.as_ref())
+                .expect("a status")
+                .cancel_receipt;
+            assert_eq!(
+                receipts.iter().any(|receipt| receipt.gone_at.is_none()),
+                left,
+                "{receipts:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_child_that_ends_after_its_parent_gave_up_was_gone_then() {
     let mut world = cancelled(ChildKind::AgentRun);

@@ -45,6 +45,8 @@ pub(super) struct World {
     /// Children that exist, but are not in the cache yet.
     pub unseen: BTreeSet<(ChildKind, String)>,
     pub settings: Settings,
+    /// A run above is being cancelled.
+    pub cancel_above: Option<Timestamp>,
     /// There is much to do, and children say when they were made, as they do on an API server.
     pub busy: bool,
     pub now: Timestamp,
@@ -90,6 +92,7 @@ impl World {
             refusals: BTreeMap::new(),
             unseen: BTreeSet::new(),
             busy: false,
+            cancel_above: None,
             settings: Settings::default(),
             now: Timestamp::UNIX_EPOCH,
             wake_at: None,
@@ -158,6 +161,7 @@ impl World {
             deliveries: self.deliveries.iter().cloned().map(Arc::new).collect(),
             waiters: self.others.iter().chain(run).flat_map(waiters).collect(),
             refusals: self.refusals.clone(),
+            cancel_above: self.cancel_above,
         }
     }
 
