@@ -101,19 +101,29 @@ impl fmt::Display for Failure {
 
 /// Plays a scenario without faults.
 pub fn clean(program: &dyn Program, scenario: &Scenario) -> Result<Clean, Box<Failure>> {
-    let simulation = Simulation {
-        scenario,
-        seed: 0,
-        plan: Plan::default(),
-        quiet: QUIET,
-    };
-    let report = judge(program, &simulation, None)?;
+    let report = undisturbed(program, scenario, 0, QUIET)?;
     Ok(Clean {
         scenario: scenario.clone(),
         writes: report.writes,
         end: report.end,
         waits: report.waits,
     })
+}
+
+/// Plays a seed of a scenario without faults, and has it stay quiet for so long.
+pub fn undisturbed(
+    program: &dyn Program,
+    scenario: &Scenario,
+    seed: u64,
+    quiet: Duration,
+) -> Result<Report, Box<Failure>> {
+    let simulation = Simulation {
+        scenario,
+        seed,
+        plan: Plan::default(),
+        quiet,
+    };
+    judge(program, &simulation, None)
 }
 
 /// Plays a scenario with faults, and compares its end with the undisturbed one.

@@ -317,7 +317,10 @@ const GRAPH: &str = "JANGAR_SIM_GRAPH";
 struct Again(u64);
 
 impl Drop for Again {
-    #[expect(clippy::print_stderr, reason = "it is printed with the failure of the test that it is part of")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "it is printed with the failure of the test that it is part of"
+    )]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!(
