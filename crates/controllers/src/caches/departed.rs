@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_owned_is_found_until_it_is_forgotten_or_its_name_is_anothers() {
+    fn what_was_owned_is_found_until_it_is_forgotten_or_its_name_has_another_owner() {
         let owned = |uid: &str, owner: &str| LastSight {
             owner: Some(Uid(owner.to_owned())),
             ..sight(uid)
