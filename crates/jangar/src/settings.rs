@@ -20,19 +20,19 @@ fn from<const N: usize>(
 ) -> Result<Settings, BadInput> {
     let defaults = defaults.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let mut variables = BTreeMap::from(defaults);
-    let mut of_others = BTreeMap::new();
+    // Whoever else reads variables knows their names.
+    let mut all = BTreeMap::new();
     let mut mistakes = Vec::new();
     for (name, value) in environment {
         let Ok(name) = name.into_string() else { continue };
         let is_ours = is_variable(&name) && !logging::VARIABLES.contains(&name.as_str());
         match value.into_string() {
-            // A blank one counts as unset, so it does not hide a default.
-            Ok(value) if is_ours && !value.trim().is_empty() => {
-                of_others.insert(name.clone(), value.clone());
-                variables.insert(name, value);
-            }
             Ok(value) => {
-                of_others.insert(name, value);
+                // A blank one counts as unset, so it does not hide a default.
+                if is_ours && !value.trim().is_empty() {
+                    variables.insert(name.clone(), value.clone());
+                }
+                all.insert(name, value);
             }
             Err(value) if is_ours => {
                 mistakes.push(format!("{name}={} is not UTF-8: correct it", value.display()));
@@ -40,7 +40,7 @@ fn from<const N: usize>(
             Err(_) => {}
         }
     }
-    let lookup = |name: &str| of_others.get(name).cloned();
+    let lookup = |name: &str| all.get(name).cloned();
     mistakes.extend(logging::mistake(lookup).map(|mistake| mistake.to_string()));
     mistakes.extend(history::mistakes(lookup));
     let parsed = match Settings::from_vars(variables) {
