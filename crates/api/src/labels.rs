@@ -53,7 +53,8 @@ pub const TTL_SECONDS: &str = "agents.proompteng.ai/ttl-seconds";
 pub const RUNTIME_CLEANUP_FINALIZER: &str = "agents.proompteng.ai/runtime-cleanup";
 /// Finalizer on a run that has ended while history was away: it is not written there yet.
 pub const ARCHIVE_FINALIZER: &str = "agents.proompteng.ai/archive";
-/// Finalizer on a Job: its outcome is not recorded in the status of its run yet.
+/// Finalizer on a Job: its outcome is not recorded in the status of its run yet. Also on the pod of a Job that we look after
+/// ourselves: what became of it does not stand in the status of the Job yet.
 pub const JOB_STATUS_FINALIZER: &str = "agents.proompteng.ai/job-status";
 
 /// Label on objects that were submitted through the API, agentctl or a Schedule: the idempotency key of the request.
@@ -86,6 +87,13 @@ pub const WORKSPACE: &str = "workspaces.proompteng.ai/workspace";
 
 /// Under this name the writes of the controllers stand in the managed fields of objects.
 pub const FIELD_MANAGER: &str = "jangar-controllers";
+
+/// `spec.managedBy` of a Job that we look after ourselves, and the Job controller of Kubernetes does not.
+pub const JOB_CONTROLLER: &str = "agents.proompteng.ai/jangar";
+
+/// Labels by which Kubernetes marks the pods of a Job, also those that we make: the API server writes them into the template of every Job.
+pub const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// The Lease whose holder is the one process that writes, in the release namespace.
 pub const LEADER_LEASE: &str = "jangar-controller-leader";

@@ -18,6 +18,7 @@ use crate::{
     caches::Cached,
     children,
     driver::{Context, ReconcileError, Work},
+    kept_jobs,
     lease::WriteError,
     live::{self, Holder},
     metrics::{EffectKind, EffectResult, Verb},
@@ -91,10 +92,20 @@ async fn send<R: Cached>(
             job,
             finalizers,
             ttl_seconds_after_finished,
+            kept,
         } => {
+            if let Some(settlement) = kept
+                && let Outcome::Otherwise =
+                    kept_jobs::settle(context, namespace, job, settlement, work).await?
+            {
+                return Ok(Outcome::Otherwise);
+            }
             let patch = release(job, finalizers, *ttl_seconds_after_finished)?;
             release_job(context, namespace, job, patch, work).await
         }
+        Effect::CreatePod(pod) => kept_jobs::create_pod(context, namespace, pod, work).await,
+        Effect::TellJob { job, status } => kept_jobs::tell(context, namespace, job, status, work).await,
+        Effect::ReleasePods(pods) => kept_jobs::release_pods(context, namespace, pods, work).await,
         Effect::DeleteRun { run, version } => {
             let params = DeleteParams::background();
             delete::<R>(context, namespace, run, Some(version), params, work).await
@@ -434,7 +445,11 @@ const SILENT_TRIES: u32 = 3;
 
 /// What the API server will never accept is for the plan to answer, and so is what it could not do several times in a row;
 /// anything else is tried again.
-fn refused_or(error: WriteError, action: &str, work: &mut Work) -> Result<Outcome, ReconcileError> {
+pub(crate) fn refused_or(
+    error: WriteError,
+    action: &str,
+    work: &mut Work,
+) -> Result<Outcome, ReconcileError> {
     match refusal(&error).or_else(|| passing(&error, work.failures)) {
         Some(refusal) => {
             work.learned.refusal = Some(refusal);

@@ -39,6 +39,7 @@ pub mod events;
 pub mod forges;
 pub mod gates;
 pub mod halt;
+mod kept_jobs;
 pub mod lease;
 mod live;
 pub mod metrics;

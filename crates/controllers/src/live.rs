@@ -14,6 +14,7 @@ use jangar_api::{
         version_control_provider::VersionControlProvider,
     },
     approvals::ApprovalPolicy,
+    labels,
     orchestration::{Orchestration, orchestration_run::OrchestrationRun},
     signals::Signal,
     tools::{Tool, ToolRun},
@@ -44,9 +45,6 @@ use crate::{
 
 /// How long a read may take. It holds up one key only, which is tried again after a pause.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The label by which the Job controller marks the pods of a Job.
-const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// Why a live read has no answer.
 #[derive(Debug, Error)]
@@ -210,7 +208,7 @@ async fn pods_of(
     learned: &mut Learned,
 ) -> Result<Answer, ReadError> {
     let api = Api::<Pod>::namespaced(context.client.clone(), namespace);
-    let params = ListParams::default().labels(&format!("{CONTROLLER_UID}={job}"));
+    let params = ListParams::default().labels(&format!("{}={job}", labels::CONTROLLER_UID));
     let what = || format!("the pods of the Job with UID {job}");
     let list = bounded::<Pod, _>(context, Verb::List, what, api.list(&params)).await?;
     let mut names = BTreeSet::new();

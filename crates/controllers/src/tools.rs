@@ -82,7 +82,8 @@ impl Controller for ToolRuns {
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
-        !scene.jobs(&of_run(scene)).is_empty()
+        let run = of_run(scene);
+        !scene.jobs(&run).is_empty() || scene.holds_pods(&run)
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<ToolRun>>) -> Option<tool_run::Observed> {
@@ -97,6 +98,7 @@ impl Controller for ToolRuns {
             run,
             jobs: scene.jobs(&of_run),
             live_jobs: scene.live_jobs(),
+            lost_pods: scene.lost_pods(&of_run),
             pods: scene.pods(&of_run),
             refusal: scene.learned.refusal.clone(),
             occupant: scene.learned.occupant.clone(),

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use jangar_api::{
@@ -19,7 +20,7 @@ use jangar_api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    batch::v1::Job,
+    batch::v1::{Job, JobStatus},
     core::v1::{ConfigMap, Pod, Secret},
 };
 use serde::Serialize;
@@ -248,7 +249,16 @@ pub enum Effect {
         finalizers: Vec<String>,
         /// Absent: it is kept until somebody deletes it.
         ttl_seconds_after_finished: Option<u32>,
+        /// What has to be written before that, if we look after the Job.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept: Option<Box<Settlement>>,
     },
+    /// Creates the pod of a Job that we look after. If there is one of that name already, nothing happens, and it is observed.
+    CreatePod(Box<Pod>),
+    /// Writes what became of the pod of a Job that we look after into the status of the Job.
+    TellJob { job: ObjectId, status: Box<JobStatus> },
+    /// Lets pods go of which their Job tells, or whose Job is gone.
+    ReleasePods(Vec<HeldPod>),
     /// Deletes a run that has been kept for long enough, if it is still the version that was seen: somebody may have asked to
     /// keep it since.
     DeleteRun { run: ObjectId, version: String },
@@ -302,6 +312,7 @@ impl Effect {
         match self {
             Self::CreateConfigMap(_)
             | Self::CreateJob(_)
+            | Self::CreatePod(_)
             | Self::StopJob { .. }
             | Self::DeletePod { .. }
             | Self::PostCustom(_)
@@ -312,6 +323,8 @@ impl Effect {
             | Self::MintToken(_)
             | Self::CallTemporal(_) => true,
             Self::ReleaseJob { .. }
+            | Self::TellJob { .. }
+            | Self::ReleasePods(_)
             | Self::ReleaseChild { .. }
             | Self::DeleteRun { .. }
             | Self::SetFinalizers { .. }
@@ -326,6 +339,9 @@ impl Effect {
             Self::ReleaseChild { child, .. } => Some(&child.id.uid),
             Self::CreateConfigMap(_)
             | Self::CreateJob(_)
+            | Self::CreatePod(_)
+            | Self::TellJob { .. }
+            | Self::ReleasePods(_)
             | Self::StopJob { .. }
             | Self::DeletePod { .. }
             | Self::DeleteRun { .. }
@@ -340,6 +356,27 @@ impl Effect {
             | Self::CallTemporal(_) => None,
         }
     }
+}
+
+/// How long a write may take, whatever is left of the lease. The API server gives an admission webhook ten seconds unless
+/// it is told otherwise; what takes longer than that and its own work is not going to come.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What has to be written of a Job that we look after before it is let go.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Settlement {
+    /// How it ended, if it does not say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
+    pub pods: Vec<HeldPod>,
+}
+
+/// A pod that our finalizer holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldPod {
+    pub pod: ObjectId,
+    /// All its finalizers as they were seen, with ours among them: the list must not have changed since.
+    pub finalizers: Vec<String>,
 }
 
 /// The kinds of runs that can do the work of a step.
@@ -514,6 +551,13 @@ pub struct Refusal {
     /// HTTP status: 400, 413 and 422 mean that the object is wrong, 403 that we may not, or that a quota is used up.
     pub code: u16,
     pub message: String,
+}
+
+impl Refusal {
+    /// Whether it may be taken another time: a right, a quota, a name that is taken, or a trouble that lasts.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self.code, 403 | 409 | 429 | 500..)
+    }
 }
 
 /// An object that has the name of one that was to be created, and was not made for it.

@@ -69,7 +69,12 @@ pub enum Gate {
         retry: Duration,
     },
     /// The API server does not let the Job in at the moment: a quota, a right, or a trouble of its own that lasts.
-    Forbidden { words: String, retry: Duration },
+    Forbidden {
+        /// The Job of the run, or its pod where we make it.
+        what: &'static str,
+        words: String,
+        retry: Duration,
+    },
     /// The Job has no pod.
     NoPod { job: String },
     /// The scheduler finds no node.
@@ -279,9 +284,9 @@ impl fmt::Display for Gate {
                     retry.as_secs()
                 )
             }
-            Self::Forbidden { words, retry } => write!(
+            Self::Forbidden { what, words, retry } => write!(
                 f,
-                "the API server does not let the Job of the run in: {words}; it is tried again every {} s: give the right or the \
+                "the API server does not let the {what} of the run in: {words}; it is tried again every {} s: give the right or the \
                  room in the quota, or mend the webhook, that it speaks of",
                 retry.as_secs()
             ),

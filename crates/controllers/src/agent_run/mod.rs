@@ -127,8 +127,8 @@ impl Controller for AgentRuns {
     }
 
     fn has_remains(&self, scene: &Scene<'_>) -> bool {
-        !scene.jobs(&Term::AgentRun(scene.key.name.clone())).is_empty()
-            || self.outside.is_asked_about(scene.key)
+        let run = Term::AgentRun(scene.key.name.clone());
+        !scene.jobs(&run).is_empty() || scene.holds_pods(&run) || self.outside.is_asked_about(scene.key)
     }
 
     fn observe(&self, scene: &Scene<'_>, run: Option<Arc<AgentRun>>) -> Option<Observed> {

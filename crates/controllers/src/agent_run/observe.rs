@@ -42,6 +42,7 @@ pub(super) fn observe(
         branch_rivals,
         jobs: scene.jobs(&of_run),
         live_jobs: scene.live_jobs(),
+        lost_pods: scene.lost_pods(&of_run),
         pods: scene.pods(&of_run),
         keys: scene.learned.keys.clone(),
         refusal: scene.learned.refusal.clone(),

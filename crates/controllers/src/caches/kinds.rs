@@ -476,11 +476,7 @@ impl Cached for Job {
     }
 
     fn is_uncaptured(&self) -> bool {
-        let held = self
-            .finalizers()
-            .iter()
-            .any(|name| name == labels::JOB_STATUS_FINALIZER);
-        held && has_ended(self)
+        is_held(self) && has_ended(self)
     }
 
     /// A Job says which branch it works on as soon as it is there, and so before the status of its run does.
@@ -497,9 +493,25 @@ impl Cached for Pod {
     kept_in!(Pod, pods);
     const LABELS: &'static [&'static str] = RUN_LABELS;
 
+    fn last_sight(&self) -> Option<LastSight> {
+        Some(LastSight::of(self))
+    }
+
+    /// One that we made. Its Job says that it has ended when that is recorded.
+    fn is_uncaptured(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
+        is_held(self) && matches!(phase, Some("Succeeded" | "Failed"))
+    }
+
     fn terms(&self) -> BTreeSet<Term> {
         run_in_label(self.meta())
     }
+}
+
+/// Whether a Job or a pod is kept until its end is recorded.
+fn is_held(object: &impl ResourceExt) -> bool {
+    let mut finalizers = object.finalizers().iter();
+    finalizers.any(|name| name == labels::JOB_STATUS_FINALIZER)
 }
 
 /// The names of the ImplementationSpecs that a run and its steps refer to.

@@ -72,8 +72,9 @@ async fn watch<K: Cached>(client: Client, world: Arc<World>, feed: Feed, metrics
                     metrics.watch_event(ObjectKind::of::<K>(), delivered);
                 }
                 let unreadable = world.apply(&feed, event);
-                if K::KIND == CachedKind::Job {
-                    metrics.jobs_uncaptured(world.caches().jobs.uncaptured());
+                if matches!(K::KIND, CachedKind::Job | CachedKind::Pod) {
+                    let caches = world.caches();
+                    metrics.jobs_uncaptured(caches.jobs.uncaptured() + caches.pods.uncaptured());
                 }
                 for broken in unreadable {
                     metrics.watch_event(ObjectKind::of::<K>(), WatchEvent::Unreadable);

@@ -129,6 +129,11 @@ impl<K: Cached> Overlay<K> {
         }
     }
 
+    /// The object, if the API server has answered with it.
+    pub(crate) fn seen(&self, name: &str) -> Option<&Arc<K>> {
+        self.known.get(name)?.seen()
+    }
+
     /// What is wrong with an object that was read live and cannot be understood.
     pub(crate) fn illegible(&self, name: &str) -> Option<&String> {
         match self.known.get(name)? {

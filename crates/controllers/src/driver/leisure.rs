@@ -14,7 +14,7 @@ use jangar_engine::{
     retention::Turn,
     settings::Settings,
 };
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use tokio::time::Instant;
 
 use super::Context;
@@ -104,7 +104,11 @@ pub(super) fn gives_way(context: &Context, namespace: &str, effect: &Effect) -> 
                 ChildKind::OrchestrationRun => stays::<OrchestrationRun>(context, namespace, name),
             }
         }
-        Effect::ReleaseJob { job, .. } => stays::<Job>(context, namespace, &job.name),
+        Effect::ReleaseJob { job, kept, .. } => {
+            let mut pods = kept.iter().flat_map(|kept| &kept.pods);
+            stays::<Job>(context, namespace, &job.name)
+                && pods.all(|held| stays::<Pod>(context, namespace, &held.pod.name))
+        }
         _ => false,
     };
     if stays { context.leisure.ask(object) } else { None }

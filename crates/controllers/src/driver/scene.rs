@@ -6,7 +6,7 @@ use std::{
 };
 
 use jangar_api::{
-    agents::agent_run::AgentRun, orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
+    agents::agent_run::AgentRun, labels, orchestration::orchestration_run::OrchestrationRun, tools::ToolRun,
 };
 use jangar_engine::{
     decision::{ChildKind, Key, PodSight, Sight, Uid},
@@ -71,10 +71,11 @@ impl Scene<'_> {
         departed.collect()
     }
 
-    /// The pods that carry the label of this run, and those that were listed live, by the UID of the Job that controls them.
+    /// The pods that carry the label of this run, those that this reconcile made or met, and those that were listed live, by the UID
+    /// of the Job that controls them.
     pub fn pods(&self, run: &Term) -> BTreeMap<Uid, PodSight> {
         let mut cached: BTreeMap<Uid, Vec<Arc<Pod>>> = BTreeMap::new();
-        for pod in self.labelled::<Pod>(run).iter().filter_map(|name| self.pod(name)) {
+        for pod in self.pods_of_run(run) {
             if let Some(owner) = controller_of(&pod) {
                 cached.entry(owner).or_default().push(pod);
             }
@@ -88,6 +89,19 @@ impl Scene<'_> {
             .map(|(owner, pods)| (owner, PodSight::Cached(pods)));
         // What was listed live replaces what is cached.
         cached.chain(live).collect()
+    }
+
+    /// The UIDs of those Jobs of this run of which a pod was seen to go.
+    pub fn lost_pods(&self, run: &Term) -> BTreeSet<Uid> {
+        let jobs = self.jobs(run);
+        let uids = jobs.values().filter_map(|job| job.uid().map(Uid));
+        uids.filter(|uid| self.caches.pods.departed_of(uid).next().is_some())
+            .collect()
+    }
+
+    /// Whether a pod of this run is held by our finalizer.
+    pub fn holds_pods(&self, run: &Term) -> bool {
+        self.pods_of_run(run).iter().any(|pod| is_held(pod))
     }
 
     /// Until when a run has time to stop, if an OrchestrationRun above is being cancelled.
@@ -141,6 +155,13 @@ impl Scene<'_> {
         all.map(|(kind, name)| (kind, name.clone())).collect()
     }
 
+    /// Nobody else's pods are asked about or made for a run, so that those need no label.
+    fn pods_of_run(&self, run: &Term) -> Vec<Arc<Pod>> {
+        let mut names = self.labelled::<Pod>(run);
+        names.extend(self.learned.pods.names().cloned());
+        names.iter().filter_map(|name| self.pod(name)).collect()
+    }
+
     fn pod(&self, name: &str) -> Option<Arc<Pod>> {
         self.sight::<Pod>(name).seen().cloned()
     }
@@ -160,11 +181,18 @@ impl Scene<'_> {
     }
 }
 
-/// The UID of the object that controls this one.
+/// The UID of the Job that controls this pod. One that was deleted without its pods no longer does, which is no reason to forget a
+/// pod that we hold.
 fn controller_of(pod: &Pod) -> Option<Uid> {
-    let owner = pod
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true))?;
-    Some(Uid(owner.uid.clone()))
+    let mut owners = pod.owner_references().iter();
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    let of_label = || pod.labels().get(labels::CONTROLLER_UID).filter(|_| is_held(pod));
+    let uid = owner.map(|owner| &owner.uid).or_else(of_label)?;
+    Some(Uid(uid.clone()))
+}
+
+/// Whether our finalizer holds a pod.
+fn is_held(pod: &Pod) -> bool {
+    let mut finalizers = pod.finalizers().iter();
+    finalizers.any(|name| name == labels::JOB_STATUS_FINALIZER)
 }

@@ -184,6 +184,9 @@ fn is_comparable(effect: &Effect) -> bool {
         | Effect::DeleteRun { .. } => false,
         Effect::CreateConfigMap(_)
         | Effect::CreateJob(_)
+        | Effect::CreatePod(_)
+        | Effect::TellJob { .. }
+        | Effect::ReleasePods(_)
         | Effect::StopJob { .. }
         | Effect::DeletePod { .. }
         | Effect::ReleaseJob { .. }

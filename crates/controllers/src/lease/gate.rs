@@ -17,9 +17,7 @@ use crate::{
     signal::Signal,
 };
 
-/// How long a write may take, whatever is left of the lease. The API server gives an admission webhook ten seconds unless
-/// it is told otherwise; what takes longer than that and its own work is not going to come.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+pub use jangar_engine::decision::REQUEST_TIMEOUT;
 
 /// Why a write is not known to be done.
 #[derive(Debug, thiserror::Error)]

@@ -124,6 +124,9 @@ label_values! {
     EffectKind {
         CreateConfigMap = "create_config_map",
         CreateJob = "create_job",
+        CreatePod = "create_pod",
+        TellJob = "tell_job",
+        ReleasePods = "release_pods",
         StopJob = "stop_job",
         DeletePod = "delete_pod",
         ReleaseJob = "release_job",
@@ -146,6 +149,9 @@ impl From<&Effect> for EffectKind {
         match effect {
             Effect::CreateConfigMap(_) => Self::CreateConfigMap,
             Effect::CreateJob(_) => Self::CreateJob,
+            Effect::CreatePod(_) => Self::CreatePod,
+            Effect::TellJob { .. } => Self::TellJob,
+            Effect::ReleasePods(_) => Self::ReleasePods,
             Effect::StopJob { .. } => Self::StopJob,
             Effect::DeletePod { .. } => Self::DeletePod,
             Effect::ReleaseJob { .. } => Self::ReleaseJob,

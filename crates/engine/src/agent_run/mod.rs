@@ -86,6 +86,8 @@ pub struct Observed {
     /// What was last seen of Jobs that are gone, by name, as far as it is remembered: evidence, and all that keeps a run from
     /// beginning anew whose Job went before its status told of it.
     pub departed: BTreeMap<String, LastSight>,
+    /// The UIDs of the Jobs that had a pod which is gone, as far as it is remembered: it is not made again.
+    pub lost_pods: BTreeSet<Uid>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: BTreeMap<Uid, PodSight>,
     /// The Secrets and ConfigMaps that were asked for.

@@ -94,7 +94,7 @@ pub(crate) use self::{
 };
 use crate::{
     decision::{PodFields, Rejection},
-    settings::{NatsAuth, Settings},
+    settings::{JobController, NatsAuth, Settings},
     vcs::{REPOSITORY, VersionControl},
 };
 
@@ -372,7 +372,10 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
     let too_large =
         "shorten spec.envTemplate of the AgentProvider or spec.env of the Agent, and let the agent";
     Ok(BuiltJob {
-        job: bounded(job(metadata, annotations, pod), too_large)?,
+        job: bounded(
+            job(metadata, annotations, pod, left_to(&pod_fields, settings)),
+            too_large,
+        )?,
         pod_fields,
         config_map,
         contract,
@@ -385,6 +388,15 @@ pub fn build(request: &JobRequest<'_>, settings: &Settings) -> Result<BuiltJob, 
 fn finalizers(settings: &Settings) -> Option<Vec<String>> {
     let held = settings.safeguards.job_finalizer;
     held.then(|| vec![labels::JOB_STATUS_FINALIZER.to_owned()])
+}
+
+/// Who looks after a Job, if it is not the Job controller of Kubernetes. We make a pod from what we can read of its Job, so that a
+/// Job with fields that our types do not know is left to Kubernetes.
+fn left_to(fields: &PodFields, settings: &Settings) -> Option<String> {
+    match settings.runner.job_controller {
+        JobController::Jangar if fields.is_empty() => Some(labels::JOB_CONTROLLER.to_owned()),
+        JobController::Jangar | JobController::Kubernetes => None,
+    }
 }
 
 /// Where the implementation stands, for messages.
@@ -485,7 +497,12 @@ fn config_map_of(metadata: ObjectMeta, data: BTreeMap<String, String>) -> Config
 
 /// The Job around a pod. It runs its pod once and never again: further attempts are Jobs of their own. It has no TTL,
 /// because it must not vanish before its end is recorded.
-fn job(metadata: ObjectMeta, annotations: Option<BTreeMap<String, String>>, pod: PodSpec) -> Job {
+fn job(
+    metadata: ObjectMeta,
+    annotations: Option<BTreeMap<String, String>>,
+    pod: PodSpec,
+    managed_by: Option<String>,
+) -> Job {
     let disrupted = PodFailurePolicyRule {
         action: "FailJob".to_owned(),
         on_exit_codes: None,
@@ -515,6 +532,7 @@ fn job(metadata: ObjectMeta, annotations: Option<BTreeMap<String, String>>, pod:
                 rules: vec![disrupted],
             }),
             template,
+            managed_by,
             ..Default::default()
         }),
         status: None,

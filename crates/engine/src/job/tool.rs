@@ -26,7 +26,7 @@ use super::{
     documents::POD_GRACE_SECONDS,
     env,
     files::{File, Store},
-    finalizers, job, name, owned_by,
+    finalizers, job, left_to, name, owned_by,
     paths::{self, VolumeNames},
     pod, policy,
     policy::{SecretUse, present},
@@ -132,7 +132,10 @@ pub fn build(
     metadata.finalizers = finalizers(settings);
     let too_large = "shorten spec.env or spec.args of the Tool, and let the program";
     let new = NewJob {
-        job: bounded(job(metadata, annotations, pod), too_large)?,
+        job: bounded(
+            job(metadata, annotations, pod, left_to(&pod_fields, settings)),
+            too_large,
+        )?,
         pod_fields,
     };
     Ok((new, config_map))

@@ -8,11 +8,11 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
 use super::{
-    Hold, NextStatus, Run, RunStatus, Situation, jobs,
+    Hold, NextStatus, Run, RunStatus, Situation, jobs, kept,
     leftovers::{self, Stopping, sooner},
 };
 use crate::{
-    decision::{Decision, Effect, Plan},
+    decision::{Decision, Effect, Plan, Question},
     plain_status::PlainStatus,
     retention::{self, Retain},
 };
@@ -27,14 +27,15 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
         ..Plan::nothing()
     };
     let mut held = false;
-    for job in situation.own_jobs().filter(|job| jobs::is_held(job)) {
+    for job in situation.own_jobs().filter(|job| kept::is_open(job)) {
         held = true;
         if ended_by_itself(situation, job) {
             match still_written_until(situation, job) {
                 Some(until) => plan.wake_at = sooner(plan.wake_at, Some(until)),
-                None => plan
-                    .effects
-                    .push(leftovers::let_go(job, situation.run, situation.settings)),
+                None => match let_go(situation, job) {
+                    Ok(effect) => plan.effects.push(effect),
+                    Err(question) => return Decision::look(question),
+                },
             }
             continue;
         }
@@ -46,9 +47,10 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
                 plan.wake_at = sooner(plan.wake_at, wake_at);
             }
             // No Event: a run has one for its start and one for its end, and a cancel that took too long has had both.
-            Stopping::Stopped => plan
-                .effects
-                .push(leftovers::let_go(job, situation.run, situation.settings)),
+            Stopping::Stopped => match let_go(situation, job) {
+                Ok(effect) => plan.effects.push(effect),
+                Err(question) => return Decision::look(question),
+            },
         }
     }
     // What the run has outside is over when its Jobs are.
@@ -107,10 +109,21 @@ fn ended_by_itself<R: Run>(situation: &Situation<'_, R>, job: &Job) -> bool {
         && (!pods.is_empty() || jobs::end(job).is_some())
 }
 
+/// Lets a Job of the run go. The error is what has to be known first.
+pub(super) fn let_go<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Result<Effect, Question> {
+    leftovers::let_go(
+        job,
+        situation.run,
+        &situation.seen,
+        situation.settings,
+        situation.now,
+    )
+}
+
 /// Until when the Job controller may still be writing the end of a Job whose pod has ended. Letting the Job go meanwhile would
 /// make its own writes fail, and cost the API server two more for each Job; the Job's condition tells when it is done.
 fn still_written_until<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Option<Timestamp> {
-    if jobs::end(job).is_some() || jobs::is_deleting(job) {
+    if jobs::end(job).is_some() || jobs::is_deleting(job) || kept::is_kept(job) {
         return None;
     }
     let until = leftovers::after(situation.status.finished_at()?, JOB_END_PATIENCE);

@@ -10,9 +10,9 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt};
 
-use super::{Run, Seen};
+use super::{Run, Seen, kept};
 use crate::{
-    decision::{Effect, ObjectId, Uid},
+    decision::{Effect, ObjectId, PodSight, Question, Uid},
     job::Place,
 };
 
@@ -92,13 +92,20 @@ pub(crate) fn had_a_pod(job: &Job) -> bool {
         .any(|count| count.is_some_and(|count| count > 0))
 }
 
-/// Lets a Job go: takes our finalizer away, and says how long it is kept.
-pub(crate) fn release(job: &Job, ttl_seconds_after_finished: Option<u32>) -> Effect {
-    Effect::ReleaseJob {
+/// Lets a Job go: takes our finalizer away, and says how long it is kept. Of one that we look after it says first how it ended; the
+/// error is what has to be known for that.
+pub(crate) fn release(
+    job: &Job,
+    pods: &PodSight,
+    ttl_seconds_after_finished: Option<u32>,
+    now: Timestamp,
+) -> Result<Effect, Question> {
+    Ok(Effect::ReleaseJob {
         job: id(job),
         finalizers: job.finalizers().to_vec(),
         ttl_seconds_after_finished,
-    }
+        kept: kept::settlement(job, pods, now)?,
+    })
 }
 
 /// How a Job ended, by its own conditions. Counters prove nothing: they are ahead of the pods.
@@ -143,6 +150,10 @@ fn phase(pod: &Pod) -> &str {
 /// Whether all containers of a pod have ended for good.
 pub(crate) fn has_ended(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+pub(crate) fn has_succeeded(pod: &Pod) -> bool {
+    phase(pod) == "Succeeded"
 }
 
 pub(crate) fn is_pending(pod: &Pod) -> bool {

@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
-use super::{Run, RunStatus, Seen, Situation, attempt::Attempt, follow, jobs};
+use super::{Run, RunStatus, Seen, Situation, attempt::Attempt, follow, jobs, kept};
 use crate::{
-    decision::{Decision, Effect, Notice, Plan, PodSight, Question, Severity, Uid},
+    decision::{Decision, Effect, Notice, Plan, PodSight, Question, REQUEST_TIMEOUT, Severity, Uid},
     settings::Settings,
 };
 
 /// How long after its deletion a Job may still get its first pod: the Job controller may not have heard of it yet. It waits
-/// for one second before it acts, and may be behind.
+/// for one second before it acts, and may be behind. Where we make the pods, it is a request of ours that may still be on its way.
 const STRAGGLER: Duration = Duration::from_secs(5);
 /// When to look again at pods that a live list shows and the cache does not: no event will come of them.
 const UNWATCHED: Duration = Duration::from_secs(5);
@@ -34,17 +34,22 @@ pub(crate) fn clean_up<R: Run>(
 ) -> Result<Plan<R::Status>, Question> {
     let alive = seen.run.filter(|run| !jobs::is_deleting(*run));
     let mut plan = Plan::nothing();
-    for job in seen.jobs.values().filter(|job| jobs::is_held(job)) {
+    plan.effects = kept::stragglers(seen)?;
+    for job in seen.jobs.values().filter(|job| kept::is_open(job)) {
         let owner = jobs::owner_run::<R>(job, &seen.key.name);
         match (alive, owner) {
             (Some(run), Some(owner)) if jobs::uid(run) == owner => {
                 if is_past(job, run) {
-                    plan.effects.push(let_go(job, run, settings));
+                    plan.effects.push(let_go(job, run, seen, settings, now)?);
                 }
             }
             (_, None) if !jobs::is_orphan(job) => {}
             // Whoever deleted the run wanted its Job to go on without it.
-            (_, None) if !jobs::is_deleting(job.as_ref()) => plan.effects.push(jobs::release(job, None)),
+            (_, None) if !jobs::is_deleting(job.as_ref()) => {
+                let (effect, wake_at) = kept::orphan(job, seen, now)?;
+                plan.effects.extend(effect);
+                plan.wake_at = sooner(plan.wake_at, wake_at);
+            }
             (_, owner) => match stop(job, seen, now) {
                 Stopping::Unsure(question) => return Err(question),
                 Stopping::Going { effects, wake_at } => {
@@ -52,7 +57,8 @@ pub(crate) fn clean_up<R: Run>(
                     plan.wake_at = sooner(plan.wake_at, wake_at);
                 }
                 Stopping::Stopped => {
-                    plan.effects.push(jobs::release(job, None));
+                    let gone = PodSight::Live(Vec::new());
+                    plan.effects.push(jobs::release(job, &gone, None, now)?);
                     plan.notices.extend(owner.map(|owner| stopped(job, owner)));
                 }
             },
@@ -68,8 +74,15 @@ fn is_past<R: Run>(job: &Job, run: &R) -> bool {
 }
 
 /// Lets a Job go whose end is recorded, and says how long it is kept. It was made with a legal time to live.
-pub(crate) fn let_go<R: Run>(job: &Job, run: &R, settings: &Settings) -> Effect {
-    jobs::release(job, run.job_ttl(job, settings))
+pub(crate) fn let_go<R: Run>(
+    job: &Job,
+    run: &R,
+    seen: &Seen<'_, R>,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<Effect, Question> {
+    let pods = seen.pods_of(&jobs::uid(job));
+    jobs::release(job, &pods, run.job_ttl(job, settings), now)
 }
 
 fn stopped(job: &Job, owner: Uid) -> Notice {
@@ -115,9 +128,14 @@ pub(crate) fn stop<R>(job: &Job, seen: &Seen<'_, R>, now: Timestamp) -> Stopping
     match pods_gone(&uid, &sight) {
         Gone::Unsure(question) => Stopping::Unsure(question),
         Gone::Yes => {
-            let sure_at = after(deleted_at.0, STRAGGLER);
+            let straggler = if kept::is_kept(job) {
+                REQUEST_TIMEOUT
+            } else {
+                STRAGGLER
+            };
+            let sure_at = after(deleted_at.0, straggler);
             // A deletion that lies ahead was stamped before the clock was set back: nobody knows how long ago that was.
-            if jobs::had_a_pod(job) || now >= sure_at || deleted_at.0 > after(now, STRAGGLER) {
+            if jobs::had_a_pod(job) || now >= sure_at || deleted_at.0 > after(now, straggler) {
                 return Stopping::Stopped;
             }
             // Its only pod may be on its way.
@@ -129,11 +147,12 @@ pub(crate) fn stop<R>(job: &Job, seen: &Seen<'_, R>, now: Timestamp) -> Stopping
         Gone::No => {
             // Kubernetes deletes the pods itself after a deletion in the foreground. Any other way leaves them to us, because
             // our finalizer keeps the Job, and the Job its pods.
-            let effects = if jobs::deletes_its_pods(job) {
+            let mut effects = if jobs::deletes_its_pods(job) {
                 Vec::new()
             } else {
                 delete_pods(&sight)
             };
+            effects.extend(kept::let_pods_go(job, &sight));
             Stopping::Going {
                 effects,
                 wake_at: unwatched(&sight, now),
@@ -143,7 +162,7 @@ pub(crate) fn stop<R>(job: &Job, seen: &Seen<'_, R>, now: Timestamp) -> Stopping
 }
 
 /// When to look again at pods of which no event will come.
-fn unwatched(sight: &PodSight, now: Timestamp) -> Option<Timestamp> {
+pub(super) fn unwatched(sight: &PodSight, now: Timestamp) -> Option<Timestamp> {
     match sight {
         PodSight::Cached(_) => None,
         PodSight::Live(_) => Some(after(now, UNWATCHED)),
@@ -226,7 +245,10 @@ pub(crate) fn stop_pods_of<R: Run>(job: &Uid, situation: &Situation<'_, R>) -> S
         Gone::Unsure(question) => Stopping::Unsure(question),
         Gone::Yes => Stopping::Stopped,
         Gone::No => Stopping::Going {
-            effects: delete_pods(&sight),
+            effects: delete_pods(&sight)
+                .into_iter()
+                .chain(kept::let_orphans_go(&sight))
+                .collect(),
             wake_at: unwatched(&sight, situation.now),
         },
     }

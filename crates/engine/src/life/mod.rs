@@ -7,6 +7,7 @@
 //! | is asked to stop | `cancel` |
 //! | was given up while its pod is there | `abort` |
 //! | has a Job | `follow`: its pod tells how it ends; `waiting` why it does not, `unreachable` whether its node is lost |
+//! | has a Job that Kubernetes leaves to us | `kept`: what the Job controller would have done |
 //! | has none yet | `start`: why it has to wait for one, or never gets one; what the Job is made from is the kind's own |
 //!
 //! `outcome` reads what a pod or a Job says about its end, `retry` and `vanished` what follows from a bad one, `evidence` what is
@@ -23,6 +24,7 @@ pub(crate) mod finished;
 pub(crate) mod follow;
 pub(crate) mod hold;
 pub(crate) mod jobs;
+pub(crate) mod kept;
 pub(crate) mod leftovers;
 pub(crate) mod next_status;
 pub(crate) mod outcome;
@@ -258,6 +260,7 @@ macro_rules! run_in_fields {
                 jobs: &observed.jobs,
                 live_jobs: &observed.live_jobs,
                 departed: &observed.departed,
+                lost_pods: &observed.lost_pods,
                 pods: &observed.pods,
                 refusal: observed.refusal.as_ref(),
                 occupant: observed.occupant.as_ref(),
@@ -281,6 +284,8 @@ pub(crate) struct Seen<'a, R> {
     pub live_jobs: &'a BTreeSet<String>,
     /// What was last seen of Jobs that are gone, by name.
     pub departed: &'a BTreeMap<String, LastSight>,
+    /// The UIDs of the Jobs that had a pod which is gone, as far as it is remembered.
+    pub lost_pods: &'a BTreeSet<Uid>,
     /// The pods, by the UID of the Job that controls them.
     pub pods: &'a BTreeMap<Uid, PodSight>,
     pub refusal: Option<&'a Refusal>,

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long after a refusal that may pass, such as a quota, the Job is tried again. No event tells when it has.
-const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
+pub(super) const FORBIDDEN_RETRY: Duration = Duration::from_secs(30);
 /// How long until a Job that has the name and is going away is looked for again. It need not be one that is watched.
 const TERMINATING_RETRY: Duration = Duration::from_secs(5);
 /// How long until a ConfigMap that has the name and stays until somebody deletes it is looked for again. ConfigMaps are not
@@ -148,9 +148,7 @@ pub(crate) fn waiting_since<R: Run>(situation: &Situation<'_, R>, reason: &Reaso
 
 /// The API server does not take the Job.
 fn refused<R: Run>(situation: &Situation<'_, R>, refusal: &Refusal) -> Result<Held, Rejection> {
-    // A right, a quota, or a trouble that lasts: all of these may pass.
-    let passing = matches!(refusal.code, 403 | 429 | 500..);
-    if !passing {
+    if !refusal.may_pass() {
         let message = format!(
             "the API server refused the Job of the run or its files: {}",
             refusal.message
@@ -159,6 +157,7 @@ fn refused<R: Run>(situation: &Situation<'_, R>, refusal: &Refusal) -> Result<He
     }
     Ok(Held {
         waiting: Box::new(Waiting::at(Gate::Forbidden {
+            what: "Job",
             words: refusal.message.clone(),
             retry: FORBIDDEN_RETRY,
         })),

@@ -6,7 +6,7 @@
 use jangar_api::values;
 
 use super::{
-    Run, RunStatus, Situation, finished, jobs,
+    Run, RunStatus, Situation, finished, jobs, kept,
     leftovers::{self, Stopping, after},
 };
 use crate::{
@@ -33,9 +33,12 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Option<Decision<R::S
         Stopping::Going { effects, wake_at } => (effects, wake_at),
         Stopping::Stopped => {
             *next.status.course().survivors_gone_at = Some(values::Timestamp(situation.now));
-            let held = situation.own_jobs().filter(|job| jobs::is_held(job));
-            let let_go = held.map(|job| leftovers::let_go(job, situation.run, situation.settings));
-            (let_go.collect(), None)
+            let held = situation.own_jobs().filter(|job| kept::is_open(job));
+            let let_go = held.map(|job| finished::let_go(situation, job));
+            match let_go.collect() {
+                Ok(effects) => (effects, None),
+                Err(question) => return Some(Decision::look(question)),
+            }
         }
     };
     Some(Decision::Act(Plan {

@@ -1,7 +1,7 @@
 //! A Job that went away before its end was recorded: deleted by somebody, or gone without a trace. What it was doing may have
 //! been done, so it is never done again blindly: only a step that says so is tried again, and only when no pod is left.
 
-use jangar_api::reason::Reason;
+use jangar_api::{labels, reason::Reason};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 
@@ -90,6 +90,19 @@ pub(crate) fn lost<R: Run>(situation: &Situation<'_, R>, job: &ObjectId) -> Deci
             without_result(situation, next, Rejection::new(missing, message), None)
         }
     }
+}
+
+/// The pod that we made for the Job is gone, and nothing tells how it ended: somebody took our finalizer from it.
+pub(super) fn pod_lost<R: Run>(situation: &Situation<'_, R>, job: &Job) -> Decision<R::Status> {
+    let next = follow::recorded(situation, job);
+    let message = format!(
+        "{} is there and its pod is gone, with nothing left to read a result from: somebody took the finalizer {} from the pod; submit \
+         the run again if its work is still wanted",
+        about_job(&job.name_any()),
+        labels::JOB_STATUS_FINALIZER
+    );
+    let why = Rejection::new(situation.task.job_missing(), message);
+    without_result(situation, next, why, Some(job))
 }
 
 /// The attempt that takes the place of one whose Job is not there any more, where the step asks for it.

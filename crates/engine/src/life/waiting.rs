@@ -16,12 +16,13 @@ use kube::ResourceExt;
 
 use super::{
     NextStatus, Run, RunStatus, Situation, abort, follow, jobs,
-    leftovers::{after, sooner},
-    start::waiting_since,
-    unreachable,
+    kept::{self, First},
+    leftovers::{self, after, sooner},
+    start::{FORBIDDEN_RETRY, waiting_since},
+    unreachable, vanished,
 };
 use crate::{
-    decision::{Decision, Plan, PodSight, Question, Rejection},
+    decision::{Decision, Effect, Plan, PodSight, Question, Rejection},
     job::INSTALL_CONTAINER,
     leisure::UNTOLD_MAX,
     plain_status::PlainStatus,
@@ -77,7 +78,31 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodS
         };
     }
     let limit = limit.map(|limit| limit.at);
-    let wait = wait(situation, job, sight);
+    let (wait, retry) = if kept::is_kept(job) && sight.pods().is_empty() {
+        match kept::first_pod(&situation.seen, job, sight) {
+            First::Make(pod) => {
+                return Decision::Act(Plan {
+                    effects: vec![Effect::CreatePod(pod)],
+                    wake_at: limit,
+                    ..Plan::nothing()
+                });
+            }
+            First::Unsure(question) => return Decision::look(question),
+            First::Suspended => (wait(situation, job, sight), None),
+            First::Lost => return vanished::pod_lost(situation, job),
+            First::Rejected(why) => return give_up(situation, job, &situation.task.says_why(why)),
+            First::Refused(waiting) => {
+                let since = jobs::created_at(job).unwrap_or(situation.now);
+                let retry = after(situation.now, FORBIDDEN_RETRY);
+                (Some(Wait { since, waiting }), Some(retry))
+            }
+        }
+    } else {
+        (wait(situation, job, sight), None)
+    };
+    // Kubernetes writes nothing about such a Job that would tell of a pod which the caches do not show.
+    let unwatched = leftovers::unwatched(sight, situation.now).filter(|_| kept::is_kept(job));
+    let limit = sooner(sooner(limit, retry), unwatched);
     let silent_until = match wait {
         Some(_) => silent_until(situation, job),
         None => brief_until(situation, job, sight),
@@ -101,9 +126,13 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>, job: &Job, sight: &PodS
     };
     let in_turn = in_turn_until(situation, job);
     let wake_at = sooner(sooner(look_again, limit), in_turn);
+    let plan = act(situation, job, next, wake_at);
+    // The Job tells it when its run tells something: that is no reason to write by itself.
+    let active = kept::tell_active(job, sight).filter(|_| in_turn.is_none() && plan.status.is_some());
     Decision::Act(Plan {
         gives_way: in_turn.is_some(),
-        ..act(situation, job, next, wake_at)
+        effects: active.into_iter().collect(),
+        ..plan
     })
 }
 

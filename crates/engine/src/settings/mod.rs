@@ -31,7 +31,7 @@ pub use self::{
     mistakes::{Mistake, Mistakes, Wrong},
     parse::{Parsed, is_variable},
     reference::reference,
-    runner::{AuthSecret, Install, NatsAuth, RunnerSettings},
+    runner::{AuthSecret, Install, JobController, NatsAuth, RunnerSettings},
     temporal::{DEFAULT_ADDRESS as DEFAULT_TEMPORAL_ADDRESS, TemporalSettings},
     vcs::{PullRequestRate, VcsSettings},
     webhooks::WebhookSettings,

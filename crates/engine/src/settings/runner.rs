@@ -29,10 +29,22 @@ pub struct RunnerSettings {
     pub nats_auth: Option<NatsAuth>,
     /// How many more attempts a failed Job gets.
     pub backoff_limit: u32,
+    /// Who makes the pods of Jobs and says how they ended.
+    pub job_controller: JobController,
     /// How long a finished Job is kept; absent, until its run is deleted.
     pub job_ttl_seconds: Option<u32>,
     /// How long archived logs are kept; it does not change how long the Job is.
     pub log_retention_seconds: u32,
+}
+
+/// Who looks after the Jobs of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobController {
+    /// The Job controller of Kubernetes, as after every other Job.
+    #[default]
+    Kubernetes,
+    /// We do, where Kubernetes leaves it to us. Each Job takes the API server half as many writes.
+    Jangar,
 }
 
 /// A file with credentials that every pod finds in a directory it can write to: agents keep their state beside it.
@@ -102,6 +114,7 @@ impl Default for RunnerSettings {
             auth_secret: None,
             nats_auth: None,
             backoff_limit: 0,
+            job_controller: JobController::Kubernetes,
             job_ttl_seconds: Some(600),
             log_retention_seconds: 604_800,
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Install, Namespaces, control_plane, custom,
+    Install, JobController, Namespaces, control_plane, custom,
     legal::Rule,
     limit_table::LIMITS,
     mistakes::Wrong,
@@ -551,6 +551,23 @@ const JOBS: &[Variable] = &[
         reader: up_to(BACKOFF_LIMIT_MAX, |draft, number| {
             draft.settings.runner.backoff_limit = number;
         }),
+    },
+    Variable {
+        name: "JANGAR_AGENT_RUNNER_JOB_CONTROLLER",
+        unset: Unset::Is("kubernetes"),
+        meaning: "Who makes the pods of new Jobs and says how these ended: the Job controller of Kubernetes, or Jangar itself (`spec.managedBy`), which takes \
+                  the API server less (`docs/jobs.md`).",
+        reader: Reader::Special {
+            takes: "`kubernetes` or `jangar`",
+            read: |draft, text| {
+                draft.settings.runner.job_controller = match text {
+                    "kubernetes" => JobController::Kubernetes,
+                    "jangar" => JobController::Jangar,
+                    _ => return Err(Wrong::Illegal),
+                };
+                Ok(())
+            },
+        },
     },
     Variable {
         name: JOB_TTL,

@@ -115,6 +115,7 @@ const ALL_SET: &[(&str, &str)] = &[
     ("JANGAR_AGENT_RUNNER_NATS_AUTH_USERNAME_KEY", "user"),
     ("JANGAR_AGENT_RUNNER_NATS_AUTH_PASSWORD_KEY", "pass"),
     ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "2"),
+    ("JANGAR_AGENT_RUNNER_JOB_CONTROLLER", "jangar"),
     ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "0"),
     ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "86400"),
     (
@@ -319,6 +320,7 @@ fn every_variable_is_read() {
                 password_key: "pass".to_owned(),
             }),
             backoff_limit: 2,
+            job_controller: JobController::Jangar,
             job_ttl_seconds: None,
             log_retention_seconds: 86_400,
         },
@@ -475,6 +477,7 @@ fn every_mistake_is_listed_at_once() {
         ),
         ("JANGAR_AGENT_RUNNER_IMAGE_PULL_SECRETS", r#"[{"secret": "a"}]"#),
         ("JANGAR_AGENT_RUNNER_BACKOFF_LIMIT", "101"),
+        ("JANGAR_AGENT_RUNNER_JOB_CONTROLLER", "us"),
         ("JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "29"),
         ("JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", &"9".repeat(500)),
     ])

@@ -232,6 +232,7 @@ async fn a_job_is_stopped_in_the_foreground_and_then_released() {
                 job: id,
                 finalizers: job.finalizers().to_vec(),
                 ttl_seconds_after_finished: Some(60),
+                kept: None,
             };
             act(vec![release], None)
         },

@@ -5,6 +5,7 @@ mod brief;
 mod custom;
 mod custom_stops;
 mod ends;
+mod own_jobs;
 mod retention;
 mod starts;
 mod stops;

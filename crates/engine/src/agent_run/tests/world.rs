@@ -1,7 +1,7 @@
 //! A world in a value: carries plans out on what a run observes, without an API server.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -18,7 +18,10 @@ use jangar_api::{
 };
 use jiff::{Timestamp, ToSpan};
 use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
+    api::{
+        batch::v1::{Job, JobStatus},
+        core::v1::Pod,
+    },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use serde_json::{Value, json};
@@ -27,7 +30,8 @@ use super::super::{Observed, References, plan};
 use crate::{
     custom::call::{CallState, Outside},
     decision::{
-        Decision, Effect, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, TokenSight, Uid,
+        Decision, Effect, HeldPod, Key, KeyHolder, Keys, Notice, Plan, PodSight, Question, Sight, TokenSight,
+        Uid,
     },
     last_sight::LastSight,
     queue::Answer,
@@ -106,8 +110,9 @@ impl World {
                     vcs: BTreeMap::new(),
                 },
                 jobs: BTreeMap::new(),
-                live_jobs: std::collections::BTreeSet::new(),
+                live_jobs: BTreeSet::new(),
                 departed: BTreeMap::new(),
+                lost_pods: BTreeSet::new(),
                 pods: BTreeMap::new(),
                 keys: BTreeMap::new(),
                 refusal: None,
@@ -300,12 +305,21 @@ impl World {
                 let finalizers = found.metadata.finalizers.get_or_insert_default();
                 finalizers.push("foregroundDeletion".to_owned());
             }),
+            Effect::CreatePod(pod) => self.make_pod(pod),
+            Effect::TellJob { job, status } => self.tell_job(&job.name, status),
+            Effect::ReleasePods(pods) => self.release_pods(pods),
             Effect::ReleaseJob {
                 job,
                 finalizers,
                 ttl_seconds_after_finished,
-                ..
+                kept: settlement,
             } => {
+                if let Some(settlement) = settlement {
+                    if let Some(status) = &settlement.status {
+                        self.tell_job(&job.name, status);
+                    }
+                    self.release_pods(&settlement.pods);
+                }
                 let kept =
                     i32::try_from(ttl_seconds_after_finished.unwrap_or_default()).expect("a short time");
                 self.change_job(&job.name, |found, _| {
@@ -382,6 +396,62 @@ impl World {
         }
     }
 
+    /// A pod of a Job that we look after.
+    fn make_pod(&mut self, pod: &Pod) {
+        let owner = pod.metadata.owner_references.iter().flatten().next();
+        let owner = Uid(owner.expect("a pod of a Job has an owner").uid.clone());
+        let mut pod = pod.clone();
+        pod.metadata.uid = Some(format!("{owner}-pod"));
+        pod.metadata.creation_timestamp = Some(Time(self.now));
+        let pods = PodSight::Cached(vec![Arc::new(pod)]);
+        let before = self.observed.pods.insert(owner, pods);
+        let before = before.map_or(0, |sight| sight.pods().len());
+        assert_eq!(before, 0, "a Job was given a second pod");
+    }
+
+    /// What is told of a Job lies over what it says, as a merge patch does.
+    fn tell_job(&mut self, name: &str, told: &JobStatus) {
+        self.change_job(name, |found, _| {
+            let mut status = json!(found.status.clone().unwrap_or_default());
+            for (field, value) in json!(told).as_object().into_iter().flatten() {
+                status[field] = value.clone();
+            }
+            found.status = Some(object(status));
+        });
+    }
+
+    /// One that is deleted and has ended goes when nothing holds it any more.
+    fn release_pods(&mut self, held: &[HeldPod]) {
+        let names: Vec<&String> = held.iter().map(|held| &held.pod.name).collect();
+        for sight in self.observed.pods.values_mut() {
+            let mut pods = sight.pods().to_vec();
+            for pod in &mut pods {
+                if pod
+                    .metadata
+                    .name
+                    .as_ref()
+                    .is_some_and(|name| names.contains(&name))
+                {
+                    Arc::make_mut(pod).metadata.finalizers = None;
+                }
+            }
+            pods.retain(|pod| {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+                let over = matches!(phase, Some("Succeeded" | "Failed"));
+                let held = pod
+                    .metadata
+                    .finalizers
+                    .as_ref()
+                    .is_some_and(|held| !held.is_empty());
+                held || !over || pod.metadata.deletion_timestamp.is_none()
+            });
+            *sight = match sight {
+                PodSight::Cached(_) => PodSight::Cached(pods),
+                PodSight::Live(_) => PodSight::Live(pods),
+            };
+        }
+    }
+
     /// Changes a Job as somebody would.
     pub(super) fn change_job(&mut self, name: &str, change: impl FnOnce(&mut Job, Timestamp)) {
         let now = self.now;
@@ -396,10 +466,22 @@ impl World {
 
     /// The pod of a Job, in this state.
     pub(super) fn pod(&mut self, job: &str, status: &Value) -> &mut Self {
+        let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
+        if self.looks_after(job) {
+            let made = self
+                .observed
+                .pods
+                .get(&uid)
+                .and_then(|sight| sight.pods().first());
+            let mut pod = made.expect("its pod was made").as_ref().clone();
+            pod.status = Some(object(status.clone()));
+            let pods = PodSight::Cached(vec![Arc::new(pod)]);
+            self.observed.pods.insert(uid, pods);
+            return self;
+        }
         self.change_job(job, |found, _| {
             found.status.get_or_insert_default().active = Some(1);
         });
-        let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
         let pod: Pod = object(json!({
             "metadata": {
                 "name": format!("{job}-x"), "uid": format!("{uid}-pod"),
@@ -418,8 +500,17 @@ impl World {
         self.pod_just_ended(job, exit_code, words).job_ended(job)
     }
 
+    /// Whether Kubernetes leaves a Job to us.
+    fn looks_after(&self, job: &str) -> bool {
+        let spec = self.observed.jobs[job].spec.as_ref();
+        spec.is_some_and(|spec| spec.managed_by.is_some())
+    }
+
     /// The Job controller writes what became of a Job that nobody has deleted.
     pub(super) fn job_ended(&mut self, job: &str) -> &mut Self {
+        if self.looks_after(job) {
+            return self;
+        }
         let uid = Uid(self.observed.jobs[job].metadata.uid.clone().expect("a UID"));
         let failed = self.observed.pods[&uid].pods().iter().any(|pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -484,6 +575,14 @@ impl World {
                 | Effect::ReleaseChild { .. }
                 | Effect::ConsumeSignal { .. }
                 | Effect::MarkApproval { .. } => panic!("an AgentRun has no children: {effect:?}"),
+                Effect::CreatePod(pod) => {
+                    format!("create {}", pod.metadata.name.clone().unwrap_or_default())
+                }
+                Effect::TellJob { job, .. } => format!("tell {}", job.name),
+                Effect::ReleasePods(pods) => {
+                    let names: Vec<&str> = pods.iter().map(|held| held.pod.name.as_str()).collect();
+                    format!("release {}", names.join(", "))
+                }
                 Effect::StopJob { job } => format!("stop {}", job.name),
                 Effect::DeletePod { pod, grace_seconds } => match grace_seconds {
                     Some(grace) => format!("delete {} within {grace} s", pod.name),

@@ -62,6 +62,7 @@ impl World {
                 jobs: BTreeMap::new(),
                 live_jobs: BTreeSet::new(),
                 departed: BTreeMap::new(),
+                lost_pods: BTreeSet::new(),
                 pods: BTreeMap::new(),
                 refusal: None,
                 occupant: None,
@@ -214,6 +215,7 @@ impl World {
                 job,
                 finalizers,
                 ttl_seconds_after_finished: ttl,
+                kept: _,
             } => {
                 let others = finalizers
                     .into_iter()
