@@ -74,6 +74,7 @@ one below counts.
   "JANGAR_AGENTRUN_ARTIFACTS_MAX" $controller.agentRunArtifacts.max
   "JANGAR_AGENTRUN_ARTIFACTS_STRICT" $controller.agentRunArtifacts.strict
   "JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS" $controller.logRetentionSeconds
+  "JANGAR_AGENT_RUNNER_JOB_CONTROLLER" $controller.jobController
   "JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS" (include "agents.jobTtl" .root)
   "JANGAR_AGENTS_CONTROLLER_VCS_PROVIDERS_ENABLED" $controller.vcsProviders.enabled
   "JANGAR_AGENTS_CONTROLLER_POD_SECURITY_RESTRICTED" $policy.podSecurityRestricted

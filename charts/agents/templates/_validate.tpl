@@ -265,6 +265,9 @@ installs may not be allowed to look. */ -}}
 
 {{- define "agents.wrong.delivery" -}}
 {{- $delivery := .Values.progressiveDelivery -}}
+{{- if and (eq .Values.controller.jobController "jangar") (semverCompare "<1.30.0-0" .Capabilities.KubeVersion.Version) }}
+- controller.jobController is jangar, which Kubernetes {{ .Capabilities.KubeVersion.Version }} does not know: leave it at kubernetes
+{{- end -}}
 {{- if $delivery.enabled -}}
 {{- $delivered := list -}}
 {{- range (include "agents.components" . | fromJson).list -}}

@@ -1,9 +1,9 @@
-//! Takes our finalizers from every Job and every run that carries them, for when there will be no controllers any more to do so.
+//! Takes our finalizers from every Job, pod and run that carries them, for when there will be no controllers any more to do so.
 //!
-//! Jobs of runs are held by `agents.proompteng.ai/job-status` until their end is recorded, and runs that have something outside of
+//! Jobs of runs, and their pods where Kubernetes leaves these to us, are held by `agents.proompteng.ai/job-status` until their end is recorded, and runs that have something outside of
 //! the cluster, or do the work of a step, by `agents.proompteng.ai/runtime-cleanup` until that is over or recorded. Whoever removes
 //! Jangar while there are such leaves them, and the namespace they are in, unable to go. This is what lets them go: one pass over
-//! the Jobs and one over each kind of runs, a page at a time, each patched only as it was seen. Doing it again changes nothing.
+//! the Jobs, one over the pods and one over each kind of runs, a page at a time, each patched only as it was seen. Doing it again changes nothing.
 
 use std::{fmt, time::Duration};
 
@@ -18,7 +18,7 @@ use jangar_engine::{
     decision::{ObjectId, Uid},
     settings::{LeaseSettings, Namespaces},
 };
-use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease};
+use k8s_openapi::api::{batch::v1::Job, coordination::v1::Lease, core::v1::Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch},
@@ -67,6 +67,7 @@ pub enum What {
     AgentRun,
     ToolRun,
     OrchestrationRun,
+    Pod,
     Job,
 }
 
@@ -132,6 +133,21 @@ impl Held for Job {
     }
 }
 
+/// One that we made, because Kubernetes leaves its Job to us.
+impl Held for Pod {
+    const WHAT: What = What::Pod;
+    const FINALIZERS: &'static [&'static str] = &[labels::JOB_STATUS_FINALIZER];
+
+    fn has_ended(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    }
+
+    fn leaves(&self) -> Option<String> {
+        None
+    }
+}
+
 /// Says where a run keeps its phase, and by what it is held.
 macro_rules! held_run {
     ($what:ident) => {
@@ -186,7 +202,7 @@ impl Held for AgentRun {
     }
 }
 
-/// Releases all Jobs and runs that are held in these namespaces, or only says which those are, and tells of each.
+/// Releases all Jobs, pods and runs that are held in these namespaces, or only says which those are, and tells of each.
 pub async fn release_jobs(
     client: &Client,
     namespaces: &Namespaces,
@@ -194,6 +210,7 @@ pub async fn release_jobs(
     mut tell: impl FnMut(&Release),
 ) -> Result<(), ReleaseError> {
     of_kind::<Job>(client, namespaces, dry_run, &mut tell).await?;
+    of_kind::<Pod>(client, namespaces, dry_run, &mut tell).await?;
     of_kind::<AgentRun>(client, namespaces, dry_run, &mut tell).await?;
     of_kind::<ToolRun>(client, namespaces, dry_run, &mut tell).await?;
     of_kind::<OrchestrationRun>(client, namespaces, dry_run, &mut tell).await

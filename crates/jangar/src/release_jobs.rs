@@ -75,7 +75,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     for (what, summary) in &summaries {
         writeln!(io::stdout(), "{}", summary.line(*what, args.dry_run))?;
     }
-    done.context("not all Jobs and runs were looked at: run the same command again")?;
+    done.context("not all Jobs, pods and runs were looked at: run the same command again")?;
     told.context("failed to print what was done")?;
     Ok(if summaries.values().all(|summary| summary.failed == 0) {
         ExitCode::SUCCESS
@@ -125,7 +125,9 @@ fn tell(release: &Release) -> io::Result<()> {
     }
     let name = match what {
         What::Job => format!("{namespace}/{name}"),
-        What::AgentRun | What::ToolRun | What::OrchestrationRun => format!("{what} {namespace}/{name}"),
+        What::AgentRun | What::ToolRun | What::OrchestrationRun | What::Pod => {
+            format!("{what} {namespace}/{name}")
+        }
     };
     let mut out = io::stdout();
     match fate {

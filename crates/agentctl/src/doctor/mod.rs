@@ -5,6 +5,7 @@ mod cluster;
 mod plane;
 mod work;
 
+use jangar_api::labels;
 use serde_json::{Value, json};
 
 use crate::{
@@ -111,16 +112,26 @@ pub async fn doctor(session: &mut Session, arguments: &DoctorArgs) -> Result<(),
             let jobs = kube
                 .list_any(&builtin("batch", "v1", "Job", "jobs"), place, None, None)
                 .await;
-            match jobs {
-                Ok(jobs) => {
-                    findings.push(work::stuck(&runs, &jobs, session.clock));
+            // Where Kubernetes leaves Jobs to Jangar, it holds their pods.
+            let pods = kube
+                .list_any(
+                    &builtin("", "v1", "Pod", "pods"),
+                    place,
+                    Some(labels::JOB_NAME),
+                    None,
+                )
+                .await;
+            match (jobs, pods) {
+                (Ok(jobs), Ok(pods)) => {
+                    let all = [&runs[..], &jobs, &pods].concat();
+                    findings.push(work::stuck(&all, session.clock));
                     findings.push(work::uncaptured(&jobs, session.clock));
                 }
-                Err(error) => findings.push(unread("jobs", &error)),
+                (Err(error), _) | (_, Err(error)) => findings.push(unread("jobs", &error)),
             }
         }
         Transport::Grpc(_) => {
-            findings.push(work::stuck(&runs, &[], session.clock));
+            findings.push(work::stuck(&runs, session.clock));
             findings.push(Finding::skip(
                 "jobs",
                 "only Kubernetes shows them: agentctl --kube doctor",

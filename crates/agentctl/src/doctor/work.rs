@@ -96,7 +96,7 @@ pub(super) fn warned(runs: &[Object]) -> Vec<Finding> {
 }
 
 /// Objects that are to go, and do not.
-pub(super) fn stuck(runs: &[Object], jobs: &[Object], clock: Clock) -> Finding {
+pub(super) fn stuck(objects: &[Object], clock: Clock) -> Finding {
     let ours = |object: &Object| {
         object.finalizers().any(|name| {
             [
@@ -107,9 +107,8 @@ pub(super) fn stuck(runs: &[Object], jobs: &[Object], clock: Clock) -> Finding {
             .contains(&name)
         })
     };
-    let held: Vec<String> = runs
+    let held: Vec<String> = objects
         .iter()
-        .chain(jobs)
         .filter(|object| {
             let since = object.text("/metadata/deletionTimestamp");
             since.is_some() && seconds_since(since, clock) > STUCK_SECONDS && ours(object)
@@ -216,16 +215,16 @@ mod tests {
             labels::RUNTIME_CLEANUP_FINALIZER,
             labels::ARCHIVE_FINALIZER,
         ] {
-            let held = stuck(&[], &[job(ours, "2026-03-01T12:00:00Z")], clock());
+            let held = stuck(&[job(ours, "2026-03-01T12:00:00Z")], clock());
             assert_eq!(held.level, Level::Fail, "{ours}");
         }
         let ours = labels::JOB_STATUS_FINALIZER;
         assert_eq!(
-            stuck(&[], &[job(ours, "2026-03-01T12:09:00Z")], clock()).level,
+            stuck(&[job(ours, "2026-03-01T12:09:00Z")], clock()).level,
             Level::Ok
         );
         assert_eq!(
-            stuck(&[], &[job("example.com/other", "2026-03-01T12:00:00Z")], clock()).level,
+            stuck(&[job("example.com/other", "2026-03-01T12:00:00Z")], clock()).level,
             Level::Ok
         );
     }

@@ -10,7 +10,10 @@ use jangar_api::{
 };
 use jangar_controllers::release_jobs::{Fate, Release, leader, release_jobs};
 use jangar_engine::settings::{LeaseSettings, Namespaces};
-use k8s_openapi::api::{batch::v1::Job, core::v1::Namespace};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Namespace, Pod},
+};
 use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -92,6 +95,31 @@ async fn every_job_that_is_held_is_let_go_once_and_the_finalizers_of_others_stay
     assert_eq!(
         released(&cluster, &Namespaces::All, false).await,
         ["other/elsewhere released"]
+    );
+}
+
+/// One that was made by us, because Kubernetes leaves its Job to us.
+#[tokio::test(start_paused = true)]
+async fn pods_are_let_go_as_well() {
+    let cluster = Cluster::start().await;
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+    for (name, finalizers) in [
+        ("ours", json!([JOB_STATUS_FINALIZER])),
+        ("theirs", json!(["example.com/theirs"])),
+    ] {
+        let pod = json!({
+            "metadata": { "name": name, "finalizers": finalizers },
+            "spec": { "containers": [{ "name": "agent", "image": "example.com/agent:1" }] },
+        });
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+    }
+
+    assert_eq!(released(&cluster, &here(), false).await, ["agents/ours released"]);
+    assert_eq!(pods.get("ours").await.unwrap().finalizers(), [] as [&str; 0]);
+    assert_eq!(
+        pods.get("theirs").await.unwrap().finalizers(),
+        ["example.com/theirs"]
     );
 }
 

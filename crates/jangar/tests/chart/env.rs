@@ -67,6 +67,7 @@ fn rows() -> Vec<Row> {
         ("controller.agentRunArtifacts.max", json!(0), "JANGAR_AGENTRUN_ARTIFACTS_MAX", "0", Both),
         ("controller.agentRunArtifacts.strict", json!(true), "JANGAR_AGENTRUN_ARTIFACTS_STRICT", "true", Both),
         ("controller.logRetentionSeconds", json!(31_536_000), "JANGAR_AGENT_RUNNER_LOG_RETENTION_SECONDS", "31536000", Both),
+        ("controller.jobController", json!("jangar"), "JANGAR_AGENT_RUNNER_JOB_CONTROLLER", "jangar", Both),
         ("controller.jobTtlSecondsAfterFinished", json!(604_800), "JANGAR_AGENT_RUNNER_JOB_TTL_SECONDS", "604800", Both),
         ("controller.authSecret.name", json!("auth"), "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_NAME", "auth", Both),
         ("controller.authSecret.key", json!("file"), "JANGAR_AGENTS_CONTROLLER_AUTH_SECRET_KEY", "file", Both),

@@ -137,6 +137,10 @@ const SCHEMA: &[Case] = &[
         "at '/progressiveDelivery/maxSurge'",
     ),
     (
+        "controller: {jobController: us}",
+        "at '/controller/jobController': value must be one of",
+    ),
+    (
         "networkPolicy: {enabled: true, policyTypes: []}",
         "at '/networkPolicy/policyTypes': minItems",
     ),
@@ -453,6 +457,20 @@ fn an_upgrade_of_a_cluster_without_the_kinds_is_refused() {
             "{said}"
         );
         assert!(helm.template("{}", &with).is_ok());
+    }
+}
+
+/// It would refuse every Job.
+#[test]
+fn jobs_of_our_own_are_refused_where_kubernetes_does_not_know_them() {
+    let own = "controller: {jobController: jangar}";
+    for helm in [Helm::Three, Helm::Four] {
+        let said = helm
+            .template(own, &["--kube-version", "1.29.3"])
+            .expect_err("it is too old");
+        assert!(said.contains("leave it at kubernetes"), "{said}");
+        assert!(helm.template(own, &["--kube-version", "1.30.0"]).is_ok());
+        assert!(helm.template("{}", &["--kube-version", "1.29.3"]).is_ok());
     }
 }
 
