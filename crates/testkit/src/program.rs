@@ -3,7 +3,7 @@
 use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 use jangar_controllers::{Setup, forges::Forges, lease::Identity, outside::Outside};
-use jangar_engine::settings::{LimitSettings, Safeguards, Settings};
+use jangar_engine::settings::{JobController, LimitSettings, Safeguards, Settings};
 use kube::Client;
 use prometheus_client::registry::Registry;
 
@@ -41,9 +41,9 @@ pub trait Program: Sync {
     /// Starts one process, inside of the simulation's runtime.
     fn start(&self, surroundings: Surroundings) -> Running;
 
-    /// The safeguard that it does without, as `JANGAR_SIM_WITHOUT` names it.
-    fn taken_away(&self) -> Option<&'static str> {
-        None
+    /// The variables that say how it differs from what is shipped, each followed by a blank, for the command that plays it again.
+    fn variables(&self) -> String {
+        String::new()
     }
 }
 
@@ -76,6 +76,12 @@ impl Shipped {
         }
     }
 
+    /// The same, looking after its Jobs itself.
+    #[must_use]
+    pub fn with_own_jobs(self) -> Self {
+        self.changed(|settings| settings.runner.job_controller = JobController::Jangar)
+    }
+
     /// The same with other settings.
     #[must_use]
     pub fn changed(mut self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -102,10 +108,16 @@ impl Program for Shipped {
         Box::new(jangar_controllers::start_with(setup, surroundings.forges))
     }
 
-    fn taken_away(&self) -> Option<&'static str> {
+    fn variables(&self) -> String {
         let safeguards = self.settings.safeguards;
         let lacks = |word: &&&str| without(word).is_some_and(|without| without == safeguards);
-        SAFEGUARDS.iter().find(lacks).copied()
+        let taken_away = SAFEGUARDS.iter().find(lacks);
+        let taken_away = taken_away.map(|word| format!("JANGAR_SIM_WITHOUT={word} "));
+        let own_jobs = match self.settings.runner.job_controller {
+            JobController::Jangar => "JANGAR_SIM_JOBS=jangar ",
+            JobController::Kubernetes => "",
+        };
+        taken_away.unwrap_or_default() + own_jobs
     }
 }
 
@@ -137,11 +149,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_names_the_safeguard_that_it_does_without() {
-        assert_eq!(Shipped::with(Safeguards::default()).taken_away(), None);
+    fn a_program_names_the_safeguard_that_it_does_without_and_who_looks_after_its_jobs() {
+        let whole = Shipped::with(Safeguards::default());
+        assert_eq!(whole.variables(), "");
+        assert_eq!(whole.with_own_jobs().variables(), "JANGAR_SIM_JOBS=jangar ");
         for word in SAFEGUARDS {
             let program = Shipped::with(without(word).expect("a safeguard"));
-            assert_eq!(program.taken_away(), Some(word));
+            assert_eq!(program.variables(), format!("JANGAR_SIM_WITHOUT={word} "));
         }
     }
 }

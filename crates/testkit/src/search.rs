@@ -45,8 +45,8 @@ pub struct Failure {
     pub seed: u64,
     pub plan: Plan,
     pub violations: Vec<String>,
-    /// What the program did without.
-    taken_away: Option<&'static str>,
+    /// What sets the program apart, as variables.
+    variables: String,
     trace: Vec<String>,
 }
 
@@ -76,25 +76,19 @@ impl fmt::Display for Failure {
         for violation in &self.violations {
             writeln!(f, "  VIOLATION: {violation}")?;
         }
-        // Leases are renewed all the time.
-        let lines: Vec<&String> = self
-            .trace
-            .iter()
-            .filter(|line| !line.contains("/leases/"))
-            .collect();
+        // Leases and watches are renewed all the time.
+        let renewed = |line: &String| line.contains("/leases/") || line.contains("watch=true");
+        let lines: Vec<&String> = self.trace.iter().filter(|line| !renewed(line)).collect();
         let cut = lines.len().saturating_sub(TRACE_TAIL);
         writeln!(f, "what happened last (the first {cut} lines are left out):")?;
         for line in lines.into_iter().skip(cut) {
             writeln!(f, "  {line}")?;
         }
-        let without = self
-            .taken_away
-            .map(|safeguard| format!("JANGAR_SIM_WITHOUT={safeguard} "))
-            .unwrap_or_default();
         writeln!(
             f,
-            "again: {without}JANGAR_SIM_SCENARIO={scenario} JANGAR_SIM_SEED={seed} JANGAR_SIM_PLAN='{plan}' \
-             cargo test --workspace --test simulation -- --exact seeds --nocapture"
+            "again: {}JANGAR_SIM_SCENARIO={scenario} JANGAR_SIM_SEED={seed} JANGAR_SIM_PLAN='{plan}' \
+             cargo test --workspace --test simulation -- --exact seeds --nocapture",
+            self.variables
         )
     }
 }
@@ -220,7 +214,7 @@ fn judge(
             seed: simulation.seed,
             plan: simulation.plan.clone(),
             violations,
-            taken_away: program.taken_away(),
+            variables: program.variables(),
             trace,
         })
     };

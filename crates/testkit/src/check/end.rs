@@ -68,6 +68,14 @@ impl EndState {
         found
     }
 
+    /// Of the runs that are left what became of them, and nothing else.
+    #[must_use]
+    pub fn phases(&self) -> Self {
+        let runs = self.0.iter().filter(|(key, _)| key.contains("runs "));
+        let phases = runs.map(|(key, run)| (key.clone(), run["status"]["phase"].clone()));
+        Self(phases.collect())
+    }
+
     /// The objects as they are compared.
     pub fn objects(&self) -> &BTreeMap<String, Value> {
         &self.0

@@ -56,33 +56,12 @@ pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String>
         if job.meta.deleting {
             found.push(format!("job {name} is deleted, and does not go"));
         }
-        let held = job
-            .meta
-            .finalizers
-            .iter()
-            .any(|finalizer| finalizer == JOB_STATUS_FINALIZER);
         let owner = job.meta.owners.iter().find(|owner| owner.controller);
-        if held && !owner.is_some_and(|owner| unfinished(&owner.uid)) {
+        if is_held(job) && !owner.is_some_and(|owner| unfinished(&owner.uid)) {
             found.push(format!("job {name} is held for a run that has ended or is gone"));
         }
     }
-    for pod in objects(store, &world::pods()) {
-        let phase = pod.value()["status"]["phase"].as_str().map(str::to_owned);
-        if matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
-            continue;
-        }
-        let owner = pod.meta.owners.iter().find(|owner| owner.controller);
-        let job = jobs
-            .iter()
-            .find(|job| owner.is_some_and(|owner| owner.uid == job.meta.uid));
-        let run = job.and_then(|job| job.meta.owners.iter().find(|owner| owner.controller));
-        if !run.is_some_and(|run| unfinished(&run.uid)) {
-            found.push(format!(
-                "pod {} lives for a run that has ended or is gone",
-                name(&pod)
-            ));
-        }
-    }
+    found.extend(pods_left_over(store, &jobs, &unfinished));
     // The only Secrets that carry the label of a run are those with its tokens.
     for secret in objects(store, &world::secrets()) {
         let labelled = secret.value()["metadata"]["labels"][labels::AGENT_RUN].is_string();
@@ -112,6 +91,35 @@ pub fn broken(store: &Store, works: &[Work], clock_was_set: bool) -> Vec<String>
     found
 }
 
+/// Pods that live, or are held, for a run that has ended or is gone.
+fn pods_left_over(store: &Store, jobs: &[Object], unfinished: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for pod in objects(store, &world::pods()) {
+        let owner = pod.meta.owners.iter().find(|owner| owner.controller);
+        let job = jobs
+            .iter()
+            .find(|job| owner.is_some_and(|owner| owner.uid == job.meta.uid));
+        let run = job.and_then(|job| job.meta.owners.iter().find(|owner| owner.controller));
+        if run.is_some_and(|run| unfinished(&run.uid)) {
+            continue;
+        }
+        let phase = pod.value()["status"]["phase"].as_str().map(str::to_owned);
+        if !matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
+            found.push(format!(
+                "pod {} lives for a run that has ended or is gone",
+                name(&pod)
+            ));
+        }
+        if is_held(&pod) {
+            found.push(format!(
+                "pod {} is held for a run that has ended or is gone",
+                name(&pod)
+            ));
+        }
+    }
+    found
+}
+
 /// Runs about which more was told than may be. Events are told by runs' UIDs: those of a deleted run stay.
 fn too_many_events(store: &Store) -> Vec<String> {
     let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -132,6 +140,12 @@ fn too_many_events(store: &Store) -> Vec<String> {
     too_many
         .map(|told| format!("more than {EVENTS_MAX} Events: {}", told.join(", ")))
         .collect()
+}
+
+/// Whether the finalizer is there that keeps a Job, or a pod, until its end is recorded.
+fn is_held(object: &Object) -> bool {
+    let mut finalizers = object.meta.finalizers.iter();
+    finalizers.any(|finalizer| finalizer == JOB_STATUS_FINALIZER)
 }
 
 fn name(object: &Object) -> String {

@@ -41,10 +41,13 @@ fn retained(name: &'static str, value: &str) -> Scenario {
     story(name, vec![create(run)], vec![("one", succeeded())])
 }
 
-/// Somebody says while the run works that it is to be kept. Whoever looks at the run as it was before does not see that.
+/// Somebody says while the run works that it is to be kept. Whoever looks at the run as it was before does not see that. Its time is
+/// longer than it takes a new leader to say that the run was accepted, for which that somebody waits.
 fn retained_late() -> Scenario {
     let retain = json!({"metadata": {"annotations": {labels::RETAIN: "true"}}});
-    let mut steps = at_work(create(forgotten("one")));
+    let mut run = forgotten("one");
+    run["spec"]["ttlSecondsAfterFinished"] = 120.into();
+    let mut steps = at_work(create(run));
     steps.push(Step::Change("one", retain));
     story("retained-late", steps, vec![("one", succeeded())])
 }

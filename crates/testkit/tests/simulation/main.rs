@@ -8,6 +8,7 @@
 //! | `JANGAR_SIM_SEED` | plays what this seed stands for, and nothing else |
 //! | `JANGAR_SIM_SCENARIO`, `JANGAR_SIM_PLAN` | play this scenario with these faults, and print what happened |
 //! | `JANGAR_SIM_WITHOUT` | takes a safeguard away from the controllers: `barrier`, `adoption-check`, `job-finalizer`, `one-caller` or `leisure` |
+//! | `JANGAR_SIM_JOBS` | `jangar`: the controllers look after their Jobs themselves |
 
 #![expect(
     clippy::expect_used,
@@ -15,6 +16,7 @@
     reason = "a helper of a test that cannot go on has failed the test"
 )]
 
+mod own_jobs;
 mod reasons;
 
 use std::{
@@ -107,13 +109,16 @@ fn clean(name: &str) -> Clean {
 /// The undisturbed ends of all scenarios.
 fn cleans() -> &'static [Clean] {
     static CLEANS: OnceLock<Vec<Clean>> = OnceLock::new();
-    CLEANS.get_or_init(|| {
-        let played = search::in_parallel(&scenario::all(), |scenario| search::clean(&shipped(), scenario));
-        let cleans = played.into_iter();
-        cleans
-            .map(|clean| clean.unwrap_or_else(|failure| panic!("{failure}")))
-            .collect()
-    })
+    CLEANS.get_or_init(|| cleans_of(&shipped(), &scenario::all()))
+}
+
+/// The undisturbed ends of some scenarios, as this program comes to them.
+fn cleans_of(program: &Shipped, scenarios: &[Scenario]) -> Vec<Clean> {
+    let played = search::in_parallel(scenarios, |scenario| search::clean(program, scenario));
+    let cleans = played.into_iter();
+    cleans
+        .map(|clean| clean.unwrap_or_else(|failure| panic!("{failure}")))
+        .collect()
 }
 
 fn assert_none(simulations: usize, failures: &[Failure]) {
@@ -176,13 +181,7 @@ fn crash_or_lost_answer_at_some_writes_of_graphs_tools_and_temporal_changes_noth
 #[test]
 fn crash_or_lost_answer_at_some_writes_where_there_is_much_to_do_changes_nothing() {
     let crowded = without("leisure");
-    let played = search::in_parallel(&GIVE_WAY.map(scenario), |scenario| {
-        search::clean(&crowded, scenario)
-    });
-    let cleans: Vec<Clean> = played
-        .into_iter()
-        .map(|clean| clean.unwrap_or_else(|failure| panic!("{failure}")))
-        .collect();
+    let cleans = cleans_of(&crowded, &GIVE_WAY.map(scenario));
     let cleans: Vec<&Clean> = cleans.iter().collect();
     let (simulations, failures) = search::at_some_writes(&crowded, &cleans, &CRASHES, SOME_WRITES);
     assert!(simulations > 50, "only {simulations} simulations");
@@ -235,10 +234,26 @@ fn seeds() {
     if let Some(safeguard) = &taken_away {
         println!("the controllers have no {safeguard}");
     }
-    let program = taken_away.as_deref().map_or_else(shipped, without);
+    let own_jobs = match variable("JANGAR_SIM_JOBS").as_deref() {
+        None => false,
+        Some("jangar") => true,
+        Some(other) => panic!("JANGAR_SIM_JOBS is {other:?}: say jangar, or nothing"),
+    };
+    let of_jobs = |program: Shipped| {
+        if own_jobs {
+            program.with_own_jobs()
+        } else {
+            program
+        }
+    };
+    let program = of_jobs(taken_away.as_deref().map_or_else(shipped, without));
     // Without leisure a run ends as well, in another way; without the others it may not.
     let is_whole = taken_away.is_none_or(|safeguard| safeguard == "leisure");
-    let undisturbed = if is_whole { program.clone() } else { shipped() };
+    let undisturbed = if is_whole {
+        program.clone()
+    } else {
+        of_jobs(shipped())
+    };
     if let Some(name) = variable("JANGAR_SIM_SCENARIO") {
         let plan = variable("JANGAR_SIM_PLAN").unwrap_or_default();
         let plan = plan.parse::<Plan>().unwrap_or_else(|error| panic!("{error}"));
@@ -259,7 +274,14 @@ fn seeds() {
         simulations > 0,
         "JANGAR_SIM_SEEDS is 0, so nothing would be played"
     );
-    let failures = search::seeds(&program, cleans(), range);
+    let own;
+    let cleans = if own_jobs {
+        own = cleans_of(&undisturbed, &scenario::all());
+        &own
+    } else {
+        cleans()
+    };
+    let failures = search::seeds(&program, cleans, range);
     println!("{simulations} seeds played");
     assert_none(simulations, &failures);
 }

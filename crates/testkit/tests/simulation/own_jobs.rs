@@ -1,0 +1,93 @@
+//! The same with Jobs that Kubernetes leaves to the controllers: they make the pods, and say how these ended.
+
+use std::sync::OnceLock;
+
+use jangar_testkit::{
+    program::Shipped,
+    scenario::Scenario,
+    search::{self, Clean},
+};
+
+use super::{
+    CORE, CRASHES, GIVE_WAY, OTHER_TROUBLES, SOME_WRITES, assert_none, cleans_of, scenario, shipped, without,
+};
+
+/// Scenarios in which there is no Job, by the beginning of their names.
+const WITHOUT_JOBS: [&str; 2] = ["custom-", "temporal-"];
+
+fn own() -> Shipped {
+    shipped().with_own_jobs()
+}
+
+fn cleans() -> &'static [Clean] {
+    static CLEANS: OnceLock<Vec<Clean>> = OnceLock::new();
+    CLEANS.get_or_init(|| {
+        let has_jobs = |scenario: &Scenario| {
+            let mut without = WITHOUT_JOBS.iter();
+            !without.any(|beginning| scenario.name.starts_with(beginning))
+        };
+        let scenarios: Vec<_> = scenario::all().into_iter().filter(has_jobs).collect();
+        cleans_of(&own(), &scenarios)
+    })
+}
+
+fn core() -> Vec<&'static Clean> {
+    let core: Vec<&Clean> = cleans()
+        .iter()
+        .filter(|clean| CORE.contains(&clean.scenario.name))
+        .collect();
+    assert_eq!(core.len(), CORE.len());
+    core
+}
+
+/// What becomes of a run does not depend on who looks after its Job.
+#[test]
+fn runs_end_as_they_do_when_kubernetes_looks_after_their_jobs() {
+    for clean in cleans() {
+        let plain = super::clean(clean.scenario.name);
+        let differences = plain.end.phases().differences(&clean.end.phases());
+        assert!(
+            differences.is_empty(),
+            "{}: {differences:#?}",
+            clean.scenario.name
+        );
+    }
+}
+
+#[test]
+fn crash_or_lost_answer_at_any_write_of_a_run_that_makes_its_pod_changes_nothing() {
+    let (simulations, failures) = search::at_every_write(&own(), &core(), &CRASHES);
+    assert!(simulations > 50, "only {simulations} simulations");
+    assert_none(simulations, &failures);
+}
+
+#[test]
+fn crash_or_lost_answer_at_some_writes_of_runs_that_make_their_pods_changes_nothing() {
+    let all: Vec<&Clean> = cleans().iter().collect();
+    let (simulations, failures) = search::at_some_writes(&own(), &all, &CRASHES, SOME_WRITES);
+    assert!(simulations > 300, "only {simulations} simulations");
+    assert_none(simulations, &failures);
+}
+
+#[test]
+fn refusal_silence_takeover_or_stale_watch_at_any_write_of_a_run_that_makes_its_pod_changes_nothing() {
+    let (simulations, failures) = search::at_every_write(&own(), &core(), &OTHER_TROUBLES);
+    assert_none(simulations, &failures);
+}
+
+#[test]
+fn crash_or_lost_answer_where_there_is_much_to_do_and_pods_are_made_changes_nothing() {
+    let crowded = without("leisure").with_own_jobs();
+    let cleans = cleans_of(&crowded, &GIVE_WAY.map(scenario));
+    let cleans: Vec<&Clean> = cleans.iter().collect();
+    let (simulations, failures) = search::at_some_writes(&crowded, &cleans, &CRASHES, SOME_WRITES);
+    assert!(simulations > 50, "only {simulations} simulations");
+    assert_none(simulations, &failures);
+}
+
+#[test]
+fn seeds_of_runs_that_make_their_pods() {
+    let seeds = 2 * u64::try_from(cleans().len()).unwrap_or(u64::MAX);
+    let failures = search::seeds(&own(), cleans(), 0..seeds);
+    assert_none(usize::try_from(seeds).unwrap_or(usize::MAX), &failures);
+}
