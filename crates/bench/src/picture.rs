@@ -127,6 +127,8 @@ fn colour(subject: Subject) -> &'static str {
         Subject::Jobs => "#9a9a9a",
         Subject::Jangar => "#1f77b4",
         Subject::Orchestrated => "#6baed6",
+        Subject::JangarTuned => "#1a4f76",
+        Subject::OrchestratedTuned => "#4a87ab",
         Subject::Argo => "#f2a65a",
         Subject::ArgoTuned => "#d9772b",
     }

@@ -18,6 +18,10 @@ pub enum Subject {
     Jangar,
     /// Jangar, with its runs inside OrchestrationRuns.
     Orchestrated,
+    /// Jangar, which looks after its Jobs itself.
+    JangarTuned,
+    /// The same, with its runs inside OrchestrationRuns.
+    OrchestratedTuned,
     /// Argo Workflows as it is shipped.
     Argo,
     /// Argo Workflows with the limits of its client raised and its wait shortened as far as it goes.
@@ -31,6 +35,8 @@ impl Subject {
             Self::Jobs => "bare Jobs",
             Self::Jangar => "Jangar",
             Self::Orchestrated => "Jangar, orchestrated",
+            Self::JangarTuned => "Jangar, tuned",
+            Self::OrchestratedTuned => "Jangar, tuned, orchestrated",
             Self::Argo => "Argo Workflows",
             Self::ArgoTuned => "Argo Workflows, tuned",
         }

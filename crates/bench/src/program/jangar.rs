@@ -40,20 +40,36 @@ impl Limits {
 pub(crate) struct Jangar {
     binary: PathBuf,
     limits: Limits,
+    profile: Profile,
+}
+
+/// How it is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// As it is shipped.
+    Shipped,
+    /// It looks after its Jobs itself.
+    Tuned,
 }
 
 impl Jangar {
-    pub(crate) fn new(binary: PathBuf) -> Self {
+    pub(crate) fn new(binary: PathBuf, profile: Profile) -> Self {
         Self {
             binary,
             limits: Limits::NONE,
+            profile,
         }
+    }
+
+    pub(crate) fn profile(&self) -> Profile {
+        self.profile
     }
 
     pub(crate) fn limited(&self, limits: Limits) -> Self {
         Self {
             binary: self.binary.clone(),
             limits,
+            profile: self.profile,
         }
     }
 
@@ -91,7 +107,10 @@ pub(crate) async fn install(place: &Place) -> Result<()> {
 
 impl Engine for Jangar {
     fn subject(&self) -> Subject {
-        Subject::Jangar
+        match self.profile {
+            Profile::Shipped => Subject::Jangar,
+            Profile::Tuned => Subject::JangarTuned,
+        }
     }
 
     fn furniture(&self) -> Vec<Value> {
@@ -134,8 +153,10 @@ impl Engine for Jangar {
             ("JANGAR_AGENTS_CONTROLLER_RATE_NAMESPACE", "0".to_owned()),
             ("JANGAR_AGENTS_CONTROLLER_RATE_CLUSTER", "0".to_owned()),
         ];
+        let tuned = ("JANGAR_AGENT_RUNNER_JOB_CONTROLLER", "jangar".to_owned());
+        let tuned = (self.profile == Profile::Tuned).then_some(tuned);
         let program = Program::new(&self.binary).args(["controllers", "--listen", "127.0.0.1:0"]);
-        Some(program.envs(environment))
+        Some(program.envs(environment.into_iter().chain(tuned)))
     }
 
     fn kind(&self) -> ApiResource {

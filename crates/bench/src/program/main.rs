@@ -184,26 +184,33 @@ struct Subjects {
     jobs: Jobs,
     jangar: Jangar,
     orchestrated: Orchestrated,
+    jangar_tuned: Jangar,
+    orchestrated_tuned: Orchestrated,
     argo: Argo,
     tuned: Argo,
 }
 
 impl Subjects {
     fn new(options: &Options) -> Self {
+        let jangar = |profile| Jangar::new(options.jangar.clone(), profile);
         Self {
             jobs: Jobs,
-            jangar: Jangar::new(options.jangar.clone()),
-            orchestrated: Orchestrated::new(Jangar::new(options.jangar.clone())),
+            jangar: jangar(jangar::Profile::Shipped),
+            orchestrated: Orchestrated::new(jangar(jangar::Profile::Shipped)),
+            jangar_tuned: jangar(jangar::Profile::Tuned),
+            orchestrated_tuned: Orchestrated::new(jangar(jangar::Profile::Tuned)),
             argo: Argo::new(options.argo.clone(), Profile::Shipped),
             tuned: Argo::new(options.argo.clone(), Profile::Tuned),
         }
     }
 
-    fn all(&self) -> [&dyn Engine; 5] {
+    fn all(&self) -> [&dyn Engine; 7] {
         [
             &self.jobs,
             &self.jangar,
             &self.orchestrated,
+            &self.jangar_tuned,
+            &self.orchestrated_tuned,
             &self.tuned,
             &self.argo,
         ]
@@ -220,6 +227,7 @@ impl Subjects {
         for engine in [
             &self.jangar as &dyn Chained,
             &self.orchestrated,
+            &self.orchestrated_tuned,
             &self.tuned,
             &self.argo,
         ] {
@@ -227,7 +235,7 @@ impl Subjects {
                 continue;
             }
             let steps = match engine.subject() {
-                Subject::Orchestrated => options.orchestrated_steps,
+                Subject::Orchestrated | Subject::OrchestratedTuned => options.orchestrated_steps,
                 _ => options.steps,
             };
             hop::measure(place, engine, steps, options.repeats, results).await?;

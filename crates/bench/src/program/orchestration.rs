@@ -24,7 +24,7 @@ use crate::{
     cancel,
     controller::Program,
     engine::{Chained, Ended, Engine, Graphed, ended_by_phase, lasting_node_selector},
-    jangar::Jangar,
+    jangar::{Jangar, Profile},
     place::{Place, Stage},
     runs::per_run,
     watch::{changes, phase},
@@ -99,7 +99,10 @@ pub(crate) fn nodes(layers: u32, width: u32) -> impl Iterator<Item = (String, Ve
 
 impl Engine for Orchestrated {
     fn subject(&self) -> Subject {
-        Subject::Orchestrated
+        match self.jangar.profile() {
+            Profile::Shipped => Subject::Orchestrated,
+            Profile::Tuned => Subject::OrchestratedTuned,
+        }
     }
 
     fn furniture(&self) -> Vec<Value> {
