@@ -15,8 +15,8 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    runs::{processes_with, status},
-    stage::{Stage, beside_others},
+    runs::{phase, processes_with, status},
+    stage::{Stage, beside_others, whoever_looks_after_jobs, with_own_jobs},
 };
 
 /// Works for as long as no test takes, and stops when it is told to.
@@ -36,7 +36,7 @@ fn job_ended(job: &Job, condition: &str) -> bool {
 
 #[tokio::test]
 async fn a_run_succeeds_with_what_its_agent_reports() -> Result<(), Failure> {
-    beside_others("run-succeeds", async |stage| {
+    whoever_looks_after_jobs("run-succeeds", async |stage| {
         let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         let script = "echo hello from the agent; cat $AGENT_RUN_SPEC > /dev/null || exit 9
             echo '{\"summary\": \"it is done\", \"outputs\": {\"answer\": 42}}' > $AGENT_OUTCOME_PATH";
@@ -88,7 +88,7 @@ async fn a_run_succeeds_with_what_its_agent_reports() -> Result<(), Failure> {
 
 #[tokio::test]
 async fn a_run_fails_with_the_exit_code_of_its_agent() -> Result<(), Failure> {
-    beside_others("run-fails", async |stage| {
+    whoever_looks_after_jobs("run-fails", async |stage| {
         let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         stage.script("fails", "echo that will not do >&2; exit 3").await?;
 
@@ -114,7 +114,7 @@ async fn a_run_fails_with_the_exit_code_of_its_agent() -> Result<(), Failure> {
 /// A second attempt is a second Job, and has the same run as its owner.
 #[tokio::test]
 async fn a_failed_attempt_is_followed_by_another_one() -> Result<(), Failure> {
-    beside_others("run-retries", async |stage| {
+    whoever_looks_after_jobs("run-retries", async |stage| {
         let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         let script = "case $(hostname) in *-attempt-2-*) exit 0;; esac; exit 4";
         stage.agent("retries", script).await?;
@@ -137,7 +137,7 @@ async fn a_failed_attempt_is_followed_by_another_one() -> Result<(), Failure> {
 
 #[tokio::test]
 async fn a_run_whose_image_cannot_be_had_says_so_in_the_words_of_its_node() -> Result<(), Failure> {
-    beside_others("run-no-image", async |stage| {
+    whoever_looks_after_jobs("run-no-image", async |stage| {
         let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         stage.agent("no-image", "true").await?;
         let workload = json!({"workload": {"image": "jangar.test/nowhere:1"}});
@@ -155,7 +155,7 @@ async fn a_run_whose_image_cannot_be_had_says_so_in_the_words_of_its_node() -> R
 
 #[tokio::test]
 async fn a_run_that_is_killed_for_its_memory_says_what_to_raise() -> Result<(), Failure> {
-    beside_others("run-memory", async |stage| {
+    whoever_looks_after_jobs("run-memory", async |stage| {
         let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         stage.agent("memory", "tail /dev/zero").await?;
         let workload = json!({"workload": {"resources": {"limits": {"memory": "64Mi"}}}});
@@ -180,7 +180,7 @@ async fn a_run_that_is_killed_for_its_memory_says_what_to_raise() -> Result<(), 
 /// An eviction is nobody's fault: there is a second attempt although no retries were asked for.
 #[tokio::test]
 async fn an_evicted_run_is_attempted_again() -> Result<(), Failure> {
-    beside_others("run-evicted", async |stage| {
+    whoever_looks_after_jobs("run-evicted", async |stage| {
         let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         let script = format!("case $(hostname) in *-attempt-2-*) exit 0;; esac; {LONG}");
         stage.script("evicted", &script).await?;
@@ -264,7 +264,7 @@ async fn cancelled_for_certain(stage: &Stage<'_>) -> Result<(), Failure> {
 #[tokio::test]
 async fn a_cancelled_agent_that_ignores_the_signal_is_dead_before_its_run_is_cancelled() -> Result<(), Failure>
 {
-    beside_others("run-stubborn", async |stage| {
+    whoever_looks_after_jobs("run-stubborn", async |stage| {
         let _controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
         cancelled_for_certain(stage).await
     })
@@ -274,7 +274,7 @@ async fn a_cancelled_agent_that_ignores_the_signal_is_dead_before_its_run_is_can
 /// Where a cancel has less time than the pod has grace, it takes the rest of the grace away, and the node kills the container.
 #[tokio::test]
 async fn a_cancel_with_little_time_shortens_the_grace() -> Result<(), Failure> {
-    beside_others("run-hurried", async |stage| {
+    whoever_looks_after_jobs("run-hurried", async |stage| {
         let settings = stage
             .on_the_real_node()?
             .with("JANGAR_ORCHESTRATION_CANCEL_TIMEOUT_MS", "15000");
@@ -315,7 +315,7 @@ async fn job_taken_away(stage: &Stage<'_>, parameters: &DeleteParams) -> Result<
 
 #[tokio::test]
 async fn a_job_deleted_by_hand_ends_its_run_and_its_agent() -> Result<(), Failure> {
-    beside_others("run-job-deleted", async |stage| {
+    whoever_looks_after_jobs("run-job-deleted", async |stage| {
         job_taken_away(stage, &DeleteParams::background()).await
     })
     .await
@@ -324,8 +324,55 @@ async fn a_job_deleted_by_hand_ends_its_run_and_its_agent() -> Result<(), Failur
 /// What a DELETE without options does to Jobs: their pods are left alone, and go on.
 #[tokio::test]
 async fn a_job_deleted_without_its_pods_ends_its_run_and_its_agent() -> Result<(), Failure> {
-    beside_others("run-job-orphans", async |stage| {
+    whoever_looks_after_jobs("run-job-orphans", async |stage| {
         job_taken_away(stage, &DeleteParams::default()).await
+    })
+    .await
+}
+
+/// With nobody there to record the end, somebody evicts the pod that we made, and Kubernetes removes pods that are evicted. Our
+/// finalizer holds it. The Job tells how it went when that is recorded, and goes with its pod when the TTL controller says so.
+#[tokio::test]
+async fn the_end_of_a_pod_that_is_removed_while_the_controllers_are_away_is_not_lost() -> Result<(), Failure>
+{
+    with_own_jobs("away-own", async |stage| {
+        let controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
+        let script = format!("case $(hostname) in *-attempt-2-*) exit 0;; esac; {LONG}");
+        stage.script("left", &script).await?;
+        let pod = stage.working("left", 1).await?.name_any();
+        stage.reached("left", &RunPhase::Running).await?;
+        assert!(controllers.stop().await?.success());
+        let pods = stage.scene.api::<Pod>();
+        pods.evict(&pod, &EvictParams::default()).await?;
+        let pod_ended = |pod: &Pod| matches!(phase(pod), "Succeeded" | "Failed");
+        until(&pods, &pod, "to have ended, and to be held", |pod| {
+            pod_ended(pod) && pod.metadata.deletion_timestamp.is_some()
+        })
+        .await?;
+        let jobs = stage.scene.api::<Job>();
+        let job = jobs.get("left-job").await?;
+        assert!(
+            !job_ended(&job, "Complete") && !job_ended(&job, "Failed"),
+            "nobody was there to say so"
+        );
+
+        let _controllers = stage.lead("two", &stage.on_the_real_node()?).await?;
+
+        let run = stage.reached("left", &RunPhase::Succeeded).await?;
+        let reference = status(&run).runtime_ref.as_ref().expect("a Job");
+        assert_eq!(reference.0.get("attempt"), Some(&json!(2)));
+        assert_eq!(
+            reference.0.get("disruptions"),
+            Some(&json!(1)),
+            "its node took it away"
+        );
+        let job = until(&jobs, "left-job", "to be let go", |job| !is_held(job)).await?;
+        assert!(job_ended(&job, "Failed"), "{:?}", job.status);
+        let patch = Patch::Merge(json!({"spec": {"ttlSecondsAfterFinished": 1}}));
+        jobs.patch("left-job", &PatchParams::default(), &patch).await?;
+        until_gone(&jobs, "left-job").await?;
+        until_gone(&pods, &pod).await?;
+        Ok(())
     })
     .await
 }

@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Rights that the requests of an ordinary life do not show, and why they are needed all the same.
-const UNSEEN: [(&str, &str, &str); 8] = [
+const UNSEEN: [(&str, &str, &str); 9] = [
     // The API server asks for these itself when a Job names its run, or the run of a step its parent, as an owner that waits for it.
     // The test below takes the first one away.
     ("update", "agents.proompteng.ai", "agentruns/finalizers"),
@@ -48,6 +48,7 @@ const UNSEEN: [(&str, &str, &str); 8] = [
         "orchestration.proompteng.ai",
         "orchestrationruns/finalizers",
     ),
+    ("update", "batch", "jobs/finalizers"),
     // After a DELETE that found another pod of the same name, which the names of Jobs' pods leave to chance.
     ("get", "", "pods"),
     // Where a watch is so late that it does not show what was written some time ago.
@@ -123,6 +124,7 @@ async fn the_role_is_enough_for_the_whole_life_of_runs_and_every_right_is_used()
         })
         .await?;
         assert!(controllers.stop().await?.success());
+        with_own_jobs(stage, &settings).await?;
 
         let user = rights::user(stage.scene, rights::ACCOUNT).name();
         let requests = stage.scene.bench().audit(&stage.scene.admin(), &user).await?;
@@ -181,6 +183,22 @@ async fn with_history(stage: &Stage<'_>, settings: &Settings) -> Result<(), Fail
     stage.script("logged", "echo something").await?;
     stage.reached("logged", &RunPhase::Succeeded).await?;
     until_used(stage, &[("get", "", "pods/log"), ("get", "", "secrets")]).await?;
+    assert!(controllers.stop().await?.success());
+    Ok(())
+}
+
+/// Jobs that Kubernetes leaves to us: their pods are made, told of and let go.
+async fn with_own_jobs(stage: &Stage<'_>, settings: &Settings) -> Result<(), Failure> {
+    let settings = settings
+        .clone()
+        .with("JANGAR_AGENT_RUNNER_JOB_CONTROLLER", "jangar");
+    let controllers = stage.lead("own", &settings).await?;
+    stage.script("own", "true").await?;
+    stage.reached("own", &RunPhase::Succeeded).await?;
+    until(&stage.scene.api::<Job>(), "own-job", "to be let go", |job| {
+        job.finalizers().is_empty()
+    })
+    .await?;
     assert!(controllers.stop().await?.success());
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! nothing else is.
 
 use std::{
+    fmt::Debug,
     panic::AssertUnwindSafe,
     path::{Path, PathBuf},
 };
@@ -10,12 +11,15 @@ use futures::FutureExt;
 use jangar_api::{Kind, labels};
 use jangar_testkit::cluster::{Bench, Failure, JANGAR_IMAGE, Scene, User, play, until};
 use k8s_openapi::{
-    api::batch::v1::Job, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::{batch::v1::Job, core::v1::Pod},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams},
+    core::NamespaceResourceScope,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, RwLock};
@@ -33,9 +37,17 @@ static TURN: RwLock<()> = RwLock::const_new(());
 /// What is done once for all tests.
 static PREPARED: OnceCell<()> = OnceCell::const_new();
 
+/// Who looks after the Jobs of runs, as `JANGAR_AGENT_RUNNER_JOB_CONTROLLER` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobController {
+    Kubernetes,
+    Jangar,
+}
+
 /// One test's part of the cluster, ready for runs.
 pub(crate) struct Stage<'a> {
     pub(crate) scene: &'a Scene,
+    job_controller: JobController,
     /// For the kubeconfigs of the programs.
     directory: TempDir,
 }
@@ -46,7 +58,31 @@ where
     T: AsyncFnOnce(&Stage<'_>) -> Result<(), Failure>,
 {
     let _turn = TURN.read().await;
-    on_stage(name, test).await
+    on_stage(name, JobController::Kubernetes, test).await
+}
+
+/// Plays a test beside others, once where Kubernetes looks after the Jobs of runs and once where we do: it has to come to the same.
+pub(crate) async fn whoever_looks_after_jobs<T>(name: &str, test: T) -> Result<(), Failure>
+where
+    T: AsyncFn(&Stage<'_>) -> Result<(), Failure>,
+{
+    let _turn = TURN.read().await;
+    let own = format!("{name}-own");
+    let (theirs, ours) = tokio::join!(
+        on_stage(name, JobController::Kubernetes, &test),
+        on_stage(&own, JobController::Jangar, &test)
+    );
+    theirs?;
+    ours
+}
+
+/// Plays a test beside others where we look after the Jobs of runs.
+pub(crate) async fn with_own_jobs<T>(name: &str, test: T) -> Result<(), Failure>
+where
+    T: AsyncFnOnce(&Stage<'_>) -> Result<(), Failure>,
+{
+    let _turn = TURN.read().await;
+    on_stage(name, JobController::Jangar, test).await
 }
 
 /// Plays a test that everybody else on the cluster would feel.
@@ -55,10 +91,10 @@ where
     T: AsyncFnOnce(&Stage<'_>) -> Result<(), Failure>,
 {
     let _turn = TURN.write().await;
-    on_stage(name, test).await
+    on_stage(name, JobController::Kubernetes, test).await
 }
 
-async fn on_stage<T>(name: &str, test: T) -> Result<(), Failure>
+async fn on_stage<T>(name: &str, job_controller: JobController, test: T) -> Result<(), Failure>
 where
     T: AsyncFnOnce(&Stage<'_>) -> Result<(), Failure>,
 {
@@ -69,6 +105,7 @@ where
         rights::grant(scene, rights::ACCOUNT, &rights::role()?).await?;
         let stage = Stage {
             scene,
+            job_controller,
             directory: tempfile::tempdir()?,
         };
         // Its programs end with the test, whatever becomes of it, and nobody is left to let its Jobs go.
@@ -114,7 +151,12 @@ impl Stage<'_> {
 
     /// The settings of controllers that look after this namespace alone.
     pub(crate) fn settings(&self) -> Settings {
+        let job_controller = match self.job_controller {
+            JobController::Kubernetes => "kubernetes",
+            JobController::Jangar => "jangar",
+        };
         Settings::default()
+            .with("JANGAR_AGENT_RUNNER_JOB_CONTROLLER", job_controller)
             .with("JANGAR_AGENTS_CONTROLLER_NAMESPACES", self.namespace())
             .with("JANGAR_POD_NAMESPACE", self.namespace())
             .with("JANGAR_IMAGE", JANGAR_IMAGE)
@@ -172,20 +214,25 @@ impl Stage<'_> {
         Replica::start(name, kubeconfig, &self.scene.reports(), settings)
     }
 
-    /// Takes our finalizer from every Job that is left, so that the namespace can go.
+    /// Takes our finalizer from every Job and pod that is left, so that the namespace can go.
     async fn let_jobs_go(&self) -> Result<(), Failure> {
-        let jobs = self.scene.api::<Job>();
-        for job in jobs.list(&ListParams::default()).await? {
-            if !job
-                .finalizers()
-                .iter()
-                .any(|name| name == labels::JOB_STATUS_FINALIZER)
-            {
+        self.let_go::<Job>().await?;
+        self.let_go::<Pod>().await
+    }
+
+    async fn let_go<K>(&self) -> Result<(), Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let objects = self.scene.api::<K>();
+        for object in objects.list(&ListParams::default()).await? {
+            let mut finalizers = object.finalizers().iter();
+            if !finalizers.any(|name| name == labels::JOB_STATUS_FINALIZER) {
                 continue;
             }
             let patch = json!({"metadata": {"finalizers": null}});
-            let patched = jobs
-                .patch(&job.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+            let patched = objects
+                .patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch))
                 .await;
             match patched {
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}

@@ -4,13 +4,13 @@ use std::process::Stdio;
 
 use jangar_api::{agents::agent_run::AgentRun, phase::RunPhase};
 use jangar_testkit::cluster::{Failure, until_gone};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{ResourceExt, api::DeleteParams};
 use tokio::process::Command;
 
 use crate::{
     rights,
-    stage::{Stage, beside_others},
+    stage::{Stage, beside_others, with_own_jobs},
 };
 
 /// `jangar release-jobs`, as the account of the controllers: whether it did all, and what it said.
@@ -28,6 +28,31 @@ async fn release_jobs(stage: &Stage<'_>, arguments: &[&str]) -> Result<(Option<i
         .await?;
     let said = [output.stdout, output.stderr].concat();
     Ok((output.status.code(), String::from_utf8(said)?))
+}
+
+/// A pod that we made is held as its Job is.
+#[tokio::test]
+async fn pods_that_were_made_for_runs_can_go_after_they_were_released() -> Result<(), Failure> {
+    with_own_jobs("uninstalled-own", async |stage| {
+        let controllers = stage.lead("one", &stage.on_the_real_node()?).await?;
+        stage.script("left", "sleep 3600").await?;
+        let pod = stage.working("left", 1).await?.name_any();
+        stage.reached("left", &RunPhase::Running).await?;
+        assert!(controllers.stop().await?.success());
+
+        let (code, said) = release_jobs(stage, &[]).await?;
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains("Pods released: 1 (1 of them before their work ended)"),
+            "{said}"
+        );
+        let runs = stage.scene.api::<AgentRun>();
+        runs.delete("left", &DeleteParams::background()).await?;
+        until_gone(&stage.scene.api::<Job>(), "left-job").await?;
+        until_gone(&stage.scene.api::<Pod>(), &pod).await?;
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]
