@@ -287,13 +287,8 @@ fn random_graphs_end_as_the_reference_says_whatever_goes_wrong() {
     search::in_parallel(&seeds, |seed| {
         let _again = Again(*seed);
         let graph = Random::graph(*seed);
-        let (ends, whole) = evaluate(&graph.steps);
-        let phase = if whole == End::Succeeded {
-            RunPhase::Succeeded
-        } else {
-            RunPhase::Failed
-        };
-        let scenario = orchestrations::of_steps(&graph.written(), &graph.fail(), phase);
+        let (ends, _) = evaluate(&graph.steps);
+        let scenario = orchestrations::of_steps(&graph.written(), &graph.fail(), graph.phase());
         let expected: Vec<_> = ends.iter().map(|end| expected(*end)).collect();
         let program = if seed % 2 == 0 { shipped() } else { crowded() };
         let undisturbed = played_by(&program, &scenario, *seed, "");
@@ -308,6 +303,131 @@ fn random_graphs_end_as_the_reference_says_whatever_goes_wrong() {
             assert_eq!(told(&report), expected, "seed {seed} {plan}");
         }
     });
+}
+
+/// Somebody deletes the newest Job or pod, or sets the clock, at each of some writes of every random graph. Steps may end otherwise than they
+/// would have; what follows from their ends is what the reference makes of them.
+#[test]
+fn steps_of_random_graphs_follow_from_those_before_them_whatever_is_deleted() {
+    let seeds: Vec<u64> = (0..GRAPHS).collect();
+    search::in_parallel(&seeds, |seed| {
+        let graph = Random::graph(*seed);
+        let scenario = orchestrations::of_steps(&graph.written(), &graph.fail(), graph.phase());
+        let program = if seed % 2 == 0 {
+            shipped()
+        } else {
+            shipped().with_own_jobs()
+        };
+        let writes = played_by(&program, &scenario, *seed, "").writes;
+        for (number, trouble) in (0..).zip(MARKING) {
+            let at = u64::from(writes) * ((seed + number) % 8) / 8;
+            let plan = format!("{trouble}@{at}");
+            let told = told(&played_by(&program, &scenario, *seed, &plan));
+            let ended = graph.steps.iter().zip(&told).map(|(step, (phase, ..))| Step {
+                outcome: match phase.as_str() {
+                    "Succeeded" => Outcome::Succeeds,
+                    "Failed" => Outcome::Fails,
+                    _ => step.outcome,
+                },
+                ..step.clone()
+            });
+            let (ends, _) = evaluate(&ended.collect::<Vec<_>>());
+            let expected: Vec<_> = ends.iter().map(|end| expected(*end)).collect();
+            assert_eq!(told, expected, "seed {seed} {plan}");
+        }
+    });
+}
+
+/// One of each that leaves a mark.
+const MARKING: [&str; 4] = [
+    "delete-job:2000",
+    "delete-pod:2000",
+    "clock-forward:60000",
+    "clock-back:60000",
+];
+
+#[test]
+fn every_trouble_that_leaves_a_mark_comes_to_random_graphs() {
+    let words = MARKING.map(|trouble| trouble.split(':').next().unwrap_or_default());
+    assert_eq!(words, LEAVE_A_MARK);
+}
+
+/// At how many instants each random graph is cancelled.
+const CANCELS: usize = 3;
+
+/// A cancel of random graphs in moments in which something changes, undisturbed and with a trouble: nothing starts afterwards, nothing is
+/// left, and the run says of every step what became of it.
+#[test]
+fn random_graphs_that_are_cancelled_leave_nothing_behind() {
+    // A leader that was cut off and wakes up sends what it was about to, whatever was cancelled meanwhile: nothing can keep it from that.
+    let troubles = TROUBLES.map(|trouble| (!trouble.starts_with("takeover")).then_some(trouble));
+    let troubles: Vec<&str> = troubles.into_iter().flatten().collect();
+    let seeds: Vec<u64> = (0..GRAPHS).collect();
+    let cancelled = search::in_parallel(&seeds, |seed| {
+        let graph = Random::graph(*seed);
+        let (steps, fail) = (graph.written(), graph.fail());
+        let program = if seed % 2 == 0 { shipped() } else { crowded() };
+        let undisturbed = orchestrations::of_steps(&steps, &fail, graph.phase());
+        let report = played_by(&program, &undisturbed, *seed, "");
+        let instants = changes_while_pods_work(&report);
+        let mut cancelled = 0;
+        for (number, place) in (0..).zip((0..CANCELS).map(|each| instants.len() * each / CANCELS)) {
+            let Some(instant) = instants.get(place) else {
+                continue;
+            };
+            let after = Duration::from_millis(*instant);
+            let mut scenario = orchestrations::of_steps_cancelled_after(after, &steps, &fail);
+            // What ends in that very moment, or before a late process hears of the cancel, ends by itself.
+            scenario.ends.clear();
+            let trouble = troubles[usize::try_from(seed + number).unwrap_or(0) % troubles.len()];
+            for plan in [String::new(), format!("{trouble}@{}", 4 + instant % 9)] {
+                let report = played_by(&program, &scenario, *seed, &plan);
+                if run(&report)["status"]["phase"] == "Cancelled" {
+                    cancelled += 1;
+                    let open = |(phase, ..): &(String, String, String)| !ENDED.contains(&phase.as_str());
+                    let open: Vec<_> = told(&report).into_iter().filter(open).collect();
+                    assert!(open.is_empty(), "seed {seed} {plan}: {open:?}");
+                } else {
+                    let (ends, _) = evaluate(&graph.steps);
+                    let expected: Vec<_> = ends.iter().map(|end| expected(*end)).collect();
+                    assert_eq!(
+                        told(&report),
+                        expected,
+                        "seed {seed} {plan}: it was not cancelled"
+                    );
+                }
+            }
+        }
+        cancelled
+    });
+    let cancelled: usize = cancelled.into_iter().sum();
+    assert!(cancelled > 100, "only {cancelled} runs were cancelled");
+}
+
+const ENDED: [&str; 4] = ["Succeeded", "Failed", "Cancelled", "Skipped"];
+
+/// When something changes before the last pod has ended, in milliseconds from the creation of the run.
+fn changes_while_pods_work(report: &Report) -> Vec<u64> {
+    let changes: Vec<&String> = report
+        .trace
+        .iter()
+        .filter(|line| line.contains(" store "))
+        .collect();
+    let over = |line: &&String| {
+        line.contains("pods dag-") && (line.contains(", Succeeded") || line.contains(", Failed"))
+    };
+    let begin = changes
+        .iter()
+        .position(|line| line.contains("orchestrationruns dag Added"));
+    let (Some(begin), Some(end)) = (begin, changes.iter().rposition(over)) else {
+        return Vec::new();
+    };
+    let times: BTreeSet<u64> = changes[begin..end]
+        .iter()
+        .filter_map(|line| line.split_whitespace().next()?.replace('.', "").parse().ok())
+        .collect();
+    let first = times.first().copied().unwrap_or_default();
+    times.into_iter().map(|time| time - first).collect()
 }
 
 /// Plays this graph alone.
@@ -354,6 +474,14 @@ impl Random {
             .map(|step| step.outcome == Outcome::Succeeds && random.u8(0..5) == 0)
             .collect();
         Self { steps, retried }
+    }
+
+    /// What becomes of the run, by the reference.
+    fn phase(&self) -> RunPhase {
+        match evaluate(&self.steps).1 {
+            End::Succeeded => RunPhase::Succeeded,
+            _ => RunPhase::Failed,
+        }
     }
 
     fn written(&self) -> Value {
@@ -405,13 +533,18 @@ fn written((number, step): (usize, &Step)) -> Value {
     orchestrations::agent(&format!("s{number}"), &fields)
 }
 
-/// How the steps ended, as the run says: phase, reason of a skip, and the cause.
-fn told(report: &Report) -> Vec<(String, String, String)> {
+fn run(report: &Report) -> &Value {
     let objects = report.end.objects();
     let run = objects.iter().find(|(key, _)| key.contains("orchestrationruns"));
     let Some((_, run)) = run else {
         panic!("there is no run: {objects:#?}")
     };
+    run
+}
+
+/// How the steps ended, as the run says: phase, reason of a skip, and the cause.
+fn told(report: &Report) -> Vec<(String, String, String)> {
+    let run = run(report);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let steps = run["status"]["stepStatuses"].as_array().into_iter().flatten();
     steps

@@ -493,6 +493,14 @@ pub fn of_steps(steps: &Value, fail: &[String], end: RunPhase) -> Scenario {
     }
 }
 
+/// The same, cancelled after this time.
+pub fn of_steps_cancelled_after(time: Duration, steps: &Value, fail: &[String]) -> Scenario {
+    let mut scenario = of_steps(steps, fail, RunPhase::Cancelled);
+    scenario.name = "orchestration-random-cancelled";
+    scenario.steps.extend([Step::Wait(time), Step::Cancel("dag")]);
+    scenario
+}
+
 /// A step that runs an agent, with these fields.
 pub fn agent(name: &str, fields: &Value) -> Value {
     let mut step = json!({

@@ -8,12 +8,14 @@ use jangar_testkit::{
     search::{self, Clean},
 };
 
-use super::{
-    CORE, CRASHES, GIVE_WAY, OTHER_TROUBLES, SOME_WRITES, assert_none, cleans_of, scenario, shipped, without,
-};
+use super::{CORE, CRASHES, GIVE_WAY, OTHER_TROUBLES, assert_none, cleans_of, scenario, shipped, without};
 
 /// Scenarios in which there is no Job, by the beginning of their names.
 const WITHOUT_JOBS: [&str; 2] = ["custom-", "temporal-"];
+
+/// At how many of its writes a scenario has a crash. Each has them at more of its writes, or at all, where Kubernetes looks after its
+/// Jobs, and nearly all of what happens is the same.
+const SOME_WRITES: u32 = 4;
 
 fn own() -> Shipped {
     shipped().with_own_jobs()
@@ -65,7 +67,7 @@ fn crash_or_lost_answer_at_any_write_of_a_run_that_makes_its_pod_changes_nothing
 fn crash_or_lost_answer_at_some_writes_of_runs_that_make_their_pods_changes_nothing() {
     let all: Vec<&Clean> = cleans().iter().collect();
     let (simulations, failures) = search::at_some_writes(&own(), &all, &CRASHES, SOME_WRITES);
-    assert!(simulations > 300, "only {simulations} simulations");
+    assert!(simulations > 200, "only {simulations} simulations");
     assert_none(simulations, &failures);
 }
 
@@ -81,13 +83,13 @@ fn crash_or_lost_answer_where_there_is_much_to_do_and_pods_are_made_changes_noth
     let cleans = cleans_of(&crowded, &GIVE_WAY.map(scenario));
     let cleans: Vec<&Clean> = cleans.iter().collect();
     let (simulations, failures) = search::at_some_writes(&crowded, &cleans, &CRASHES, SOME_WRITES);
-    assert!(simulations > 50, "only {simulations} simulations");
+    assert!(simulations > 40, "only {simulations} simulations");
     assert_none(simulations, &failures);
 }
 
 #[test]
 fn seeds_of_runs_that_make_their_pods() {
-    let seeds = 2 * u64::try_from(cleans().len()).unwrap_or(u64::MAX);
+    let seeds = u64::try_from(cleans().len()).unwrap_or(u64::MAX);
     let failures = search::seeds(&own(), cleans(), 0..seeds);
     assert_none(usize::try_from(seeds).unwrap_or(usize::MAX), &failures);
 }
