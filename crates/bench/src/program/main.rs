@@ -261,7 +261,7 @@ impl Subjects {
     async fn cancels(&self, place: &Place, options: &Options, results: &mut Results) -> Result<()> {
         cancel::add_node(place).await?;
         for _ in 0..options.repeats {
-            for engine in [&self.jangar as &dyn Cancellable, &self.tuned] {
+            for engine in [&self.jangar as &dyn Cancellable, &self.jangar_tuned, &self.tuned] {
                 if options.measures(engine.subject()) {
                     cancel::measure(place, engine, options.cancel, results).await?;
                 }
@@ -275,10 +275,11 @@ impl Subjects {
             if options.measures(Subject::ArgoTuned) {
                 orchestration::graph(place, &self.tuned, DEEP, results).await?;
             }
-            if options.measures(Subject::Orchestrated) {
-                orchestration::graph(place, &self.orchestrated, DEEP, results).await?;
-                orchestration::cancel_children(place, &self.orchestrated, 2 * options.cancel, results)
-                    .await?;
+            for engine in [&self.orchestrated, &self.orchestrated_tuned] {
+                if options.measures(engine.subject()) {
+                    orchestration::graph(place, engine, DEEP, results).await?;
+                    orchestration::cancel_children(place, engine, 2 * options.cancel, results).await?;
+                }
             }
         }
         if options.measures(Subject::Orchestrated) {
