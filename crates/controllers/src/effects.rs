@@ -31,6 +31,8 @@ pub(crate) enum Outcome {
     Done,
     /// It had been done before, so the plan still holds.
     Already,
+    /// The API server will not have what was only told for others to read. The plan still holds, and telling it again would change nothing.
+    Unheard,
     /// The world is not as the plan took it to be. What was found instead is learned; the rest of the plan is void.
     Otherwise,
     /// The API server will not have it. Its words are learned, and the rest of the plan is void.
@@ -42,7 +44,7 @@ impl From<Outcome> for EffectResult {
         match outcome {
             Outcome::Done => Self::Done,
             Outcome::Already | Outcome::Otherwise => Self::Already,
-            Outcome::Refused => Self::Refused,
+            Outcome::Refused | Outcome::Unheard => Self::Refused,
         }
     }
 }
@@ -94,11 +96,13 @@ async fn send<R: Cached>(
             ttl_seconds_after_finished,
             kept,
         } => {
-            if let Some(settlement) = kept
-                && let Outcome::Otherwise =
-                    kept_jobs::settle(context, namespace, job, settlement, work).await?
-            {
-                return Ok(Outcome::Otherwise);
+            let told = match kept {
+                Some(settlement) => kept_jobs::settle(context, namespace, job, settlement, work).await?,
+                None => Outcome::Done,
+            };
+            // Nothing is left to be done of a Job that will not have its end written.
+            if told == Outcome::Otherwise || told == Outcome::Unheard && !kept_jobs::are_ours(finalizers) {
+                return Ok(told);
             }
             let patch = release(job, finalizers, *ttl_seconds_after_finished)?;
             release_job(context, namespace, job, patch, work).await

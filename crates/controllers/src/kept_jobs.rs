@@ -85,7 +85,7 @@ pub(crate) async fn tell(
         Err(error) if is_another(&error, id) => find_out::<Job>(context, namespace, &id.name, work).await,
         Err(error) if status(&error).is_some_and(|status| matches!(status.code, 400 | 403 | 413 | 422)) => {
             tracing::warn!(job = %id.name, namespace, %error, "the API server refuses the status of a Job, which will not say how it went");
-            Ok(Outcome::Already)
+            Ok(Outcome::Unheard)
         }
         Err(error) => Err(ReconcileError::write("write how a Job stands".to_owned(), error)),
     }
@@ -159,10 +159,22 @@ pub(crate) async fn settle(
     settlement: &Settlement,
     work: &mut Work,
 ) -> Result<Outcome, ReconcileError> {
-    if let Some(status) = &settlement.status
-        && tell(context, namespace, job, status, work).await? == Outcome::Otherwise
-    {
-        return Ok(Outcome::Otherwise);
+    let told = match &settlement.status {
+        Some(status) => tell(context, namespace, job, status, work).await?,
+        None => Outcome::Already,
+    };
+    if told == Outcome::Otherwise {
+        return Ok(told);
     }
-    release_pods(context, namespace, &settlement.pods, work).await
+    let released = release_pods(context, namespace, &settlement.pods, work).await?;
+    Ok(if released == Outcome::Already {
+        told
+    } else {
+        released
+    })
+}
+
+/// Whether our finalizer is among those of a Job.
+pub(crate) fn are_ours(finalizers: &[String]) -> bool {
+    finalizers.iter().any(|name| name == labels::JOB_STATUS_FINALIZER)
 }

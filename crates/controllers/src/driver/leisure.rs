@@ -54,7 +54,7 @@ impl Leisure {
 
     /// An effect was carried out.
     pub(crate) fn after(&self, effect: &Effect, outcome: Outcome) {
-        let done = matches!(outcome, Outcome::Done | Outcome::Already);
+        let done = matches!(outcome, Outcome::Done | Outcome::Already | Outcome::Unheard);
         if let Some(object) = effect.lets_go().filter(|_| done) {
             self.kept().let_go(object);
         }

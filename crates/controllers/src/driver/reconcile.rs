@@ -315,6 +315,7 @@ async fn act<C: Controller>(
         match effects::carry_out_together::<C::Object>(context, key, now, work).await? {
             // A token that was taken back before is asked for whenever its Job is to go, and tells nothing new.
             Outcome::Already if matches!(effect, Effect::RevokeToken { .. }) => {}
+            Outcome::Unheard => {}
             Outcome::Done | Outcome::Already => changed = true,
             Outcome::Otherwise | Outcome::Refused => return Ok(Acted::PlanAgain),
         }

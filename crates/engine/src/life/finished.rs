@@ -28,7 +28,8 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
     };
     let mut held = false;
     for job in situation.own_jobs().filter(|job| kept::is_open(job)) {
-        held = true;
+        // One that is only to be told how it ended goes with its run, if nobody lets us tell it.
+        held |= jobs::is_held(job);
         if ended_by_itself(situation, job) {
             match still_written_until(situation, job) {
                 Some(until) => plan.wake_at = sooner(plan.wake_at, Some(until)),
@@ -43,6 +44,7 @@ pub(crate) fn plan<R: Run>(situation: &Situation<'_, R>) -> Decision<R::Status> 
         match leftovers::stop(job, &situation.seen, situation.now) {
             Stopping::Unsure(question) => return Decision::look(question),
             Stopping::Going { effects, wake_at } => {
+                held = true;
                 plan.effects.extend(effects);
                 plan.wake_at = sooner(plan.wake_at, wake_at);
             }

@@ -38,9 +38,17 @@ fn role_of(file: &str) -> BTreeSet<String> {
     rights(&role["rules"])
 }
 
-/// What the controllers are tested with.
+/// What the controllers are tested with, as far as it is not for Jobs that they look after themselves.
 fn tested() -> BTreeSet<String> {
+    let of_jobs = |right: &String| {
+        ["jobs/status", "jobs/finalizers"]
+            .iter()
+            .any(|each| right.contains(each))
+    };
     role_of("role.yaml")
+        .into_iter()
+        .filter(|right| !of_jobs(right))
+        .collect()
 }
 
 /// The rights of Roles by their names, which are all bound to this account.
@@ -61,7 +69,7 @@ const CONTROL_PLANE: [&str; 2] = ["agents-control-plane", "agents-control-plane-
 
 #[test]
 fn rights_are_those_that_the_tests_run_with() {
-    let objects = rendered("{}");
+    let objects = rendered("controller: {jobController: jangar}");
     for (account, names, file) in [
         ("agents-sa", CONTROLLERS, "role.yaml"),
         ("agents-control-plane", CONTROL_PLANE, "control-plane-role.yaml"),
@@ -72,6 +80,15 @@ fn rights_are_those_that_the_tests_run_with() {
             "run `make generate`: charts/agents/files has copies of tests/cluster/{file}"
         );
     }
+}
+
+/// An admin of a namespace could not give these rights, having none of them.
+#[test]
+fn how_jobs_stand_is_written_only_where_jangar_looks_after_them() {
+    let objects = rendered("{}");
+    assert_eq!(bound_to(&objects, "agents-sa", &CONTROLLERS), tested());
+    assert!(tested().is_subset(&role_of("role.yaml")));
+    assert_ne!(tested(), role_of("role.yaml"));
 }
 
 /// It reads every kind, records decisions about gates, and sees who leads: docs/control-plane.md. All else it does with the
@@ -172,7 +189,8 @@ fn an_install_for_named_namespaces_has_no_right_in_the_cluster() {
 
 #[test]
 fn rights_in_the_cluster_are_the_same_ones() {
-    let objects = rendered("rbac: {clusterScoped: true}\ncontroller: {namespaces: ['*']}");
+    let objects =
+        rendered("rbac: {clusterScoped: true}\ncontroller: {namespaces: ['*'], jobController: jangar}");
     for (workload, file) in [
         ("agents-controllers", "role.yaml"),
         ("agents-control-plane", "control-plane-role.yaml"),

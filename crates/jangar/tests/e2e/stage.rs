@@ -68,9 +68,10 @@ where
 {
     let _turn = TURN.read().await;
     let own = format!("{name}-own");
+    // In boxes, because both are large.
     let (theirs, ours) = tokio::join!(
-        on_stage(name, JobController::Kubernetes, &test),
-        on_stage(&own, JobController::Jangar, &test)
+        Box::pin(on_stage(name, JobController::Kubernetes, &test)),
+        Box::pin(on_stage(&own, JobController::Jangar, &test))
     );
     theirs?;
     ours

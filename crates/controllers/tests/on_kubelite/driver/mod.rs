@@ -8,6 +8,7 @@ mod controllers;
 mod illegible;
 mod life;
 mod occupied;
+mod own_jobs;
 mod queueing;
 mod refused;
 mod retention;
