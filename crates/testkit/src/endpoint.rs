@@ -16,7 +16,7 @@ use jangar_controllers::{
     clock::Clock as _,
     outside::{Call, Outside, Reception, token::Signer},
 };
-use jangar_engine::{custom::call::Answer, decision::Key};
+use jangar_engine::{custom::call::Answer, decision::Key, temporal::call::Closed};
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -50,6 +50,10 @@ pub enum Deed {
     Busy(Duration, Value),
     /// Will not have it.
     Refuses,
+    /// Answers what nobody understands, and has nothing of it.
+    Mumbles,
+    /// Works this long, until the Temporal server closes its workflow in this way.
+    IsClosed(Duration, Closed),
 }
 
 /// How long the work takes that somebody does who was busy before.
@@ -147,7 +151,12 @@ impl SimEndpoint {
                 };
             }
             Some(Deed::Busy(_, end)) => (AFTER_BUSY, end.clone()),
-            Some(Deed::Refuses) | None => {
+            Some(Deed::Mumbles) => {
+                return Answer::Unknown {
+                    words: "HTTP 302: it is elsewhere".to_owned(),
+                };
+            }
+            Some(Deed::Refuses | Deed::IsClosed(..)) | None => {
                 return Answer::Refused {
                     words: "HTTP 422: this endpoint has no use for it".to_owned(),
                 };

@@ -20,6 +20,8 @@ pub struct Surroundings {
     /// What tells it from every other process, those before it included.
     pub identity: String,
     pub limits: LimitSettings,
+    /// What else its settings say where it plays.
+    pub settings: fn(&mut Settings),
     /// Its way to the endpoint, and to the Temporal server.
     pub outside: Arc<Outside>,
     pub forges: Arc<dyn Forges>,
@@ -92,10 +94,11 @@ impl Shipped {
 
 impl Program for Shipped {
     fn start(&self, surroundings: Surroundings) -> Running {
-        let settings = Settings {
+        let mut settings = Settings {
             limits: surroundings.limits,
             ..self.settings.as_ref().clone()
         };
+        (surroundings.settings)(&mut settings);
         let setup = Setup {
             lease_client: surroundings.client.clone(),
             client: surroundings.client,

@@ -36,6 +36,8 @@ pub struct Clean {
     pub end: EndState,
     /// What AgentRuns said that they waited for.
     pub waits: BTreeSet<String>,
+    /// With which reasons they ended, those that are gone too.
+    pub reasons: BTreeSet<String>,
 }
 
 /// What went wrong, and how to see it again.
@@ -101,6 +103,7 @@ pub fn clean(program: &dyn Program, scenario: &Scenario) -> Result<Clean, Box<Fa
         writes: report.writes,
         end: report.end,
         waits: report.waits,
+        reasons: report.reasons,
     })
 }
 

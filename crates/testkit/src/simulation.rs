@@ -15,7 +15,7 @@ use kubelite::store::{Collection, Key, Object, Store};
 use serde_json::json;
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -90,6 +90,8 @@ pub struct Report {
     pub works: Vec<Work>,
     /// What AgentRuns said that they waited for.
     pub waits: BTreeSet<String>,
+    /// With which reasons they ended, those that are gone too.
+    pub reasons: BTreeSet<String>,
     pub trace: Vec<String>,
 }
 
@@ -111,7 +113,8 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         let checks = Checks::start(&world, &record, simulation.observed_limits(), history.clone());
         let kubelet = Kubelet::start(&world, scenario.scripts.clone(), &record);
         let (sender, orders) = mpsc::unbounded_channel();
-        let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone());
+        let wire = Wire::new(Arc::clone(world.trace()), &simulation.plan, *seed, sender.clone())
+            .forbidding_jobs_for(scenario.jobs_forbidden);
         let endpoint = SimEndpoint::new(scenario.deeds.clone(), &record, world.trace(), world.wall());
         let temporal = SimTemporal::new(scenario.deeds.clone(), &record, world.trace());
         let story = Story {
@@ -125,7 +128,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
         };
         let mut stage = Stage {
             program,
-            limits: &scenario.limits,
+            scenario,
             world: &world,
             wire: Arc::clone(&story.wire),
             endpoint,
@@ -150,7 +153,7 @@ pub fn play(program: &dyn Program, simulation: &Simulation<'_>) -> Report {
 /// Runs the processes, and does what the faults ask for.
 struct Stage<'a> {
     program: &'a dyn Program,
-    limits: &'a LimitSettings,
+    scenario: &'a Scenario,
     world: &'a World,
     wire: Arc<Wire>,
     endpoint: Arc<SimEndpoint>,
@@ -214,7 +217,8 @@ impl Stage<'_> {
             client: Client::new(line, NAMESPACE),
             wall: Arc::clone(self.world.wall()),
             identity: process.name.clone(),
-            limits: self.limits.clone(),
+            limits: self.scenario.limits.clone(),
+            settings: self.scenario.settings,
             outside,
             forges: Arc::new(self.forge.clone()),
         });
@@ -300,7 +304,23 @@ impl Story<'_> {
                 self.person.merge(&self.run_path(run), &patch).await;
             }
             Step::Change(run, patch) => self.person.merge(&self.run_path(run), patch).await,
-            Step::TakeJob(run) => self.take_job(run).await,
+            Step::AwaitJob(run) => self.await_job(run).await,
+            Step::TakeJob(run) => {
+                let no_hold = json!({"metadata": {"finalizers": null}});
+                if let Some(path) = self.job_path(run) {
+                    self.person.merge(&path, &no_hold).await;
+                }
+                self.delete_job(run).await;
+            }
+            Step::DeleteJob(run) => self.delete_job(run).await,
+            Step::Mend(plural, name, patch) => {
+                let path = format!("/api/v1/namespaces/{NAMESPACE}/{plural}/{name}");
+                self.person.merge(&path, patch).await;
+            }
+            Step::Remove(plural, name) => {
+                let path = format!("/api/v1/namespaces/{NAMESPACE}/{plural}/{name}");
+                self.person.delete(&path, &json!({})).await;
+            }
             Step::Approve(run, gate) => {
                 self.until(|| self.digest(run, gate).is_some()).await;
                 let digest = self.digest(run, gate).unwrap_or_default();
@@ -319,21 +339,37 @@ impl Story<'_> {
         }
     }
 
-    /// Takes the Job away that a run has made last, so that nothing tells how it ended.
-    async fn take_job(&self, run: &str) {
-        let Some((_, run)) = self.find(run) else { return };
+    /// Waits until a run has a Job. Nobody who looks from time to time would see it before the controllers have said so.
+    async fn await_job(&self, run: &str) {
+        let mut changes = self.store.follow();
+        let comes = async {
+            while self.job_path(run).is_none() {
+                changes.next().await.expect("whoever waits keeps up");
+            }
+        };
+        // What never comes is missed at the end.
+        let _in_vain = timeout(STEP_PATIENCE, comes).await;
+    }
+
+    /// Deletes the Job that a run has made last.
+    async fn delete_job(&self, run: &str) {
+        if let Some(path) = self.job_path(run) {
+            self.person
+                .delete(&path, &json!({"propagationPolicy": "Background"}))
+                .await;
+        }
+    }
+
+    /// Where the Job is that a run has made last.
+    fn job_path(&self, run: &str) -> Option<String> {
+        let (_, run) = self.find(run)?;
         let all = objects(&self.store, &jobs());
         let own = |job: &&Object| job.meta.owners.iter().any(|owner| owner.uid == run.meta.uid);
-        let Some(job) = all.iter().filter(own).max_by_key(|job| job.revision) else {
-            return;
-        };
-        let path = format!("/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{}", name(job));
-        self.person
-            .merge(&path, &json!({"metadata": {"finalizers": null}}))
-            .await;
-        self.person
-            .delete(&path, &json!({"propagationPolicy": "Background"}))
-            .await;
+        let job = all.iter().filter(own).max_by_key(|job| job.revision)?;
+        Some(format!(
+            "/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{}",
+            name(job)
+        ))
     }
 
     /// Waits until something is so. What never comes is missed at the end.
@@ -454,6 +490,7 @@ impl Story<'_> {
             end: self.checks.end_state(&self.store),
             works,
             waits: self.checks.waits(),
+            reasons: self.checks.reasons(),
             trace: world.trace().take(),
         }
     }

@@ -15,6 +15,7 @@ use jangar_engine::{
     decision::{Key, Uid},
     temporal::call::{Closed, Means, Returned, StartAnswer, StopAnswer, Workflow},
 };
+use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep},
@@ -87,15 +88,16 @@ impl SimTemporal {
                 }
             };
         }
-        let (time, good) = match self.deeds.get(run.name.as_str()) {
-            Some(Deed::Reports(time, end)) => (*time, end["status"] == "Succeeded"),
+        let (time, closed) = match self.deeds.get(run.name.as_str()) {
+            Some(Deed::Reports(time, end)) => (*time, reported(end)),
+            Some(Deed::IsClosed(time, closed)) => (*time, closed.clone()),
             Some(Deed::Busy(until, _)) if self.born.elapsed() < *until => {
                 return StartAnswer::NotTaken {
                     words: "the server is not there".to_owned(),
                 };
             }
-            Some(Deed::Busy(_, end)) => (AFTER_BUSY, end["status"] == "Succeeded"),
-            Some(Deed::Refuses) | None => {
+            Some(Deed::Busy(_, end)) => (AFTER_BUSY, reported(end)),
+            Some(Deed::Refuses | Deed::Mumbles) | None => {
                 return StartAnswer::Refused {
                     words: "no such namespace".to_owned(),
                 };
@@ -111,11 +113,11 @@ impl SimTemporal {
         });
         workflows.insert(workflow.id.clone(), Arc::clone(&execution));
         let this = Arc::clone(self);
-        tokio::spawn(async move { this.work(&execution, time, good).await });
+        tokio::spawn(async move { this.work(&execution, time, closed).await });
         StartAnswer::Started { run_id }
     }
 
-    async fn work(&self, execution: &Execution, time: Duration, good: bool) {
+    async fn work(&self, execution: &Execution, time: Duration, closed: Closed) {
         let asked = tokio::select! {
             biased;
             () = sleep(time) => false,
@@ -124,15 +126,13 @@ impl SimTemporal {
         if asked {
             sleep(STOPS_WITHIN).await;
             self.close(execution, Ending::Stopped, Closed::Canceled { words: None });
-        } else if good {
-            let result = Returned::Json(serde_json::json!({"summary": "mended"}));
-            self.close(execution, Ending::Exited(0), Closed::Completed(result));
         } else {
-            let closed = Closed::Failed {
-                kind: None,
-                message: "out of luck".to_owned(),
+            let ending = match closed {
+                Closed::Completed(_) => Ending::Exited(0),
+                Closed::Failed { .. } => Ending::Exited(1),
+                _ => Ending::Killed,
             };
-            self.close(execution, Ending::Exited(1), closed);
+            self.close(execution, ending, closed);
         }
     }
 
@@ -189,6 +189,18 @@ impl SimTemporal {
             waited += LOOK_EVERY;
         }
         Waited::Open { note: None }
+    }
+}
+
+/// How the workflow of a worker is closed that reports this.
+fn reported(end: &Value) -> Closed {
+    if end["status"] == "Succeeded" {
+        Closed::Completed(Returned::Json(json!({"summary": "mended"})))
+    } else {
+        Closed::Failed {
+            kind: None,
+            message: "out of luck".to_owned(),
+        }
     }
 }
 

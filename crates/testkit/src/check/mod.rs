@@ -77,6 +77,7 @@ pub struct Checks {
     last_change: Arc<Mutex<Instant>>,
     pods: Arc<Mutex<GeneratedNames>>,
     waits: Arc<Mutex<BTreeSet<String>>>,
+    reasons: Arc<Mutex<BTreeSet<String>>>,
     _following: JoinSet<()>,
 }
 
@@ -91,6 +92,7 @@ impl Checks {
         let last_change = Arc::new(Mutex::new(Instant::now()));
         let pods = Arc::default();
         let waits = Arc::default();
+        let reasons = Arc::default();
         let mut look = Look {
             trace: Arc::clone(world.trace()),
             record: record.clone(),
@@ -98,6 +100,7 @@ impl Checks {
             last_change: Arc::clone(&last_change),
             pods: Arc::clone(&pods),
             waits: Arc::clone(&waits),
+            reasons: Arc::clone(&reasons),
             runs: BTreeMap::new(),
             deletions: Deletions::default(),
             slots: Slots::new(limits),
@@ -119,6 +122,7 @@ impl Checks {
             last_change,
             pods,
             waits,
+            reasons,
             _following: following,
         }
     }
@@ -132,6 +136,14 @@ impl Checks {
     /// What AgentRuns have said so far that they waited for.
     pub fn waits(&self) -> BTreeSet<String> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// With which reasons AgentRuns have ended so far.
+    pub fn reasons(&self) -> BTreeSet<String> {
+        self.reasons
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// When anything but a Lease or an Event changed last.
@@ -148,6 +160,7 @@ struct Look {
     last_change: Arc<Mutex<Instant>>,
     pods: Arc<Mutex<GeneratedNames>>,
     waits: Arc<Mutex<BTreeSet<String>>>,
+    reasons: Arc<Mutex<BTreeSet<String>>>,
     /// The runs as they are, by name.
     runs: BTreeMap<String, RunView>,
     deletions: Deletions,
@@ -199,6 +212,8 @@ impl Look {
         if event.collection == world::runs() {
             let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
             waits.extend(after.blocked.clone());
+            let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+            reasons.extend(after.reason.clone());
         }
         self.runs.insert(event.key.name.to_string(), after);
     }

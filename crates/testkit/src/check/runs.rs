@@ -15,6 +15,8 @@ pub struct RunView {
     pub steps: u32,
     pub phase: RunPhase,
     pub finished_at: Option<String>,
+    /// Why it ended as it did.
+    pub reason: Option<String>,
     /// The controllers have taken it on.
     pub accepted: bool,
     /// Its cancel was given up with pods still alive.
@@ -39,6 +41,10 @@ impl RunView {
         let blocked = conditions()
             .find(|condition| condition["type"] == "Blocked" && condition["status"] == "True")
             .and_then(|condition| text(&condition["reason"]));
+        let is_end = |condition: &&Value| {
+            let ends = ["Succeeded", "Failed", "Cancelled"];
+            condition["status"] == "True" && ends.iter().any(|end| condition["type"] == *end)
+        };
         let cancelled = conditions().find(|condition| condition["type"] == "Cancelled");
         Self {
             name: text(&value["metadata"]["name"]).unwrap_or_default(),
@@ -46,6 +52,7 @@ impl RunView {
             steps: steps.and_then(|steps| steps.len().try_into().ok()).unwrap_or(0),
             phase: text(&status["phase"]).map_or(RunPhase::Pending, |phase| RunPhase::from(phase.as_str())),
             finished_at: text(&status["finishedAt"]),
+            reason: conditions().find(is_end).and_then(|end| text(&end["reason"])),
             accepted: conditions()
                 .any(|condition| condition["type"] == "Accepted" && condition["status"] == "True"),
             cancel_timed_out: cancelled
@@ -127,6 +134,7 @@ mod tests {
             steps: 0,
             phase,
             finished_at: finished_at.map(str::to_owned),
+            reason: None,
             accepted: true,
             cancel_timed_out: false,
             blocked: None,

@@ -100,6 +100,7 @@ mod tests {
             steps: 0,
             phase,
             finished_at: Some(String::new()),
+            reason: None,
             accepted: true,
             cancel_timed_out: false,
             blocked: None,

@@ -124,6 +124,10 @@ impl Line {
 
     /// Carries a request out.
     async fn deliver(&self, sent: &Sent, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
+        if sent.makes_a_job() && self.wire.forbids_jobs() {
+            let words = "exceeded quota: agents, requested: count/jobs.batch=1";
+            return Ok(self.refuse(sent, StatusCode::FORBIDDEN, "Forbidden", words));
+        }
         let response = self.api.clone().oneshot(request.map(Body::from)).await?;
         self.note(sent, response.status().as_str());
         if !sent.watches || response.status() != StatusCode::OK {

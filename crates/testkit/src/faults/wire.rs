@@ -42,6 +42,8 @@ pub struct Wire {
     plan: Mutex<Vec<Fault>>,
     writes: AtomicU32,
     last_write: Mutex<Instant>,
+    /// Until when the API server takes no Job.
+    jobs_from: Instant,
     orders: mpsc::UnboundedSender<Order>,
 }
 
@@ -54,8 +56,23 @@ impl Wire {
             plan: Mutex::new(plan.0.clone()),
             writes: AtomicU32::new(0),
             last_write: Mutex::new(Instant::now()),
+            jobs_from: Instant::now(),
             orders,
         }
+    }
+
+    /// The same, where the API server takes no Job for this long.
+    #[must_use]
+    pub fn forbidding_jobs_for(self, time: Duration) -> Self {
+        Self {
+            jobs_from: Instant::now() + time,
+            ..self
+        }
+    }
+
+    /// Whether the API server takes no Job at the moment.
+    pub(super) fn forbids_jobs(&self) -> bool {
+        Instant::now() < self.jobs_from
     }
 
     /// How many writes were sent so far, Leases apart.

@@ -22,7 +22,7 @@ use tokio::{sync::watch, task::JoinSet};
 use self::worker::{Sight, Worker};
 pub use self::{
     record::{Assignment, Ending, Record, Work},
-    script::{Eviction, OnTerm, Script, Scripts},
+    script::{Eviction, Lack, OnTerm, Script, Scripts},
 };
 use crate::{
     trace::Trace,

@@ -13,8 +13,8 @@ pub enum Script {
     },
     /// It runs until it is told to stop.
     Runs { on_term: OnTerm },
-    /// Its image cannot be had.
-    NeverStarts,
+    /// It cannot start for want of something.
+    NeverStarts(Lack),
     /// It is put off its node while it runs.
     Evicted { after: Duration, by: Eviction },
     /// Its node dies while it runs; the cluster notices some time later and gives the pod up.
@@ -22,6 +22,32 @@ pub enum Script {
         after: Duration,
         noticed_after: Duration,
     },
+}
+
+/// What a pod cannot start without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Its image cannot be had.
+    Image,
+    /// Something is wrong about what it mounts.
+    Configuration,
+}
+
+impl Lack {
+    /// What the kubelet says at first, and what later.
+    pub(super) const fn reasons(self) -> [&'static str; 2] {
+        match self {
+            Self::Image => ["ErrImagePull", "ImagePullBackOff"],
+            Self::Configuration => ["CreateContainerConfigError", "CreateContainerError"],
+        }
+    }
+
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Image => "the image cannot be had",
+            Self::Configuration => "the files of the pod cannot be had",
+        }
+    }
 }
 
 /// What the work does when it is told to stop.

@@ -11,10 +11,11 @@ use super::record::Ending;
 pub(super) enum State {
     /// Not started yet.
     Creating,
-    /// The image of the agent cannot be had; the init containers have ended.
-    NoImage {
+    /// The container of the agent cannot be started; the init containers have ended.
+    Lacking {
         since: Timestamp,
         reason: &'static str,
+        words: &'static str,
     },
     Running {
         since: Timestamp,
@@ -39,7 +40,7 @@ pub(super) fn disruption(reason: &str, message: &str, now: Timestamp) -> Value {
 /// The status of a strategic merge patch. Conditions that it does not name stay.
 pub(super) fn status(pod: &Pod, state: &State, now: Timestamp) -> Value {
     let phase = match state {
-        State::Creating | State::NoImage { .. } => "Pending",
+        State::Creating | State::Lacking { .. } => "Pending",
         State::Running { .. } => "Running",
         State::Ended {
             ending: Ending::Exited(0),
@@ -76,8 +77,8 @@ pub(super) fn status(pod: &Pod, state: &State, now: Timestamp) -> Value {
 fn main_status(container: &Container, state: &State) -> Value {
     let running = matches!(state, State::Running { .. });
     let detail = match state {
-        State::NoImage { reason, .. } => {
-            json!({"waiting": {"reason": reason, "message": "the image cannot be had"}})
+        State::Lacking { reason, words, .. } => {
+            json!({"waiting": {"reason": reason, "message": words}})
         }
         State::Creating | State::Refused => json!({"waiting": {"reason": "ContainerCreating"}}),
         State::Running { since } => json!({"running": {"startedAt": seconds(*since)}}),
@@ -89,7 +90,7 @@ fn main_status(container: &Container, state: &State) -> Value {
 fn init_status(container: &Container, state: &State) -> Value {
     let detail = match state {
         State::Creating | State::Refused => json!({"waiting": {"reason": "PodInitializing"}}),
-        State::NoImage { since, .. } | State::Running { since } | State::Ended { since, .. } => {
+        State::Lacking { since, .. } | State::Running { since } | State::Ended { since, .. } => {
             json!({"terminated": {
                 "exitCode": 0, "reason": "Completed", "startedAt": seconds(*since), "finishedAt": seconds(*since),
             }})

@@ -20,14 +20,14 @@ use tokio::{
 
 use super::{
     record::{Assignment, Ending, Record},
-    script::{Eviction, OnTerm, Script, Scripts},
+    script::{Eviction, Lack, OnTerm, Script, Scripts},
     status::{State, disruption, status},
 };
 use crate::trace::Trace;
 
 /// How long a pod takes from its binding to its start: less than whoever made it by mistake needs to think better of it.
 const START_AFTER: Duration = Duration::from_millis(10);
-/// How long the kubelet tries to get an image before it begins to wait between two tries.
+/// How long the kubelet tries to start a container before it begins to wait between two tries.
 const BACK_OFF_AFTER: Duration = Duration::from_secs(10);
 
 /// How long a node is silent before Kubernetes says of its pods that they are not ready.
@@ -80,8 +80,8 @@ impl Worker {
     /// Leads the pod to its end. `None`: it is gone before.
     async fn live(&mut self, script: &Script) -> Option<()> {
         self.say(&State::Creating).await;
-        if let Script::NeverStarts = script {
-            return self.never_start().await;
+        if let Script::NeverStarts(lack) = script {
+            return self.never_start(*lack).await;
         }
         match self.wait(Some(START_AFTER)).await {
             Woke::Gone => return None,
@@ -112,17 +112,19 @@ impl Worker {
                 Woke::Told(grace) => self.stop(since, grace, OnTerm::Obeys(Duration::ZERO)).await,
                 Woke::Time => self.lose_node(since, noticed_after).await,
             },
-            Script::NeverStarts => Some(()),
+            Script::NeverStarts(_) => Some(()),
         }
     }
 
-    async fn never_start(&mut self) -> Option<()> {
+    async fn never_start(&mut self, lack: Lack) -> Option<()> {
         let since = self.clock.now();
-        let waiting = |reason| State::NoImage { since, reason };
-        self.say(&waiting("ErrImagePull")).await;
+        let words = lack.words();
+        let waiting = |reason| State::Lacking { since, reason, words };
+        let [first, later] = lack.reasons();
+        self.say(&waiting(first)).await;
         let woke = match self.wait(Some(BACK_OFF_AFTER)).await {
             Woke::Time => {
-                self.say(&waiting("ImagePullBackOff")).await;
+                self.say(&waiting(later)).await;
                 self.wait(None).await
             }
             woke => woke,

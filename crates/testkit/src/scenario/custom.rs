@@ -34,6 +34,8 @@ pub(super) fn all() -> Vec<Scenario> {
             failed(),
         ),
         refused(),
+        timed_out(),
+        not_understood(),
         cancelled(),
         deleted(),
         one_slot(),
@@ -80,6 +82,22 @@ fn refused() -> Scenario {
     told(
         "custom-refused",
         Deed::Refuses,
+        vec![create(custom(TIMEOUT_SECONDS))],
+        failed(),
+    )
+}
+
+/// The work takes longer than it may.
+fn timed_out() -> Scenario {
+    let steps = vec![create(custom(TIMEOUT_SECONDS))];
+    told("custom-timed-out", endless().1, steps, failed())
+}
+
+/// Nobody knows what the endpoint has made of the call.
+fn not_understood() -> Scenario {
+    told(
+        "custom-not-understood",
+        Deed::Mumbles,
         vec![create(custom(TIMEOUT_SECONDS))],
         failed(),
     )

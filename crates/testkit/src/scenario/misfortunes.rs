@@ -14,7 +14,7 @@ use crate::node::{Eviction, Script, Scripts};
 /// much goes wrong meanwhile.
 pub(super) const SILENT: std::time::Duration = std::time::Duration::from_mins(20);
 /// How often a node takes a pod away before that ends a run.
-const DISRUPTIONS: u32 = 6;
+pub(super) const DISRUPTIONS: u32 = 6;
 
 /// All scenarios, in a fixed order.
 pub(super) fn all() -> Vec<Scenario> {

@@ -1,9 +1,12 @@
 //! What people do, and what the pods do, as data: a simulation plays it with and without bad luck.
 
 mod custom;
+mod hindered;
 mod misfortunes;
+mod missing;
 pub mod orchestrations;
 mod queue;
+mod refused;
 mod retention;
 mod runs;
 mod temporal;
@@ -14,7 +17,7 @@ mod workflows;
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
-use jangar_engine::settings::LimitSettings;
+use jangar_engine::settings::{LimitSettings, Settings};
 use serde_json::Value;
 
 use crate::{endpoint::Deeds, forges::ForgeScript, node::Scripts};
@@ -30,6 +33,9 @@ pub fn all() -> Vec<Scenario> {
         runs::all(),
         workflows::all(),
         misfortunes::all(),
+        hindered::all(),
+        missing::all(),
+        refused::all(),
         retention::all(),
         queue::all(),
         custom::all(),
@@ -53,6 +59,10 @@ pub struct Scenario {
     pub place: Place,
     /// What the controllers are told to keep to.
     pub limits: LimitSettings,
+    /// What else they are told, beside what they are in every simulation.
+    pub settings: fn(&mut Settings),
+    /// For how long the API server takes no Job, as with a quota that is used up.
+    pub jobs_forbidden: Duration,
     pub scripts: Scripts,
     /// What the endpoint does, and the worker of the Temporal server.
     pub deeds: Deeds,
@@ -118,8 +128,16 @@ pub enum Step {
     Cancel(&'static str),
     /// Changes a run, as a merge patch says.
     Change(&'static str, Value),
+    /// Waits until a run has a Job, and no moment longer.
+    AwaitJob(&'static str),
     /// Takes the Job of a run away, and our hold on it first.
     TakeJob(&'static str),
+    /// Deletes the Job of a run, as kubectl does.
+    DeleteJob(&'static str),
+    /// Changes a Secret or a ConfigMap, given the plural of its kind, as a merge patch says.
+    Mend(&'static str, &'static str, Value),
+    /// Deletes a Secret or a ConfigMap, given the plural of its kind.
+    Remove(&'static str, &'static str),
     /// Waits until a gate of an OrchestrationRun is open for decisions, and approves what it shows.
     Approve(&'static str, &'static str),
     Delete(&'static str),

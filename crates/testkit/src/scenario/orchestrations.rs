@@ -23,6 +23,7 @@ pub(super) fn all() -> Vec<Scenario> {
         cancelled(),
         cancelled_stubborn(),
         deleted(),
+        child_deleted(),
         nested(),
         signalled(),
         forgotten(),
@@ -129,6 +130,20 @@ fn deleted() -> Scenario {
             .with("dag-b-1", 1, endless())
             .with("dag-c-1", 1, endless()),
         ..story("orchestration-deleted", steps, vec![("dag", End::Gone)])
+    }
+}
+
+/// Somebody deletes a child while it works: it goes when its pod has stopped, and its end is told before.
+fn child_deleted() -> Scenario {
+    let mut steps = runs("dag", &diamond_steps());
+    steps.extend([
+        Step::AwaitWork("dag-a-1", 1),
+        Step::Wait(3 * SECOND),
+        Step::Delete("dag-a-1"),
+    ]);
+    Scenario {
+        scripts: Scripts::default().with("dag-a-1", 1, Script::Runs { on_term: OBEYS }),
+        ..story("orchestration-child-deleted", steps, vec![("dag", failed())])
     }
 }
 

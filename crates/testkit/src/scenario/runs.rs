@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{End, Place, Scenario, Step};
 use crate::endpoint::Deeds;
 use crate::forges::ForgeScript;
-use crate::node::{Eviction, OnTerm, Script, Scripts};
+use crate::node::{Eviction, Lack, OnTerm, Script, Scripts};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// Long enough that no restart of a controller can take that long: what is cancelled meanwhile is cancelled for certain.
@@ -238,7 +238,7 @@ fn forgotten() -> Scenario {
 
 fn image_missing() -> Scenario {
     Scenario {
-        scripts: Scripts::default().with("one", 1, Script::NeverStarts),
+        scripts: Scripts::default().with("one", 1, Script::NeverStarts(Lack::Image)),
         ..story("image-missing", vec![create(run("one"))], vec![("one", failed())])
     }
 }
@@ -301,20 +301,26 @@ fn crowded() -> Scenario {
 
 /// A run whose files do not fit into the pod's annotations and need a ConfigMap, and then another one of its name.
 fn large_inputs() -> Scenario {
-    let file = json!({"path": "/notes.txt", "content": "x".repeat(INPUTS_BYTES)});
-    let provider = json!({"binary": "/usr/local/bin/agent", "inputFiles": [file]});
-    let agent = json!({"providerRef": {"name": "well-read"}});
-    let mut run = run("one");
-    run["spec"]["agentRef"]["name"] = "reader".into();
-    let mut steps = vec![
-        Step::Create("agentproviders", object("AgentProvider", "well-read", &provider)),
-        Step::Create("agents", object("Agent", "reader", &agent)),
-    ];
+    let (mut steps, run) = large("one");
     steps.extend(replaced(create(run)));
     Scenario {
         scripts: Scripts::default().with("one", 1, ends_well_when_told()),
         ..story("large-inputs", steps, vec![("one", succeeded())])
     }
+}
+
+/// What a run needs whose files do not fit into the pod's annotations, and the run.
+pub(super) fn large(name: &str) -> (Vec<Step>, Value) {
+    let file = json!({"path": "/notes.txt", "content": "x".repeat(INPUTS_BYTES)});
+    let provider = json!({"binary": "/usr/local/bin/agent", "inputFiles": [file]});
+    let agent = json!({"providerRef": {"name": "well-read"}});
+    let mut run = run(name);
+    run["spec"]["agentRef"]["name"] = "reader".into();
+    let steps = vec![
+        Step::Create("agentproviders", object("AgentProvider", "well-read", &provider)),
+        Step::Create("agents", object("Agent", "reader", &agent)),
+    ];
+    (steps, run)
 }
 
 /// Work that takes longer than a restart of the controllers, so that the run that waits is cancelled before its turn.
@@ -337,6 +343,8 @@ pub(super) fn story(name: &'static str, steps: Vec<Step>, ends: Vec<(&'static st
             job_sync_delay: SECOND,
         },
         limits: LimitSettings::default(),
+        settings: |_| {},
+        jobs_forbidden: Duration::ZERO,
         scripts: Scripts::default(),
         deeds: Deeds::new(),
         forge: ForgeScript::default(),

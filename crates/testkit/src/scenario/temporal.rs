@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jangar_api::phase::RunPhase;
+use jangar_engine::temporal::call::Closed;
 use serde_json::{Value, json};
 
 use super::{
@@ -24,6 +25,14 @@ pub(super) fn all() -> Vec<Scenario> {
             Deed::Refuses,
             vec![create(temporal())],
             failed(),
+        ),
+        closed("temporal-terminated", Closed::Terminated { words: None }),
+        closed("temporal-timed-out", Closed::TimedOut),
+        closed(
+            "temporal-vanished",
+            Closed::Vanished {
+                words: "not found".to_owned(),
+            },
         ),
         stopped(
             "temporal-cancelled",
@@ -62,6 +71,12 @@ fn one_start_at_a_time() -> Scenario {
 fn ends(name: &'static str, how: &str, end: End) -> Scenario {
     let deed = Deed::Reports(Duration::from_secs(10), json!({"status": how}));
     told(name, deed, vec![create(temporal())], end)
+}
+
+/// The workflow neither returns nor fails.
+fn closed(name: &'static str, closed: Closed) -> Scenario {
+    let deed = Deed::IsClosed(Duration::from_secs(10), closed);
+    told(name, deed, vec![create(temporal())], failed())
 }
 
 /// The workflow is made to end before the run is over, or goes.

@@ -234,7 +234,7 @@ fn app_key() -> Step {
     Step::Create("secrets", secret)
 }
 
-fn on_repository(name: &str, required: bool) -> Value {
+pub(super) fn on_repository(name: &str, required: bool) -> Value {
     let mut run = run(name);
     run["spec"]["vcsRef"] = json!({"name": "forge"});
     run["spec"]["vcsPolicy"] = json!({"required": required, "mode": "read-only"});

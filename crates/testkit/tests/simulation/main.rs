@@ -39,7 +39,14 @@ use jangar_testkit::{
 const SEEDS_PER_SCENARIO: u64 = 3;
 /// Scenarios, by the beginning of their names, that have a crash at some of their writes only, unless `JANGAR_SIM_THOROUGH` is
 /// set: tests have little time. Seeds bring trouble to them as to all, and graphs have tests of their own.
-const IN_PART: [&str; 3] = ["orchestration", "temporal-", "tool-"];
+const IN_PART: [&str; 6] = [
+    "hindered-",
+    "missing-",
+    "orchestration",
+    "refused-",
+    "temporal-",
+    "tool-",
+];
 /// At how many of its writes such a scenario has a crash.
 const SOME_WRITES: u32 = 6;
 /// What may happen to a process at a write.

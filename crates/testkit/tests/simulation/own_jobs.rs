@@ -11,7 +11,7 @@ use jangar_testkit::{
 use super::{CORE, CRASHES, GIVE_WAY, OTHER_TROUBLES, assert_none, cleans_of, scenario, shipped, without};
 
 /// Scenarios in which there is no Job, by the beginning of their names.
-const WITHOUT_JOBS: [&str; 2] = ["custom-", "temporal-"];
+const WITHOUT_JOBS: [&str; 4] = ["custom-", "refused-by-forge", "refused-by-spec", "temporal-"];
 
 /// At how many of its writes a scenario has a crash. Each has them at more of its writes, or at all, where Kubernetes looks after its
 /// Jobs, and nearly all of what happens is the same.

@@ -6,153 +6,129 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use jangar_api::reason::Reason;
-use jangar_testkit::world;
 
 use crate::cleans;
 
 /// The reasons with which AgentRuns end where nothing goes wrong beside what the scenario has.
-const ENDS_PLAYED: [&str; 21] = [
+const ENDS_PLAYED: [&str; 72] = [
     "CancelTimedOut",
     "Cancelled",
     "Completed",
     "Disrupted",
     "Duplicate",
+    "EndpointNotAllowed",
     "Failed",
+    "ImageBlocked",
+    "ImageNotAllowed",
     "ImageUnavailable",
+    "InputsTooLarge",
+    "InvalidBranch",
+    "InvalidContract",
+    "InvalidRuntimeConfig",
+    "InvalidSpec",
+    "InvalidSystemPromptRef",
+    "InvalidTemplate",
+    "InvalidVolume",
     "JobFailed",
     "JobMissing",
     "JobRejected",
+    "LabelBlocked",
+    "LabelNotAllowed",
     "MissingAgent",
+    "MissingBinary",
+    "MissingEndpoint",
+    "MissingImplementation",
+    "MissingMemory",
+    "MissingProvider",
+    "MissingProviderRef",
+    "MissingRepository",
+    "MissingRequiredLabels",
     "MissingRequiredMetadata",
+    "MissingSystemPromptRef",
+    "MissingTemporalConfig",
+    "MissingText",
+    "MissingVcsAuth",
     "MissingVcsProvider",
+    "MissingWorkflowSteps",
+    "MissingWorkloadImage",
     "NameTaken",
+    "NodeLost",
+    "ParameterValueTooLarge",
+    "ParametersTooLarge",
+    "PodSecurityNotAllowed",
+    "PriorityClassNotAllowed",
+    "SecretBlocked",
+    "SecretKeyMissing",
+    "SecretNotAllowed",
     "SecretNotFound",
+    "ServiceAccountNotAllowed",
+    "SpecImmutableViolation",
+    "Stopped",
     "SubmitFailed",
+    "SubmitUnknown",
+    "TemporalError",
+    "Terminated",
+    "TimedOut",
+    "UnsupportedRuntime",
+    "UnsupportedVcsAuth",
     "VcsAuthUnavailable",
+    "VcsCapabilityDenied",
+    "VcsPolicyDenied",
+    "VcsProvidersDisabled",
+    "VcsUnavailable",
+    "WorkflowJobDeleted",
     "WorkflowJobMissing",
+    "WorkflowStepDuplicate",
     "WorkflowStepFailed",
+    "WorkflowStepMissingName",
     "WorkflowStepRetriesExhausted",
     "WorkflowStepTimedOut",
 ];
 
-/// The reasons with which AgentRuns end in no scenario, by what keeps them out of a simulation, or by what else plays them. Each has a
-/// test of the engine that names it.
-const ENDS_ELSEWHERE: [(&str, &[&str]); 7] = [
+/// The reasons with which AgentRuns end in no scenario, by what keeps them out of a simulation. Each has a test of the engine that names
+/// it.
+const ENDS_ELSEWHERE: [(&str, &[&str]); 2] = [
     (
-        "the controllers of a simulation have no policies and no other settings than limits",
-        &[
-            "CancelDisabled",
-            "ImageBlocked",
-            "ImageNotAllowed",
-            "LabelBlocked",
-            "LabelNotAllowed",
-            "MissingRequiredLabels",
-            "MissingTemporalConfig",
-            "PodSecurityNotAllowed",
-            "PriorityClassNotAllowed",
-            "SecretBlocked",
-            "SecretNotAllowed",
-            "ServiceAccountNotAllowed",
-            "VcsDisabled",
-            "VcsPolicyDenied",
-            "VcsProvidersDisabled",
-        ],
-    ),
-    (
-        "one look at the spec decides, as with MissingRequiredMetadata, which is played",
+        "the schema refuses it: only what is older than the bounds of the schema ends so",
         &[
             "AcceptanceCriteriaTooLong",
             "DescriptionTooLarge",
-            "EndpointNotAllowed",
-            "InputsTooLarge",
-            "InvalidBranch",
-            "InvalidContract",
-            "InvalidRuntimeConfig",
-            "InvalidSpec",
-            "InvalidSystemPromptRef",
-            "InvalidTemplate",
-            "InvalidVolume",
-            "MissingBinary",
-            "MissingEndpoint",
-            "MissingProviderRef",
-            "MissingRepository",
-            "MissingText",
-            "MissingWorkflowSteps",
-            "MissingWorkloadImage",
-            "ParameterValueTooLarge",
-            "ParametersTooLarge",
             "SummaryTooLong",
             "SystemPromptTooLong",
             "TextTooLarge",
-            "UnsupportedRuntime",
-            "VcsCapabilityDenied",
-            "VcsUnavailable",
-            "WorkflowStepDuplicate",
-            "WorkflowStepMissingName",
         ],
     ),
     (
-        "it is waited for like the Agent and the Secret that are missing, which are played",
-        &[
-            "ConfigMapKeyMissing",
-            "ConfigMapNotFound",
-            "MissingImplementation",
-            "MissingMemory",
-            "MissingProvider",
-            "MissingSystemPromptRef",
-            "MissingVcsAuth",
-            "SecretKeyMissing",
-            "UnreadableReference",
-            "UnsupportedVcsAuth",
-        ],
-    ),
-    (
-        "the API server refuses to change the spec of a run that has a status",
-        &["SpecImmutableViolation"],
-    ),
-    ("another attempt follows", &["NodeLost"]),
-    (
-        "trouble brings it, and no scenario by itself",
-        &["Stopped", "SubmitUnknown", "WorkflowJobDeleted"],
-    ),
-    (
-        "the other side of a simulation does not do it: the suites of Temporal and of endpoints play it",
-        &["TemporalError", "Terminated", "TimedOut"],
+        "the schema refuses what could not be read: only what another version has stored is such",
+        &["UnreadableReference"],
     ),
 ];
 
 /// What AgentRuns wait for where nothing goes wrong beside what the scenario has, and go on from.
-const WAITS_PLAYED: [&str; 12] = [
+const WAITS_PLAYED: [&str; 19] = [
     "ConcurrencyLimit",
+    "ConfigurationUnavailable",
     "EndpointUnavailable",
     "ImageUnavailable",
+    "JobForbidden",
     "MissingAgent",
+    "MissingImplementation",
+    "MissingMemory",
     "MissingProvider",
+    "MissingSystemPromptRef",
     "MissingVcsProvider",
+    "NameTaken",
     "PodWaiting",
     "PreviousJobTerminating",
     "QueueLimit",
     "RateLimit",
+    "SecretKeyMissing",
     "SecretNotFound",
     "VcsAuthUnavailable",
 ];
 
-/// What an AgentRun may wait for, and no scenario does: what is missing in another way than is played, and what kubelite has not.
-/// Tests of the engine play them.
-const WAITS_ELSEWHERE: [&str; 12] = [
-    "ConfigMapKeyMissing",
-    "ConfigMapNotFound",
-    "ConfigurationUnavailable",
-    "JobForbidden",
-    "MissingImplementation",
-    "MissingMemory",
-    "MissingSystemPromptRef",
-    "MissingVcsAuth",
-    "NameTaken",
-    "SecretKeyMissing",
-    "UnreadableReference",
-    "UnsupportedVcsAuth",
-];
+/// What an AgentRun may wait for, and no scenario does: what the schema keeps out. A test of the engine plays it.
+const WAITS_ELSEWHERE: [&str; 1] = ["UnreadableReference"];
 
 /// Words that neither end an AgentRun nor hold it up, by what they are about.
 const NO_ENDS: [(&str, &[&str]); 8] = [
@@ -181,12 +157,14 @@ const NO_ENDS: [(&str, &[&str]); 8] = [
         &[
             "AlreadyFailed",
             "AlreadySucceeded",
+            "CancelDisabled",
             "InvalidRetain",
             "JobOutlivesRun",
             "NotArchived",
             "ResultUnavailable",
             "SpreadCountsOthers",
             "StatusRefused",
+            "VcsDisabled",
         ],
     ),
     (
@@ -218,6 +196,8 @@ const NO_ENDS: [(&str, &[&str]); 8] = [
         "providers, sources and signals",
         &[
             "AuthReady",
+            "ConfigMapKeyMissing",
+            "ConfigMapNotFound",
             "DeprecatedAuth",
             "InvalidPayload",
             "MissingAppAuth",
@@ -289,20 +269,12 @@ const NO_ENDS: [(&str, &[&str]); 8] = [
 
 #[test]
 fn scenarios_end_with_the_listed_reasons_and_no_others() {
-    let mut played = BTreeSet::new();
-    for clean in cleans() {
-        for (name, object) in clean.end.objects() {
-            if !name.starts_with(world::runs().as_str()) {
-                continue;
-            }
-            let conditions = &object["status"]["conditions"];
-            let ends = ["Failed", "Cancelled", "Succeeded"].map(|type_| &conditions[type_]);
-            let end = ends.iter().find(|end| end["status"] == "True");
-            played.extend(end.and_then(|end| end["reason"].as_str().map(str::to_owned)));
-        }
-    }
+    let played: BTreeSet<&str> = cleans()
+        .iter()
+        .flat_map(|clean| clean.reasons.iter().map(String::as_str))
+        .collect();
     assert_eq!(
-        played.iter().map(String::as_str).collect::<Vec<_>>(),
+        played.into_iter().collect::<Vec<_>>(),
         ENDS_PLAYED,
         "the reasons with which scenarios end"
     );
