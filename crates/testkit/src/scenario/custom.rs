@@ -34,8 +34,7 @@ pub(super) fn all() -> Vec<Scenario> {
             failed(),
         ),
         refused(),
-        timed_out(),
-        not_understood(),
+        in_vain(),
         cancelled(),
         deleted(),
         one_slot(),
@@ -87,20 +86,20 @@ fn refused() -> Scenario {
     )
 }
 
-/// The work takes longer than it may.
-fn timed_out() -> Scenario {
-    let steps = vec![create(custom(TIMEOUT_SECONDS))];
-    told("custom-timed-out", endless().1, steps, failed())
-}
-
-/// Nobody knows what the endpoint has made of the call.
-fn not_understood() -> Scenario {
-    told(
-        "custom-not-understood",
-        Deed::Mumbles,
-        vec![create(custom(TIMEOUT_SECONDS))],
-        failed(),
-    )
+/// The work of one run takes longer than it may, and nobody knows what the endpoint has made of the call of the other.
+fn in_vain() -> Scenario {
+    Scenario {
+        deeds: [("one", endless().1), ("two", Deed::Mumbles)].into(),
+        at_most_once: true,
+        ..story(
+            "custom-in-vain",
+            vec![
+                create(custom(TIMEOUT_SECONDS)),
+                create(named("two", custom(TIMEOUT_SECONDS))),
+            ],
+            vec![("one", failed()), ("two", failed())],
+        )
+    }
 }
 
 fn cancelled() -> Scenario {

@@ -40,7 +40,7 @@ fn job_deleted() -> Scenario {
             .with_step("two", 1, 1, endless()),
         at_most_once: true,
         ..story(
-            "hindered-job-deleted",
+            "job-deleted",
             story_steps,
             vec![("one", failed()), ("two", succeeded())],
         )
@@ -68,26 +68,34 @@ fn files_taken() -> Scenario {
     steps.extend([
         Step::Create("configmaps", taken),
         create(run),
-        Step::Wait(20 * SECOND),
+        Step::Wait(2 * SECOND),
         Step::Remove("configmaps", "one-spec"),
     ]);
     story("hindered-files-taken", steps, vec![("one", succeeded())])
 }
 
 /// Somebody changes the spec in the moment in which the run has a Job and does not say so yet, which is the last in which the API
-/// server takes the change. It is another moment where something goes wrong, so that the end may be another one.
+/// server takes the change. It is another moment where something goes wrong, so that the end may be another one. The work takes longer than
+/// any trouble: what had ended well would be lost.
 fn spec_changed() -> Scenario {
     let steps = vec![
         create(run("one")),
         Step::AwaitJob("one"),
         Step::Change("one", json!({"spec": {"parameters": {"task": "subtractor"}}})),
     ];
+    let long = Script::Exits {
+        after: 20 * 60 * SECOND,
+        code: 0,
+        on_term: OBEYS,
+    };
     Scenario {
+        scripts: Scripts::default().with("one", 1, long),
         at_most_once: true,
         ..story("hindered-spec-changed", steps, vec![("one", failed())])
     }
 }
 
+/// What the pod mounts cannot be had, which its node says again and again.
 fn configuration_missing() -> Scenario {
     let script = Script::NeverStarts(Lack::Configuration);
     Scenario {
@@ -111,7 +119,7 @@ fn nodes_lost() -> Scenario {
     });
     let silent = Script::NodeLost {
         after: 10 * SECOND,
-        noticed_after: 15 * 60 * SECOND,
+        noticed_after: 12 * 60 * SECOND,
     };
     Scenario {
         scripts: scripts.with("one", DISRUPTIONS, silent),

@@ -4,7 +4,7 @@ use jangar_engine::settings::Settings;
 use serde_json::{Value, json};
 
 use super::{
-    Scenario, Step,
+    End, Scenario, Step,
     runs::{create, failed, object, run, slow, story, succeeded},
     version_control::on_repository,
 };
@@ -18,7 +18,7 @@ pub(super) fn all() -> Vec<Scenario> {
 fn by_spec() -> Scenario {
     let mut steps = agents();
     let refused = mistakes().into_iter().chain(workflow_mistakes());
-    let ends = submit(&mut steps, refused);
+    let ends = submit(&mut steps, run, refused.map(of_spec));
     story("refused-by-spec", steps, ends)
 }
 
@@ -158,13 +158,8 @@ fn by_forge() -> Scenario {
         ("no-token", at("tokenless")),
         ("no-method", at("appless")),
     ];
-    let mut ends = Vec::new();
-    for (name, patch) in refused {
-        let mut run = on_repository(name, true);
-        merge(&mut run["spec"], &patch);
-        steps.push(create(run));
-        ends.push((name, failed()));
-    }
+    let insisting = |name: &str| on_repository(name, true);
+    let ends = submit(&mut steps, insisting, refused.map(of_spec));
     story("refused-by-forge", steps, ends)
 }
 
@@ -196,13 +191,10 @@ fn by_policy() -> Scenario {
         ),
     ];
     let mut steps = Vec::new();
-    let mut ends = vec![("stays", succeeded())];
-    for (name, patch) in refused {
-        steps.push(create(of_team(name, &patch)));
-        ends.push((name, failed()));
-    }
+    let mut ends = submit(&mut steps, of_team, refused);
+    ends.push(("stays", succeeded()));
     steps.extend([
-        create(of_team("stays", &json!({}))),
+        create(of_team("stays")),
         Step::AwaitWork("stays", 1),
         Step::Cancel("stays"),
     ]);
@@ -213,10 +205,9 @@ fn by_policy() -> Scenario {
     }
 }
 
-fn of_team(name: &str, patch: &Value) -> Value {
+fn of_team(name: &str) -> Value {
     let mut run = run(name);
     run["metadata"]["labels"]["team"] = "red".into();
-    merge(&mut run, patch);
     run
 }
 
@@ -234,18 +225,23 @@ fn strict(settings: &mut Settings) {
     settings.runs.cancel_enabled = false;
 }
 
-/// Submits runs that differ so much in their spec from one that would succeed, all of which fail.
+/// Submits runs that differ in this from ones that would succeed, so that all of them fail.
 fn submit(
     steps: &mut Vec<Step>,
-    refused: impl Iterator<Item = (&'static str, Value)>,
-) -> Vec<(&'static str, super::End)> {
-    let submitted = refused.map(|(name, patch)| {
-        let mut run = run(name);
-        merge(&mut run["spec"], &patch);
+    good: impl Fn(&str) -> Value,
+    refused: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Vec<(&'static str, End)> {
+    let submitted = refused.into_iter().map(|(name, patch)| {
+        let mut run = good(name);
+        merge(&mut run, &patch);
         steps.push(create(run));
         (name, failed())
     });
     submitted.collect()
+}
+
+fn of_spec((name, patch): (&'static str, Value)) -> (&'static str, Value) {
+    (name, json!({ "spec": patch }))
 }
 
 /// Changes a value as a merge patch says.

@@ -26,14 +26,7 @@ pub(super) fn all() -> Vec<Scenario> {
             vec![create(temporal())],
             failed(),
         ),
-        closed("temporal-terminated", Closed::Terminated { words: None }),
-        closed("temporal-timed-out", Closed::TimedOut),
-        closed(
-            "temporal-vanished",
-            Closed::Vanished {
-                words: "not found".to_owned(),
-            },
-        ),
+        closed(),
         stopped(
             "temporal-cancelled",
             Step::Cancel("one"),
@@ -73,10 +66,24 @@ fn ends(name: &'static str, how: &str, end: End) -> Scenario {
     told(name, deed, vec![create(temporal())], end)
 }
 
-/// The workflow neither returns nor fails.
-fn closed(name: &'static str, closed: Closed) -> Scenario {
-    let deed = Deed::IsClosed(Duration::from_secs(10), closed);
-    told(name, deed, vec![create(temporal())], failed())
+/// Workflows that neither return nor fail: somebody terminates one, another has no time left, and the third is not known any more.
+fn closed() -> Scenario {
+    let vanished = Closed::Vanished {
+        words: "not found".to_owned(),
+    };
+    let closed = [
+        ("one", Closed::Terminated { words: None }),
+        ("two", Closed::TimedOut),
+        ("three", vanished),
+    ];
+    let steps = closed.iter().map(|(name, _)| create(named(name, temporal())));
+    let ends = closed.iter().map(|(name, _)| (*name, failed()));
+    let story = story("temporal-closed", steps.collect(), ends.collect());
+    let deeds = closed.map(|(name, closed)| (name, Deed::IsClosed(Duration::from_secs(10), closed)));
+    Scenario {
+        deeds: deeds.into(),
+        ..story
+    }
 }
 
 /// The workflow is made to end before the run is over, or goes.

@@ -39,8 +39,10 @@ use jangar_testkit::{
 const SEEDS_PER_SCENARIO: u64 = 3;
 /// Scenarios, by the beginning of their names, that have a crash at some of their writes only, unless `JANGAR_SIM_THOROUGH` is
 /// set: tests have little time. Seeds bring trouble to them as to all, and graphs have tests of their own.
-const IN_PART: [&str; 6] = [
+const IN_PART: [&str; 8] = [
+    "custom-in-vain",
     "hindered-",
+    "job-deleted",
     "missing-",
     "orchestration",
     "refused-",
@@ -177,7 +179,7 @@ fn crash_or_lost_answer_in_turn_at_any_write_of_other_runs_changes_nothing() {
 }
 
 #[test]
-fn crash_or_lost_answer_at_some_writes_of_graphs_tools_and_temporal_changes_nothing() {
+fn crash_or_lost_answer_at_some_writes_of_what_has_it_in_part_changes_nothing() {
     let (_, part) = by_coverage();
     let (simulations, failures) = search::at_some_writes(&shipped(), &part, &CRASHES, SOME_WRITES);
     assert!(simulations > 100, "only {simulations} simulations");

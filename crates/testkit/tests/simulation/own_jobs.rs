@@ -10,8 +10,9 @@ use jangar_testkit::{
 
 use super::{CORE, CRASHES, GIVE_WAY, OTHER_TROUBLES, assert_none, cleans_of, scenario, shipped, without};
 
-/// Scenarios in which there is no Job, by the beginning of their names.
-const WITHOUT_JOBS: [&str; 4] = ["custom-", "refused-by-forge", "refused-by-spec", "temporal-"];
+/// Scenarios that are not played here, by the beginning of their names: there is no Job in them, or what they are about comes before
+/// there is one, or others that are played here show it of pods.
+const LEFT_OUT: [&str; 5] = ["custom-", "hindered-", "missing-", "refused-", "temporal-"];
 
 /// At how many of its writes a scenario has a crash. Each has them at more of its writes, or at all, where Kubernetes looks after its
 /// Jobs, and nearly all of what happens is the same.
@@ -24,11 +25,11 @@ fn own() -> Shipped {
 fn cleans() -> &'static [Clean] {
     static CLEANS: OnceLock<Vec<Clean>> = OnceLock::new();
     CLEANS.get_or_init(|| {
-        let has_jobs = |scenario: &Scenario| {
-            let mut without = WITHOUT_JOBS.iter();
-            !without.any(|beginning| scenario.name.starts_with(beginning))
+        let is_played = |scenario: &Scenario| {
+            let mut left_out = LEFT_OUT.iter();
+            !left_out.any(|beginning| scenario.name.starts_with(beginning))
         };
-        let scenarios: Vec<_> = scenario::all().into_iter().filter(has_jobs).collect();
+        let scenarios: Vec<_> = scenario::all().into_iter().filter(is_played).collect();
         cleans_of(&own(), &scenarios)
     })
 }
