@@ -57,6 +57,11 @@ pub const ARCHIVE_FINALIZER: &str = "agents.proompteng.ai/archive";
 /// ourselves: what became of it does not stand in the status of the Job yet.
 pub const JOB_STATUS_FINALIZER: &str = "agents.proompteng.ai/job-status";
 
+/// Whether the finalizers of a Job, or of a pod, keep it until its end is recorded.
+pub fn is_held(finalizers: &[String]) -> bool {
+    finalizers.iter().any(|name| name == JOB_STATUS_FINALIZER)
+}
+
 /// Label on objects that were submitted through the API, agentctl or a Schedule: the idempotency key of the request.
 pub const DELIVERY_ID: &str = "jangar.proompteng.ai/delivery-id";
 /// Label on the children of an OrchestrationRun: its name.

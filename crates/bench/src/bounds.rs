@@ -46,8 +46,8 @@ const START_SECONDS_MAX: f64 = 5.0;
 /// The most writes of our own for a run.
 const WRITES_MAX: f64 = 5.0;
 
-/// Jangar as it is shipped is held to all of them. Where it looks after its Jobs itself it keeps them too, and that is how it is
-/// compared with others that are tuned.
+/// Jangar is held to them as it is shipped and where it looks after its Jobs itself. With others that are tuned it is compared as it is
+/// tuned; few writes of its own are promised where Kubernetes makes the pods.
 fn promises(measure: Measure) -> Vec<(Subject, Bound)> {
     use Subject::{ArgoTuned, Jangar, JangarTuned, Orchestrated, OrchestratedTuned};
     let both = |subjects: [Subject; 2], bounds: &[Bound]| {

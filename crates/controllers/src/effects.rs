@@ -101,7 +101,7 @@ async fn send<R: Cached>(
                 None => Outcome::Done,
             };
             // Nothing is left to be done of a Job that will not have its end written.
-            if told == Outcome::Otherwise || told == Outcome::Unheard && !kept_jobs::are_ours(finalizers) {
+            if told == Outcome::Otherwise || told == Outcome::Unheard && !labels::is_held(finalizers) {
                 return Ok(told);
             }
             let patch = release(job, finalizers, *ttl_seconds_after_finished)?;

@@ -173,8 +173,3 @@ pub(crate) async fn settle(
         released
     })
 }
-
-/// Whether our finalizer is among those of a Job.
-pub(crate) fn are_ours(finalizers: &[String]) -> bool {
-    finalizers.iter().any(|name| name == labels::JOB_STATUS_FINALIZER)
-}

@@ -476,7 +476,7 @@ impl Cached for Job {
     }
 
     fn is_uncaptured(&self) -> bool {
-        is_held(self) && has_ended(self)
+        labels::is_held(self.finalizers()) && has_ended(self)
     }
 
     /// A Job says which branch it works on as soon as it is there, and so before the status of its run does.
@@ -500,18 +500,12 @@ impl Cached for Pod {
     /// One that we made. Its Job says that it has ended when that is recorded.
     fn is_uncaptured(&self) -> bool {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
-        is_held(self) && matches!(phase, Some("Succeeded" | "Failed"))
+        labels::is_held(self.finalizers()) && matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     fn terms(&self) -> BTreeSet<Term> {
         run_in_label(self.meta())
     }
-}
-
-/// Whether a Job or a pod is kept until its end is recorded.
-fn is_held(object: &impl ResourceExt) -> bool {
-    let mut finalizers = object.finalizers().iter();
-    finalizers.any(|name| name == labels::JOB_STATUS_FINALIZER)
 }
 
 /// The names of the ImplementationSpecs that a run and its steps refer to.

@@ -101,7 +101,9 @@ impl Scene<'_> {
 
     /// Whether a pod of this run is held by our finalizer.
     pub fn holds_pods(&self, run: &Term) -> bool {
-        self.pods_of_run(run).iter().any(|pod| is_held(pod))
+        self.pods_of_run(run)
+            .iter()
+            .any(|pod| labels::is_held(pod.finalizers()))
     }
 
     /// Until when a run has time to stop, if an OrchestrationRun above is being cancelled.
@@ -186,13 +188,11 @@ impl Scene<'_> {
 fn controller_of(pod: &Pod) -> Option<Uid> {
     let mut owners = pod.owner_references().iter();
     let owner = owners.find(|owner| owner.controller == Some(true));
-    let of_label = || pod.labels().get(labels::CONTROLLER_UID).filter(|_| is_held(pod));
+    let of_label = || {
+        pod.labels()
+            .get(labels::CONTROLLER_UID)
+            .filter(|_| labels::is_held(pod.finalizers()))
+    };
     let uid = owner.map(|owner| &owner.uid).or_else(of_label)?;
     Some(Uid(uid.clone()))
-}
-
-/// Whether our finalizer holds a pod.
-fn is_held(pod: &Pod) -> bool {
-    let mut finalizers = pod.finalizers().iter();
-    finalizers.any(|name| name == labels::JOB_STATUS_FINALIZER)
 }

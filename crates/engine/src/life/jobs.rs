@@ -42,9 +42,7 @@ pub(crate) fn deletes_its_pods(job: &Job) -> bool {
 
 /// Whether a Job is still held by our finalizer.
 pub(crate) fn is_held(job: &Job) -> bool {
-    job.finalizers()
-        .iter()
-        .any(|name| name == labels::JOB_STATUS_FINALIZER)
+    labels::is_held(job.finalizers())
 }
 
 /// The UID of the run of this kind and name that controls a Job, if one does.

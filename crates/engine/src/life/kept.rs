@@ -245,19 +245,15 @@ fn whole_seconds(time: Timestamp) -> Time {
 
 /// The pods that our finalizer holds.
 fn held(sight: &PodSight) -> Vec<HeldPod> {
-    let held = sight.pods().iter().filter(|pod| is_held(pod));
+    let held = sight
+        .pods()
+        .iter()
+        .filter(|pod| labels::is_held(pod.finalizers()));
     held.map(|pod| HeldPod {
         pod: jobs::id(pod.as_ref()),
         finalizers: pod.finalizers().to_vec(),
     })
     .collect()
-}
-
-/// Whether our finalizer holds a pod.
-fn is_held(pod: &Pod) -> bool {
-    pod.finalizers()
-        .iter()
-        .any(|name| name == labels::JOB_STATUS_FINALIZER)
 }
 
 /// Lets pods go whose Job is gone.
@@ -274,7 +270,7 @@ pub(super) fn stragglers<R: Run>(seen: &Seen<'_, R>) -> Result<Vec<Effect>, Ques
         let Some(name) = sight
             .pods()
             .iter()
-            .find(|pod| is_held(pod))
+            .find(|pod| labels::is_held(pod.finalizers()))
             .and_then(|pod| job_name(pod))
         else {
             continue;

@@ -1,6 +1,7 @@
 //! Runs that can never start as they were written: for each reason one, all of them submitted together.
 
 use jangar_engine::settings::Settings;
+use json_patch::merge;
 use serde_json::{Value, json};
 
 use super::{
@@ -242,19 +243,4 @@ fn submit(
 
 fn of_spec((name, patch): (&'static str, Value)) -> (&'static str, Value) {
     (name, json!({ "spec": patch }))
-}
-
-/// Changes a value as a merge patch says.
-fn merge(value: &mut Value, patch: &Value) {
-    let (Value::Object(fields), Value::Object(changes)) = (&mut *value, patch) else {
-        *value = patch.clone();
-        return;
-    };
-    for (name, change) in changes {
-        if change.is_null() {
-            fields.remove(name);
-        } else {
-            merge(fields.entry(name.clone()).or_insert(Value::Null), change);
-        }
-    }
 }

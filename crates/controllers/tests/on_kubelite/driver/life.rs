@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use jangar_api::{phase::RunPhase, reason::Reason};
 use jangar_controllers::{Controllers, Setup, State, start};
-use jangar_engine::decision::{Decision, Notice, Plan, Severity, Uid};
+use jangar_engine::{
+    decision::{Decision, Notice, Plan, Severity, Uid},
+    settings::Settings,
+};
 use prometheus_client::registry::Registry;
 use tokio::time::sleep;
 
@@ -15,10 +18,14 @@ use super::{
 use crate::support::{Cluster, OddClock, identity, seconds, settle};
 
 pub(super) fn controllers(cluster: &Cluster, tap: &Tap, name: &str) -> Controllers {
+    controllers_with(settings(), cluster, tap, name)
+}
+
+pub(super) fn controllers_with(settings: Settings, cluster: &Cluster, tap: &Tap, name: &str) -> Controllers {
     start(Setup {
         client: tap.client(&cluster.server),
         lease_client: tap.client(&cluster.server),
-        settings: Arc::new(settings()),
+        settings: Arc::new(settings),
         clock: OddClock::right(),
         identity: identity(name),
         registry: &mut Registry::default(),

@@ -1,23 +1,20 @@
 //! Jobs that Kubernetes leaves to us, where the API server does not let us say how they stand.
 
-use std::sync::Arc;
-
-use jangar_api::{labels::JOB_STATUS_FINALIZER, phase::RunPhase, values::Int32};
-use jangar_controllers::{Setup, start};
+use jangar_api::{labels::is_held, phase::RunPhase, values::Int32};
 use jangar_engine::settings::JobController;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use super::{
+    life::controllers_with,
     stage::{Props, cluster_with_kinds, settings},
     tap::{Answer, Tap, failure},
 };
-use crate::support::{OddClock, identity, seconds, settle};
+use crate::support::{seconds, settle};
 
 const STATUS: &str = "PATCH jobs/a-job/status";
 
@@ -34,15 +31,7 @@ async fn a_job_whose_status_is_refused_holds_nothing_up_and_is_not_told_for_ever
     });
     let mut own = settings();
     own.runner.job_controller = JobController::Jangar;
-    let _controllers = start(Setup {
-        client: tap.client(&cluster.server),
-        lease_client: tap.client(&cluster.server),
-        settings: Arc::new(own),
-        clock: OddClock::right(),
-        identity: identity("one"),
-        registry: &mut Registry::default(),
-        outside: Arc::default(),
-    });
+    let _controllers = controllers_with(own, &cluster, &tap, "one");
     settle().await;
 
     let mut run = props.new_run("a", "coder");
@@ -61,9 +50,8 @@ async fn a_job_whose_status_is_refused_holds_nothing_up_and_is_not_told_for_ever
 
     let status = props.runs().get("a").await.unwrap().status.unwrap();
     assert_eq!(status.phase, Some(RunPhase::Succeeded));
-    let held = |finalizers: &[String]| finalizers.iter().any(|name| name == JOB_STATUS_FINALIZER);
-    assert!(!held(pods.get(&pod.name_any()).await.unwrap().finalizers()));
-    assert!(!held(props.jobs().get("a-job").await.unwrap().finalizers()));
+    assert!(!is_held(pods.get(&pod.name_any()).await.unwrap().finalizers()));
+    assert!(!is_held(props.jobs().get("a-job").await.unwrap().finalizers()));
     let tries = tap.requests().iter().filter(|request| *request == STATUS).count();
     assert!((1..=12).contains(&tries), "{tries} in ten minutes");
 
